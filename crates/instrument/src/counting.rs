@@ -69,8 +69,6 @@ pub struct Counters<'a> {
     pub table: Option<Table>,
     /// Increments are atomic, since other threads make them too.
     pub atomic: bool,
-    /// Counts are made only while the byte at this address is not 0.
-    pub switch: Option<Value>,
     /// What is summed up besides.
     pub events: Option<Begun>,
     /// Only unknown paths are counted, and what waits is looked up.
@@ -124,7 +122,6 @@ impl Counters<'_> {
             first,
             table: None,
             atomic: false,
-            switch: None,
             events: None,
             unknown: None,
             words: None,
@@ -137,12 +134,12 @@ impl Counters<'_> {
 
     /// Whether a count needs blocks of its own.
     pub fn need_blocks(&self) -> bool {
-        self.table.is_some() || self.switch.is_some() || self.unknown.is_some()
+        self.table.is_some() || self.unknown.is_some()
     }
 
     /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
     pub fn may_count_apart(&self) -> bool {
-        self.table.is_none() && self.switch.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
+        self.table.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
     }
 
     /// Adds to the word at an address.
@@ -307,27 +304,10 @@ impl Maker<'_> {
         if let Some(unknown) = self.counters.unknown {
             return self.if_unknown(block, unknown);
         }
-        let start = match self.counters.switch {
-            Some(switch) => self.look(block, switch),
-            None => block,
-        };
         match self.counters.table {
-            Some(table) => self.in_table(start, table),
-            None => self.in_array(start),
+            Some(table) => self.in_table(block, table),
+            None => self.in_array(block),
         }
-    }
-
-    /// Lets control come to the count only while the switch is on; gives the block where it does.
-    fn look(&self, block: Block, switch: Value) -> Block {
-        let on = new_block_behind(self.module, self.rest);
-        let builder = self.at_end(block);
-        let value = builder.load(self.module.i8(), switch);
-        // It changes behind the compiler's back.
-        llvm!(LLVMSetVolatile(value.0, 1));
-        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
-        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero), on, self.rest);
-        mark_unlikely(self.module, branch);
-        on
     }
 
     /// Looks the path up, and counts it if it is unknown: here, if it was counted before.

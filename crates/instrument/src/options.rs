@@ -14,7 +14,7 @@ use trodden_flow::residual::Crowding;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
-    Request, RequestError, TripCounts, Versions, When,
+    Request, RequestError, TripCounts,
 };
 use trodden_unit::{Directions, EventSource, Experiment, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoSegments};
 use trodden_unit::{NoWeights, Parts, SegmentSet, Weights};
@@ -82,8 +82,6 @@ pub struct Options {
     pub array_paths: u64,
     /// Who counts in a region.
     pub threads: Threads,
-    /// Of the tier `sample`: there is one version of the code, which keeps the register at all times and counts while the switch is on.
-    pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
     /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
@@ -227,7 +225,6 @@ impl Options {
             table_slots,
             array_paths,
             threads: experiment.threads(),
-            one_version: experiment.when() == When::Bursts(Versions::One),
             markers: experiment.has_edge_profile() || experiment.has_coverage(),
             coverage: experiment.has_coverage(),
             events: experiment.events(),

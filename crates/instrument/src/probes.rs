@@ -17,11 +17,11 @@ use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
 use crate::weights::mark_unlikely;
+use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
@@ -106,7 +106,7 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         made: RefCell::new(Vec::new()),
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
-        rounds: HashMap::new(),
+        rounds: IndexMap::new(),
         held: vec![None; graph.edge_count()],
         holding: Vec::new(),
     };
@@ -253,7 +253,7 @@ struct Work<'a> {
     /// The register behind each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
-    rounds: HashMap<LoopId, (Number, Register)>,
+    rounds: IndexMap<LoopId, (Number, Register)>,
     /// The number of usual rounds that are held behind each edge's code, where some may be.
     held: Vec<Option<Value>>,
     /// Numbers of held rounds that are merged at the beginning of a block.

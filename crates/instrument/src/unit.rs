@@ -12,7 +12,7 @@ use crate::events::Events;
 use crate::facts;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
-use crate::options::{BadOption, Options, Scheme, Threads, Tier};
+use crate::options::{BadOption, Options, Threads, Tier};
 use crate::places;
 use crate::probes::{self, Surroundings};
 use crate::reshape;
@@ -21,14 +21,13 @@ use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::stream::{self, Streams};
 use crate::twins;
+use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
@@ -176,7 +175,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if work.options.threads != Threads::Own {
         emit::shared_bias(module);
     }
-    if work.options.tier == Tier::Sample && !work.options.one_version {
+    if work.options.tier == Tier::Sample {
         work.sample(&chosen)?;
     } else {
         for &function in &chosen {
@@ -185,9 +184,6 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
                 None => work.instrument(function)?,
             }
         }
-    }
-    if work.options.one_version {
-        emit::switch(module);
     }
     if work.options.tier == Tier::Residual {
         emit::define_direct_bias(module);
@@ -290,7 +286,7 @@ struct Unit {
     abandonment: Abandonment,
     positions: Positions,
     around: Surroundings,
-    chosen: HashSet<Value>,
+    chosen: IndexSet<Value>,
     map: UnitMap,
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
@@ -302,8 +298,6 @@ struct Unit {
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
-    /// On which every count depends, if it does.
-    switch: Option<Value>,
     /// The word by which callers tell callees their context, where segments are counted.
     context: Option<Value>,
 }
@@ -343,7 +337,6 @@ impl Unit {
         };
         let events = options.events.map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
-        let switch = options.one_version.then(|| emit::declare_switch(module));
         let abandonment = Abandonment::of(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
@@ -354,14 +347,13 @@ impl Unit {
             positions,
             around,
             count,
-            chosen: HashSet::new(),
+            chosen: IndexSet::new(),
             map,
             marks: Vec::new(),
             markers,
             events,
             streams,
             in_tables: 0,
-            switch,
             context: None,
         })
     }
@@ -391,10 +383,6 @@ impl Unit {
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let mut planned = self.plan(function)?;
-        if let Some(skipped) = self.is_left_to_edges(&planned) {
-            self.map.skipped.push(skipped);
-            return Ok(());
-        }
         let choices = self.choices(&planned);
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, &planned.draft)),
@@ -416,7 +404,7 @@ impl Unit {
                 let Planned { draft, program, .. } = &planned;
                 let words = match program.cells() {
                     Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
-                    Cells::Paths { .. } | Cells::Labels { .. } => None,
+                    Cells::Paths | Cells::Labels { .. } => None,
                 };
                 let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
                 probes::insert(self.around, function, draft, program, counters);
@@ -455,9 +443,8 @@ impl Unit {
         let position = self.positions.of_function(function);
         let versions = sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all claimed regions.
-        // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
-        let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
-        let open = claims_none || self.may_be_first(function);
+        // Those that count unknown paths only claim none.
+        let open = self.options.tier == Tier::Residual || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -475,7 +462,7 @@ impl Unit {
         let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
         let plan = match is_part {
             true => self.plan_of_part(&function.name(), &draft, &graph)?,
-            false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
+            false => self.plan_of_all(&draft, &graph, &frequencies),
         };
         let mut planned =
             Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, draft, graph, frequencies, measured, open };
@@ -506,30 +493,8 @@ impl Unit {
         plan.ok_or_else(other)
     }
 
-    fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
-        let options = self.options.plan_of(self.in_tables);
-        let aside = draft.aside();
-        match self.options.scheme {
-            Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
-            Scheme::Practical if measured => {
-                let all = self.options.weights.as_ref().map_or(0.0, |weights| weights.total());
-                baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
-            }
-            Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
-            // Nothing is known of what to leave out.
-            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical | Scheme::Selected(_) => {
-                Plan::ball_larus(graph, &draft.forced, frequencies, &options)
-            }
-        }
-    }
-
-    /// Whether a function is not counted, because an edge profile determines its paths: the reason.
-    fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
-        let Planned { function, program, measured, .. } = planned;
-        let obvious =
-            self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(&program.paths().dag, &program.paths().numbering);
-        let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
-        obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
+    fn plan_of_all(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(graph, &draft.forced, frequencies, &self.options.plan_of(self.in_tables))
     }
 
     /// Keeps code generation from mistaking what was made of a function, and checks it.
@@ -557,7 +522,7 @@ impl Unit {
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
-            Storage::Array { beyond } => counters + beyond,
+            Storage::Array => counters,
             Storage::Table(table) => Table::words(table.slots),
             Storage::Chosen(chosen) => chosen.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
@@ -596,17 +561,17 @@ impl Unit {
                 with_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
-            Cells::Paths { .. } if self.options.in_table(planned.program.paths().numbering.paths()) => {
+            Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
                 Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
             }
-            Cells::Paths { overflow } => Storage::Array { beyond: *overflow },
+            Cells::Paths => Storage::Array,
         }
     }
 
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
-            Storage::Array { .. } | Storage::Chosen(_) | Storage::Segments(_) => (None, None),
+            Storage::Array | Storage::Chosen(_) | Storage::Segments(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),
             Storage::Table(table) => (Some(table), None),
         };
@@ -615,7 +580,6 @@ impl Unit {
             first: self.map.counters,
             table,
             atomic: self.options.threads == Threads::Atomic,
-            switch: self.switch,
             events: None,
             unknown: None,
             words: None,
@@ -658,8 +622,7 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }
-        if self.options.one_version || self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits
-        {
+        if self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
         }

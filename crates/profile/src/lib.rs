@@ -3,7 +3,7 @@
 //! From a run to what people read:
 //!
 //! 1. [`raw`]: the files that instrumented programs write while they count;
-//! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
+//! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]) of [`Counts`];
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
@@ -19,15 +19,17 @@
 #![forbid(unsafe_code)]
 
 mod blocks;
-mod chosen;
 pub mod collect;
 pub mod container;
 pub mod copies;
+mod counts;
+mod decode;
 pub mod diff;
 pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+mod interesting;
 mod known;
 mod labels;
 pub mod merge;
@@ -40,7 +42,6 @@ pub mod segments;
 pub mod store;
 pub mod stream;
 mod sum;
-pub mod tables;
 pub mod values;
 mod weights;
 pub mod whole_file;
@@ -48,6 +49,7 @@ pub mod whole_file;
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};
+pub use counts::Counts;
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;

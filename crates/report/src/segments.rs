@@ -220,7 +220,7 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
 /// The story of a path by its number: whole, or up to a call.
 fn story(function: &Function, id: u64) -> Option<Story> {
     // Of a function that counts segments nothing is said of unfinished paths; here it is the path that was asked for.
-    let map = FunctionMap { storage: Storage::Array { beyond: 0 }, ..function.map.clone() };
+    let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
         (Some(path), _) => Some(Story::of(function, path)),

@@ -37,7 +37,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
             Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
             Storage::Labels(labels) => (labels.range().start, labels.range().end),
             Storage::Segments(segments) => (segments.range().start, segments.range().end),
-            Storage::Array { .. } => (function.first_counter, function.untold().end),
+            Storage::Array => (function.first_counter, function.untold().end),
         };
         ranges.push((from, to, &function.name));
     }
@@ -54,7 +54,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         Storage::Chosen(chosen) => !is_sound(chosen, f.counters) || f.first_counter < words,
         Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
         Storage::Segments(segments) => !is_sound_of_segments(segments, f.counters) || f.first_counter < words,
-        Storage::Array { .. } => false,
+        Storage::Array => false,
     };
     match map.functions.iter().find(is_bad) {
         Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),

@@ -54,7 +54,13 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
         tell_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
-    note(format_args!("{}: image {}, {} units, {}", output.display(), made.identity, made.units.len(), scheme(&made)));
+    note(format_args!(
+        "{}: image {}, {}, {}",
+        output.display(),
+        made.identity,
+        plural(made.units.len() as u128, "unit", "units"),
+        scheme(&made)
+    ));
     match &defaults.output {
         Some(pattern) => {
             note(format_args!("it writes to {pattern}, unless TRODDEN_OUTPUT names another file; `trodden residual` reads that"))
@@ -109,7 +115,7 @@ fn make_with(program: &Path, output: &Path, request: &Request, defaults: &Defaul
     let request = experiment::file(request)?;
     let inputs = Inputs::of(program)?;
     let place = Place::new(&inputs.recipe)?;
-    note(format_args!("compiling {} units from their bitcode", inputs.frames.len()));
+    note(format_args!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units")));
     let rebuilder = Rebuilder::compile(&Compiler::new(request.clone().into())?, &inputs.frames, &place.folder.path().join("units"))?;
     inputs.link(&place, rebuilder, output, &request, defaults, None)
 }
