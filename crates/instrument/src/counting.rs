@@ -23,6 +23,7 @@ use crate::chosen::Words;
 use crate::events::Begun;
 use crate::flags::code_generation_flags;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::segments::SegmentCode;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
 use crate::surroundings::Surroundings;
@@ -80,6 +81,8 @@ pub struct Counters<'a> {
     pub flushing: Flushing,
     /// Nothing is counted: events are written instead.
     pub stream: Option<StreamCode>,
+    /// Segments are counted in the place of paths.
+    pub segments: Option<SegmentCode<'a>>,
 }
 
 /// How the rounds of a loop are counted when it is left.
@@ -125,6 +128,7 @@ impl Counters<'_> {
             hits: None,
             flushing: Flushing::Straight,
             stream: None,
+            segments: None,
         }
     }
 

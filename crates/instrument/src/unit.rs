@@ -24,11 +24,11 @@ use crate::shape::prepare;
 use crate::stream::{self, Streams};
 use crate::surroundings::Surroundings;
 use crate::twins;
+use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
@@ -45,11 +45,15 @@ use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod asked;
 mod choice;
+mod segments;
 
 use choice::{choose, is_emitted};
 
 /// Why a function is not counted where only some paths are asked for.
 const UNASKED: &str = "none of its paths was asked for (--interesting)";
+
+/// Why it is not where segments are counted.
+const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
 
 /// What is left to do with a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +97,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         work.sample(&chosen)?;
     } else {
         for &function in &chosen {
-            work.instrument(function)?;
+            match work.options.segments.clone() {
+                Some(set) => work.count_segments(function, &set)?,
+                None => work.instrument(function)?,
+            }
         }
     }
     if work.options.tier == Tier::Residual {
@@ -106,6 +113,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         if let Some(pattern) = &work.options.recorder {
             emit::default_output(module, pattern.as_bytes());
         }
+    }
+    if work.options.segments.is_some() {
+        emit::forget_unused(&[work.around.enter]);
+        work.context.iter().for_each(|word| emit::forget_unused(&[*word]));
     }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);
@@ -187,7 +198,7 @@ struct Unit {
     abandonment: Abandonment,
     positions: Positions,
     around: Surroundings,
-    chosen: HashSet<Value>,
+    chosen: IndexSet<Value>,
     map: UnitMap,
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
@@ -199,6 +210,8 @@ struct Unit {
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
+    /// The word by which callers tell callees their context, where segments are counted.
+    context: Option<Value>,
 }
 
 impl Unit {
@@ -246,13 +259,14 @@ impl Unit {
             positions,
             around,
             count,
-            chosen: HashSet::new(),
+            chosen: IndexSet::new(),
             map,
             marks: Vec::new(),
             markers,
             events,
             streams,
             in_tables: 0,
+            context: None,
         })
     }
 
@@ -272,7 +286,8 @@ impl Unit {
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
-        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: UNASKED.into() }));
+        let reason = if self.options.segments.is_some() { NO_SEGMENT } else { UNASKED };
+        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: reason.into() }));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
     }
@@ -410,6 +425,11 @@ impl Unit {
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
         let storage = self.storage(&planned);
+        self.enter_with(planned, storage);
+    }
+
+    /// The same, where it counts there.
+    fn enter_with(&mut self, planned: Planned, storage: Storage) {
         let Planned { function, position, draft, program, .. } = planned;
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
@@ -418,6 +438,7 @@ impl Unit {
             Storage::Table(table) => Table::words(table.slots),
             Storage::Chosen(chosen) => chosen.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
+            Storage::Segments(segments) => segments.words,
         };
         if let Storage::Table(_) = &storage {
             self.in_tables += counters;
@@ -437,6 +458,7 @@ impl Unit {
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: program.by_rounds(),
+            calls: draft.calls,
         });
         self.map.counters += words;
     }
@@ -461,7 +483,7 @@ impl Unit {
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
-            Storage::Array | Storage::Chosen(_) => (None, None),
+            Storage::Array | Storage::Chosen(_) | Storage::Segments(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),
             Storage::Table(table) => (Some(table), None),
         };
@@ -476,6 +498,7 @@ impl Unit {
             hits,
             flushing: Flushing::Jumping,
             stream: None,
+            segments: None,
         }
     }
 
@@ -485,7 +508,10 @@ impl Unit {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
-        let of_paths = || self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
+        let of_paths = || {
+            let known = self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
+            known.or_else(|| self.segments_of(name, draft).map(|(_, function)| function.edges.as_slice()))
+        };
         // Paths may be asked for that nobody has seen yet.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),

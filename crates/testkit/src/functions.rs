@@ -92,6 +92,7 @@ fn empty(name: &str) -> FunctionMap {
         values: Vec::new(),
         cuts: Vec::new(),
         by_rounds: Vec::new(),
+        calls: Vec::new(),
     }
 }
 

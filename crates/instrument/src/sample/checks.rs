@@ -30,8 +30,9 @@
 
 use crate::describe::Draft;
 use crate::llvm::{Block, Value};
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
@@ -77,7 +78,7 @@ const NEARLY_ALWAYS: f64 = 0.9;
 struct Loop {
     head: Node,
     back: Vec<Edge>,
-    body: HashSet<Node>,
+    body: IndexSet<Node>,
     calls: bool,
 }
 
@@ -109,7 +110,7 @@ pub struct Unrolled {
 }
 
 /// The nodes of a function's loops.
-pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> HashSet<Node> {
+pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
     loops(draft, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
@@ -246,7 +247,7 @@ fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
     }
     let mut loops = Vec::new();
     for (head, back) in by_head {
-        let mut body = HashSet::from([head]);
+        let mut body = IndexSet::from([head]);
         let mut stack: Vec<Node> = back.iter().map(|e| graph.from(*e)).collect();
         while let Some(node) = stack.pop() {
             if body.insert(node) {
@@ -265,8 +266,8 @@ fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
 }
 
 /// The nodes to which ways from a node lead.
-fn reached(graph: &Graph, from: Node) -> HashSet<Node> {
-    let (mut reached, mut stack) = (HashSet::from([from]), vec![from]);
+fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
+    let (mut reached, mut stack) = (IndexSet::from([from]), vec![from]);
     while let Some(node) = stack.pop() {
         stack.extend(graph.out(node).iter().map(|e| graph.to(*e)).filter(|n| reached.insert(*n)));
     }
@@ -286,14 +287,14 @@ fn is_call(instruction: Value) -> bool {
 
 /// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one
 /// of them back to itself without coming through another function. `calls` has the direct calls among them.
-pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -> HashSet<Value> {
+pub fn without_entry(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         Open,
         Done,
     }
-    let mut left: HashSet<Value> = candidates.iter().copied().collect();
-    let mut state = HashMap::<Value, State>::new();
+    let mut left: IndexSet<Value> = candidates.iter().copied().collect();
+    let mut state = IndexMap::<Value, State>::new();
     for &root in candidates {
         if state.contains_key(&root) {
             continue;
@@ -309,7 +310,7 @@ pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -
             *next += 1;
             match state.get(&callee) {
                 // The chain comes back to it: it looks at the switch.
-                Some(State::Open) => _ = left.remove(&callee),
+                Some(State::Open) => _ = left.swap_remove(&callee),
                 Some(State::Done) => {}
                 None => {
                     state.insert(callee, State::Open);

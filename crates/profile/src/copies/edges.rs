@@ -31,6 +31,7 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
             values: numbering.values().to_vec(),
             cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: Vec::new(),
+            calls: Vec::new(),
             ..function.clone()
         });
     }

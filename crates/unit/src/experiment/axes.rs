@@ -27,6 +27,11 @@ pub enum Paths {
         /// The file of all other paths of the program.
         others: Identity,
     },
+    /// Interprocedural segments of a set, in the place of paths.
+    Segments {
+        /// The file of the set.
+        set: Identity,
+    },
     /// Those that one of several copies of a program counts.
     Part(CopyPart),
 }

@@ -24,6 +24,8 @@ pub enum Choice {
     Unknown,
     /// Watched paths only.
     Watched,
+    /// Interprocedural segments.
+    Segments,
     /// A part of the paths, as one of several copies.
     Part,
     /// The unit of which a copy's unit is made.
@@ -122,6 +124,7 @@ impl Choice {
             Choice::Interesting => s.interesting.is_some(),
             Choice::Unknown => s.known.is_some(),
             Choice::Watched => s.watched.is_some(),
+            Choice::Segments => s.segments.is_some(),
             Choice::Part => s.part.is_some(),
             Choice::Origin => s.origin.is_some(),
             Choice::Hits => s.count_hits == Some(true),
@@ -150,6 +153,7 @@ impl Choice {
             Choice::Interesting => "--interesting",
             Choice::Unknown => "--residual (known=FILE)",
             Choice::Watched => "--watch (watched=FILE)",
+            Choice::Segments => "--segments (segments=FILE)",
             Choice::Part => "a copy's part (part=FILE)",
             Choice::Origin => "the unit of a copy (origin=UNIT)",
             Choice::Hits => "--count-hits (count-hits=on)",
@@ -179,6 +183,18 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Interesting, Unknown, "both say which paths are counted", "leave one out"),
     excludes(Interesting, Watched, "both say which paths are counted", "leave one out"),
     excludes(Unknown, Watched, "both say which paths are counted", "leave one out"),
+    excludes(Segments, Selective, "segments are numbered by the scheme ball-larus", "leave out --scheme"),
+    excludes(Segments, Unknown, "both say what is counted", "make two builds"),
+    excludes(Segments, Watched, "both say what is counted", "make two builds"),
+    excludes(Segments, Interesting, "both say what is counted", "make two builds"),
+    excludes(Segments, Part, "copies share the paths of a program, not its segments", "build the program without --segments for copies"),
+    excludes(Segments, Events, "segments are counted, and nothing is summed up", "make two builds"),
+    excludes(Segments, EdgeProfile, "an edge profile takes the counts of all paths", "make two builds"),
+    excludes(Segments, Coverage, "coverage takes the counts of all paths", "make two builds"),
+    excludes(Segments, Stream, "segments of a stream are read off it", "make two builds"),
+    excludes(Segments, Addresses, "nothing is counted there", "make two builds"),
+    excludes(Segments, Bursts, "a burst may begin inside a segment", "make two builds"),
+    excludes(Segments, Tables, "counts of segments are in arrays", "leave --table-slots out"),
     excludes(Interesting, Part, "copies share all paths of a program", "build the program without --interesting for copies"),
     excludes(Watched, Part, "copies share all paths of a program", "build the program without --watch for copies"),
     excludes(Part, Selective, "copies share all paths of a program", "build the program with the scheme ball-larus for copies"),

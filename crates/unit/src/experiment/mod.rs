@@ -150,7 +150,12 @@ impl Experiment {
     pub fn scheme(&self) -> Scheme {
         match self.paths {
             Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Selected(numbering),
-            Paths::All | Paths::Interesting { .. } | Paths::Unknown { .. } | Paths::Watched { .. } | Paths::Part(_) => Scheme::BallLarus,
+            Paths::All
+            | Paths::Interesting { .. }
+            | Paths::Unknown { .. }
+            | Paths::Watched { .. }
+            | Paths::Segments { .. }
+            | Paths::Part(_) => Scheme::BallLarus,
         }
     }
 
@@ -159,7 +164,7 @@ impl Experiment {
         match self.paths {
             Paths::Unknown { known } | Paths::Watched { others: known } => Some(known),
             Paths::Part(part) => part.known,
-            Paths::All | Paths::Interesting { .. } => None,
+            Paths::All | Paths::Interesting { .. } | Paths::Segments { .. } => None,
         }
     }
 
@@ -177,6 +182,14 @@ impl Experiment {
     /// Whether only paths that are watched for are counted.
     pub fn is_watched(&self) -> bool {
         matches!(self.paths, Paths::Watched { .. })
+    }
+
+    /// The file of the segments that are counted in the place of paths, if any are.
+    pub fn segments(&self) -> Option<Identity> {
+        match self.paths {
+            Paths::Segments { set } => Some(set),
+            _ => None,
+        }
     }
 
     /// Whether the unit counts only while its image's switch is on.
@@ -237,6 +250,9 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
             None => Some(trodden_flow::Scheme::KnownTable),
         };
         return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });
+    }
+    if let Some(set) = stored("segments", &settings.segments)? {
+        return Ok(Paths::Segments { set });
     }
     if let Some(others) = stored("watched", &settings.watched)? {
         return Ok(Paths::Watched { others });
@@ -311,6 +327,7 @@ impl From<&Experiment> for Settings {
             }
             Paths::Unknown { known } => settings.known = stored(Some(known)),
             Paths::Watched { others } => settings.watched = stored(Some(others)),
+            Paths::Segments { set } => settings.segments = stored(Some(set)),
             Paths::Part(part) => {
                 (settings.part, settings.origin, settings.known) = (stored(Some(part.file)), Some(part.origin), stored(part.known));
                 settings.count_hits = part.count_hits.then_some(true);

@@ -87,6 +87,8 @@ settings! {
     watched: Input,
     /// Paths that are interesting: only these are counted.
     interesting: Input,
+    /// Interprocedural segments: these are counted in the place of paths.
+    segments: Input,
     /// How long numbers are searched for, in seconds.
     time_limit_s: u64,
     /// The part of one of several copies.

@@ -176,6 +176,7 @@ static TABLE: &[Entry] = &[
     number!("array-paths", array_paths: 1 to MOST_PATHS),
     one_of!("threads", threads: Threads),
     file!("interesting", interesting),
+    file!("segments", segments),
     number!("time-limit", time_limit_s: 1 to 3600),
     file!("known", known),
     file!("watched", watched),

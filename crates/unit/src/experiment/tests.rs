@@ -20,6 +20,7 @@ fn text_of(choice: Choice) -> String {
         Choice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
         Choice::Weights => format!("weights={FILE}"),
         Choice::Interesting => format!("interesting={FILE}"),
+        Choice::Segments => format!("segments={FILE}"),
         Choice::Unknown => format!("known={FILE}"),
         Choice::Watched => format!("watched={FILE}"),
         Choice::Part | Choice::Origin => format!("part={FILE} origin={}", &FILE[3..]),
