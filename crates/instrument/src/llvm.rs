@@ -32,11 +32,11 @@ pub struct Module {
 }
 
 /// A basic block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Block(pub LLVMBasicBlockRef);
 
 /// A value: function, instruction, constant.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value(pub LLVMValueRef);
 
 fn text(pointer: *const c_char, length: usize) -> String {
@@ -451,5 +451,12 @@ impl Builder {
 impl Drop for Builder {
     fn drop(&mut self) {
         llvm!(LLVMDisposeBuilder(self.raw));
+    }
+}
+
+/// Copies the flags of a floating-point operation.
+pub fn copy_fast_math(from: Value, to: Value) {
+    if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
+        llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));
     }
 }

@@ -14,6 +14,7 @@
 //! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
+//! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
@@ -28,6 +29,7 @@ mod error;
 mod folder;
 mod follow;
 mod hardware;
+mod hot_paths;
 mod memory;
 mod partial;
 pub mod perf_script;
@@ -51,6 +53,7 @@ pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{bind_folder, keep_descriptors_from_programs};
 pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub use repeat::{CallRecord, Divergence, Recipe, RunLog};

@@ -276,7 +276,8 @@ fn calls_are_nested_as_they_are_made() {
     must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
     let tree = must(folder.trodden(&["trace", "show", "two.trace"]));
     let depth = |name: &str, calls: &str| {
-        let line = tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
+        let line =
+            tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
         line.len() - name.len()
     };
     // The call of `often` is the last of its function that is traced, and no jump.

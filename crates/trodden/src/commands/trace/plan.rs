@@ -211,7 +211,7 @@ impl Planner<'_> {
             let theorem = if paper.path.is_empty() { "graph" } else { "path" };
             if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
                 bail!(
-                    "the paper's {theorem} condition rejects {}; the pairwise condition, which is exact for it, holds: take `--check pairwise`",
+                    "the paper's {theorem} condition rejects {}; the pairwise condition holds, and is enough: take `--check pairwise`",
                     self.pair(violation)
                 );
             }
@@ -234,7 +234,9 @@ impl Planner<'_> {
         }
         let remedy = match &self.job.distribution {
             Some(_) => "add a block behind one of the targets to a profile",
-            None if self.limit().is_some() => "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`",
+            None if self.limit().is_some() => {
+                "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`"
+            }
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };
         anyhow!("{text}: {remedy}")

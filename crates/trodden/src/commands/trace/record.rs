@@ -145,6 +145,7 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
+            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
             let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
             let weights = self.weights(&model, None)?;
             plan::print(&self.planner(&model, &code, collector, &weights), &Plan::of_all(&model, &code, &weights))?;
@@ -207,6 +208,7 @@ impl Recording<'_> {
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let mut notes = Vec::new();
         if self.job.plan {
+            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
             let (model, code) = self.model(ASSUMPTIONS[0], None)?;
             let (plan, weights) = self.plan(&model, &code, collector, None)?;
             plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
@@ -457,7 +459,7 @@ fn equal(results: &[RunResult]) -> Result<()> {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
                 "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
-                    (for a file that the first run made or removed: `--fresh-folder`), or take `--runs 1`, which watches every block in one run"
+                    (files that the first run made or removed: `--fresh-folder`), or take `--runs 1`, which watches every block in one run"
             );
         }
     }
