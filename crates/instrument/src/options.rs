@@ -16,7 +16,9 @@ use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
     Request, RequestError, TripCounts, Versions, When,
 };
-use trodden_unit::{Directions, EventSource, Experiment, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights};
+use trodden_unit::{
+    EventSource, Experiment, Identity, KnownPaths, NoKnownPaths, NoParts, NoTransformationPlan, NoWeights, TransformationPlan,
+};
 use trodden_unit::{Parts, Weights};
 
 pub use trodden_unit::experiment::{Scheme, Threads};
@@ -67,7 +69,7 @@ pub struct Options {
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
-    pub apply: Option<Rc<Directions>>,
+    pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
@@ -140,7 +142,7 @@ pub enum BadOption {
         /// The file.
         file: PathBuf,
         /// What is wrong.
-        source: NoDirections,
+        source: NoTransformationPlan,
     },
     /// The file of weights is none.
     #[error("{file}: {source}", file = file.display())]
@@ -284,7 +286,7 @@ fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, Bad
     Parts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
 }
 
-fn read_directions(folder: &InputFolder, identity: Identity) -> Result<Rc<Directions>, BadOption> {
+fn read_directions(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
     let bytes = folder.get(InputKind::Apply, identity)?;
-    Directions::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
+    TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
 }

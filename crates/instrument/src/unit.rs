@@ -537,9 +537,9 @@ impl Unit {
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
-            Storage::Array { beyond } => counters + beyond,
+            Storage::Array { overflow } => counters + overflow,
             Storage::Table(table) => Table::words(table.slots),
-            Storage::Chosen(chosen) => chosen.words,
+            Storage::Interesting(chosen) => chosen.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
         };
         if let Storage::Table(_) = &storage {
@@ -567,7 +567,7 @@ impl Unit {
     /// Where the next function's counts are kept.
     fn storage(&self, planned: &Planned) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Chosen(chosen::described(cells, self.map.counters)),
+            Cells::Interesting(cells) => Storage::Interesting(chosen::described(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
@@ -577,14 +577,14 @@ impl Unit {
             Cells::Paths { .. } if self.options.in_table(planned.program.paths().numbering.paths()) => {
                 Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
             }
-            Cells::Paths { overflow } => Storage::Array { beyond: *overflow },
+            Cells::Paths { overflow } => Storage::Array { overflow: *overflow },
         }
     }
 
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
-            Storage::Array { .. } | Storage::Chosen(_) => (None, None),
+            Storage::Array { .. } | Storage::Interesting(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),
             Storage::Table(table) => (Some(table), None),
         };

@@ -1,13 +1,12 @@
 //! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
 //!
-//! An image's maps are in the frames it carries, so it is looked for at the path its process saw. It may have been
-//! rebuilt since, stripped, or be gone: then the unit store, which has units by identity, is asked. A map found there
-//! is exactly the right one, because a unit's identity is the hash of what the map was made from. What cannot be found
-//! is listed; everything else is in the profile.
+//! An image's maps are in frames inside the image, so the image is read at the path that its process saw. If it was rebuilt, stripped or
+//! removed since, the unit store is read, which has units by identity. A map found there is exactly the right one, because a unit's
+//! identity is the hash of the map's input. Maps that cannot be found are listed; everything else is in the profile.
 
-use crate::chosen;
 use crate::error::ProfileError;
 use crate::events;
+use crate::interesting;
 use crate::labels;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
@@ -19,22 +18,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::{Frame, Identity, Image, ImageError, UnitMap, UnitStore};
 
-/// A profile and what is missing in it.
+/// A profile, and the problems found on the way.
 #[derive(Debug)]
 pub struct Collected {
-    /// What was counted.
+    /// The profile.
     pub profile: Profile,
-    /// What is missing, and what may matter to the user.
+    /// Missing data, and remarks for the user.
     pub problems: Vec<CollectProblem>,
 }
 
-/// Something that went wrong when a profile was made of raw files. Whatever it does not name is in the profile.
+/// A problem found while a profile was made from raw files. Everything that no problem names is in the profile.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectProblem {
     /// A raw file could not be read.
     #[error(transparent)]
     Unreadable(ProfileError),
-    /// A raw file is not quite as it should be.
+    /// A raw file has a problem.
     #[error("{file} (counts of `{image}`): {problem}")]
     Raw {
         /// The raw file.
@@ -52,9 +51,9 @@ pub enum CollectProblem {
     Rebuilt {
         /// Path of the image.
         image: String,
-        /// Identity of what ran.
+        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of what is on disk now.
+        /// Identity of the build on disk.
         on_disk: Identity,
         /// Number of units without a map.
         missing: usize,
@@ -66,9 +65,9 @@ pub enum CollectProblem {
     RebuiltButStored {
         /// Path of the image.
         image: String,
-        /// Identity of what ran.
+        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of what is on disk now.
+        /// Identity of the build on disk.
         on_disk: Identity,
     },
     /// Units without a map: they are not in the profile.
@@ -84,10 +83,10 @@ pub enum CollectProblem {
         missing: Vec<Identity>,
         /// Why the image itself gave none.
         reason: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
-    /// The map of a unit is damaged, or not what was counted: the unit is not in the profile.
+    /// The map of a unit is damaged, or of another program: the unit is not in the profile.
     #[error("`{image}`: the map of unit {unit} is damaged: {what}: build the program again and run it again")]
     BadMap {
         /// Path of the image.
@@ -107,7 +106,7 @@ impl CollectProblem {
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
     }
 
-    /// Whether counts are missing or doubtful. Otherwise the problem is a remark.
+    /// Whether counts are missing or unreliable. Otherwise the problem is a remark.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
@@ -135,7 +134,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Makes a profile of the raw files of a run. Files of one image are added up.
+/// Makes a profile of the raw files of a run. Files of one image are summed.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, store: Option<&UnitStore>) -> Collected {
     let (mut raws, mut unreadable) = (Vec::new(), Vec::new());
     for file in files {
@@ -151,7 +150,7 @@ pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, sto
     collected
 }
 
-/// Makes a profile of raw files that were read already. Files of one image are added up.
+/// Makes a profile of raw files that were read already. Files of one image are summed.
 pub fn join(files: Vec<RawProfile>, mut run: Run, store: Option<&UnitStore>) -> Collected {
     let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
     let mut raws: Vec<(RawProfile, Vec<PathBuf>)> = Vec::new();
@@ -188,7 +187,7 @@ struct Collector<'a> {
     problems: Vec<CollectProblem>,
 }
 
-/// What an image's file had to offer.
+/// What was found in an image's file.
 struct OnDisk {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,
@@ -222,7 +221,7 @@ impl Collector<'_> {
                         false => unit,
                     };
                     let (counts, events) = if map.events().is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
-                    let mut counts = chosen::by_path(&map, counts);
+                    let mut counts = interesting::by_path(&map, counts);
                     if map.has_times() {
                         timed.push((units.len(), place));
                         counts.retain(|c| c.0 < map.counters);
@@ -251,7 +250,7 @@ impl Collector<'_> {
         (!units.is_empty() || all == 0).then_some(ImageProfile { identity: raw.image, path, build_id: disk.build_id, units })
     }
 
-    /// Puts counts by path in the place of those by sums of labels.
+    /// Replaces counts by sums of labels with counts by path.
     fn by_path(&mut self, image: &str, mut unit: RawUnitCounts, map: &UnitMap) -> RawUnitCounts {
         match labels::to_paths(map, std::mem::take(&mut unit.counts)) {
             Ok(counts) => unit.counts = counts,
@@ -260,7 +259,7 @@ impl Collector<'_> {
         unit
     }
 
-    /// Puts counts by path in the place of the cells of tables: for units given by their place among those of the profile and of the image.
+    /// Replaces cells of tables with counts by path. Units are given by their index in the profile and in the image.
     fn read_tables(&mut self, image: &str, files: &[PathBuf], units: &mut [UnitProfile], which: &[(usize, usize)]) {
         if which.is_empty() {
             return;
@@ -303,7 +302,7 @@ impl Collector<'_> {
         }
     }
 
-    /// The map of a unit: known already, from the image, or from the store. `None` if nobody has it.
+    /// The map of a unit: known already, from the image, or from the store. `None` if it is in none of these.
     fn map(&mut self, image: &str, unit: &RawUnitCounts, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
         let map = match self.maps.get(&unit.unit) {
             Some(map) => map.clone(),

@@ -1,8 +1,8 @@
-//! Reading what functions counted by sums of labels: words to path numbers.
+//! Counts by sums of labels: from words to path numbers.
 //!
 //! Copies of a program count a part of the paths each, in words whose numbers are sums of labels (see
-//! [`trodden_unit::LabelWords`]). Words of other sums belong to paths that are not counted here: what they hold is no
-//! path's count, and is dropped.
+//! [`trodden_unit::LabelWords`]). Words of other sums belong to paths that are not counted here: their values are
+//! no counts, and are dropped.
 
 use crate::sum::Sums;
 use trodden_flow::Numbering;
@@ -14,7 +14,7 @@ pub fn has_labels(map: &UnitMap) -> bool {
     map.functions.iter().any(|f| f.label_words().is_some())
 }
 
-/// Puts counts by path in the place of those by sums of labels.
+/// Replaces counts by sums of labels with counts by path.
 ///
 /// # Errors
 /// The map is damaged.

@@ -1,12 +1,11 @@
-//! Reading what functions counted in tables: cells to path numbers.
+//! Counts in tables: from cells to path numbers.
 //!
-//! In which cell a path is counted depends on what the thread counted before (see [`trodden_unit::Table`]). So tables
-//! are read region by region, where arrays can be summed up word by word; after that counts are counters like all
-//! others, by path.
+//! The cell of a path depends on what the thread counted before (see [`trodden_unit::Table`]). So tables are read region by region, while
+//! arrays can be summed word by word. The result is counters by path, as for arrays.
 //!
-//! Likewise times at which paths were taken first, which are no numbers to add up.
+//! Times of first executions are read in the same way, because they cannot be summed.
 //!
-//! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
+//! Damaged cells (a count without a key, a path number out of range) are counted.
 
 use crate::error::ProfileError;
 use crate::raw::{Words, words};
@@ -16,12 +15,12 @@ use std::ops::Range;
 use std::path::Path;
 use trodden_unit::UnitMap;
 
-/// What the tables of some units hold.
+/// The content of the tables of some units.
 #[derive(Debug, Default)]
 pub struct Tables {
-    /// For each unit asked for: counters that are not zero, by index within the unit, ascending.
+    /// For each requested unit: counters that are not zero, by index within the unit, ascending.
     pub counts: Vec<Vec<(u64, u64)>>,
-    /// Cells that make no sense.
+    /// Number of damaged cells.
     pub damaged: u64,
 }
 
@@ -29,7 +28,7 @@ pub struct Tables {
 struct Cells {
     /// As words of the region.
     words: Range<u64>,
-    /// Which of the units asked for it belongs to.
+    /// Index of its unit among the requested ones.
     unit: usize,
     first_counter: u64,
     counters: u64,
@@ -38,7 +37,7 @@ struct Cells {
 /// Reads the tables of units, given by their place in the image, from a raw file.
 ///
 /// # Errors
-/// As of [`crate::RawProfile::read`].
+/// See [`crate::RawProfile::read`].
 pub fn read(file: &Path, units: &[(usize, &UnitMap)]) -> Result<Tables, ProfileError> {
     let mut tables = Tables::default();
     let mut sums: Vec<Sums> = units.iter().map(|_| Sums::default()).collect();
@@ -82,11 +81,11 @@ fn cells_of(raw: &Words, units: &[(usize, &UnitMap)]) -> Vec<Cells> {
     all
 }
 
-/// When counters of units, given by their place in the image, were counted first in any region of a raw file: for each
-/// unit by index, ascending. Units that do not note it have none.
+/// Times of the first executions in any region of a raw file, for units given by their index in the image: for each unit by index of the
+/// counter, ascending. Units that do not note times have none.
 ///
 /// # Errors
-/// As of [`crate::RawProfile::read`].
+/// See [`crate::RawProfile::read`].
 pub fn read_times(file: &Path, units: &[(usize, &UnitMap)]) -> Result<Vec<Vec<(u64, u64)>>, ProfileError> {
     let mut found: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new(); units.len()];
     // First and last word of times, the unit.
@@ -112,7 +111,7 @@ pub fn has_tables(map: &UnitMap) -> bool {
     map.functions.iter().any(|f| f.table().is_some())
 }
 
-/// The counts of a unit's words, without those of cells, which mean nothing once regions are added up.
+/// The counts of a unit's words without cells of tables, which have no meaning when regions are summed.
 pub fn without_cells(map: &UnitMap, counts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let mut cells: Vec<Range<u64>> = map.functions.iter().filter_map(|f| Some(f.table()?.cells())).collect();
     cells.sort_by_key(|c| c.start);

@@ -85,7 +85,7 @@ fn empty(name: &str) -> FunctionMap {
         code: 0,
         first_counter: 0,
         counters: 0,
-        storage: Storage::Array { beyond: 0 },
+        storage: Storage::Array { overflow: 0 },
         blocks: Vec::new(),
         edges: Vec::new(),
         dag: Vec::new(),

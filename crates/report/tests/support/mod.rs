@@ -85,7 +85,7 @@ impl UnitBuilder {
             code: 0,
             first_counter,
             counters,
-            storage: Storage::Array { beyond: 0 },
+            storage: Storage::Array { overflow: 0 },
             blocks,
             edges,
             dag: walker.plan.dag.edges().to_vec(),

@@ -194,7 +194,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         code: digest(&trace.about().hash.to_le_bytes()),
         first_counter,
         counters: numbering.paths(),
-        storage: Storage::Array { beyond: 0 },
+        storage: Storage::Array { overflow: 0 },
         blocks: map_blocks,
         edges: flow,
         dag: dag.edges().to_vec(),
