@@ -12,6 +12,7 @@
 //! | `residual.rs` | untested paths of programs, with tests and suites |
 //! | `oracle.rs` | path profiles before independent judges |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
+//! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ mod copies;
 mod corpus;
 mod delta;
 mod demo;
+mod dist;
 mod input;
 mod oracle;
 mod packages;
@@ -70,6 +72,8 @@ enum Task {
     Oracle(oracle::Options),
     /// Count programs of the corpus by copies, and hold that against one program that counts all.
     Copies(copies::Options),
+    /// Make the Debian package and the archive that users install.
+    Dist(dist::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {
@@ -104,6 +108,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,
+        Task::Dist(options) => dist::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
     Ok(ExitCode::SUCCESS)

@@ -7,15 +7,15 @@
 //! program does not count as abandoning, unless the user asks for that (`reach=all`).
 
 use crate::llvm::{Module, Value, llvm};
+use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::HashSet;
 
 /// What is known of the functions of a module.
 pub struct Abandonment {
     /// Functions defined here that might not come back.
-    suspicious: HashSet<Value>,
+    suspicious: IndexSet<Value>,
     /// Every call is held to be one that might not come back.
     all: bool,
     /// So is every call of a function that the module defines.
@@ -27,7 +27,7 @@ impl Abandonment {
     ///
     /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
     pub fn of(module: Module, all: bool) -> Abandonment {
-        let mut known = Abandonment { suspicious: HashSet::new(), all, defined: false };
+        let mut known = Abandonment { suspicious: IndexSet::new(), all, defined: false };
         if all {
             return known;
         }

@@ -11,10 +11,10 @@
 use crate::describe::{Draft, Site};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::support::LLVMParseCommandLineOptions;
-use std::collections::HashMap;
 use trodden_unit::marks::{Mark, probe_function};
 use trodden_unit::{EdgeKind, Identity};
 
@@ -22,7 +22,7 @@ use trodden_unit::{EdgeKind, Identity};
 const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
 /// Where the instructions of a function stand: block and place in it.
-pub struct Standing(HashMap<Value, (usize, usize)>);
+pub struct Standing(IndexMap<Value, (usize, usize)>);
 
 /// The marks of a function: in front of which instruction each goes.
 pub struct Marks {
@@ -54,7 +54,7 @@ impl Drop for Copy {
 impl Standing {
     /// Of a function whose blocks are as the compiler made them.
     pub fn of(function: Value) -> Standing {
-        let mut places = HashMap::new();
+        let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
         }
@@ -103,9 +103,7 @@ fn is_between_two(block: Block) -> bool {
 
 /// How many ways lead from a block to another, directly or through a block that only jumps.
 fn ways(from: Block, to: Block) -> usize {
-    let mut next = from.terminator().successors();
-    next.sort();
-    next.dedup();
+    let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
     next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
 }
 
@@ -134,7 +132,7 @@ pub fn insert(module: Module, unit: Identity, marks: &[Marks]) {
     let name = "llvm.pseudoprobe";
     let id = llvm!(LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()));
     let probe = Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
-    let functions: HashMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
+    let functions: IndexMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
     for (number, marks) in marks.iter().enumerate() {
         let function = functions[&marks.function];
         let blocks: Vec<Vec<Value>> = function.blocks().map(|b| b.instructions().collect()).collect();

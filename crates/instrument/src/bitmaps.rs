@@ -11,24 +11,24 @@
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::markers::{MarkerError, passes_address_on, unknown_use};
 use crate::phis;
+use indexmap::IndexSet;
 use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
 use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
-use std::collections::HashSet;
 
 /// How a bitmap is used.
 #[derive(Default)]
 pub struct Uses {
     /// Where bits are set.
-    pub updates: HashSet<Value>,
+    pub updates: IndexSet<Value>,
     /// Where it is read, to find out whether they are set.
-    loads: HashSet<Value>,
+    loads: IndexSet<Value>,
 }
 
 /// All uses of a bitmap, through whatever the optimiser has made of its address.
 pub fn uses(bitmap: Value) -> Result<Uses, MarkerError> {
-    let (mut uses, mut seen, mut stack) = (Uses::default(), HashSet::from([bitmap]), vec![bitmap]);
+    let (mut uses, mut seen, mut stack) = (Uses::default(), IndexSet::from([bitmap]), vec![bitmap]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
             if is_update(user, value) {
@@ -67,7 +67,7 @@ fn is_update(user: Value, address: Value) -> bool {
 
 /// Replaces an instruction by a constant, and what follows from it.
 fn fold(module: Module, value: Value, constant: u64) {
-    let users: HashSet<Value> = value.users().collect();
+    let users: IndexSet<Value> = value.users().collect();
     let folded: Vec<(Value, u64)> = users.iter().filter_map(|user| Some((*user, result(*user, value, constant)?))).collect();
     users.iter().filter(|user| is_branch(**user)).for_each(|branch| fold_branch(module, *branch, constant != 0));
     for (user, constant) in folded {

@@ -5,11 +5,11 @@
 //! assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
 
 use crate::llvm::{Block, Value, llvm};
+use indexmap::IndexMap;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMDILocationGetLine;
-use std::collections::HashMap;
 use std::ffi::CStr;
 
 /// Constants are looked into so deep.
@@ -31,7 +31,7 @@ fn arguments(blocks: &[Block]) -> Vec<Value> {
 
 /// What is digested.
 struct Code {
-    numbers: HashMap<Value, u64>,
+    numbers: IndexMap<Value, u64>,
     words: Vec<u8>,
 }
 

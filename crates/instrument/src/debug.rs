@@ -4,11 +4,11 @@
 //! `DISubprogram` (file, scope, name, linkage name, ...) and `DILexicalBlock` (file, scope, ...).
 
 use crate::llvm::{Module, Value, file_name, llvm};
+use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMMetadataKind;
 use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::HashMap;
 use trodden_unit::{Position, Scope};
 
 /// Collects the files and scopes that positions name.
@@ -18,14 +18,14 @@ pub struct Positions {
     pub files: Vec<String>,
     /// Functions and their inlined copies, callers first.
     pub scopes: Vec<Scope>,
-    file_numbers: HashMap<String, u32>,
-    scope_numbers: HashMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
+    file_numbers: IndexMap<String, u32>,
+    scope_numbers: IndexMap<(LLVMMetadataRef, LLVMMetadataRef), u32>,
 }
 
 impl Positions {
     /// None yet.
     pub fn new(module: Module) -> Positions {
-        Positions { module, files: Vec::new(), scopes: Vec::new(), file_numbers: HashMap::new(), scope_numbers: HashMap::new() }
+        Positions { module, files: Vec::new(), scopes: Vec::new(), file_numbers: IndexMap::new(), scope_numbers: IndexMap::new() }
     }
 
     /// Where an instruction comes from; `None` without debug information, or where the compiler made it up.

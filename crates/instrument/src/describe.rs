@@ -6,18 +6,19 @@
 //! ([`EdgeKind::Reach`]).
 
 use crate::abandon::{Abandonment, returns_twice};
+use crate::calls;
 use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
 use crate::rounds::times_round;
 use crate::weights;
+use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
-use std::collections::HashMap;
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_unit::{Block as BlockMap, BlockKind, EdgeKind, FlowEdge};
+use trodden_unit::{Block as BlockMap, BlockCall, BlockKind, EdgeKind, FlowEdge};
 
 /// A function as a graph, with what is needed to put code on its edges.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct Draft {
     pub blocks: Vec<BlockMap>,
     /// Digest of their code.
     pub code: u64,
+    /// What they call.
+    pub calls: Vec<BlockCall>,
     /// The graph's edges.
     pub edges: Vec<FlowEdge>,
     /// Where code for each edge can go.
@@ -64,12 +67,13 @@ impl Draft {
 
     /// Describes a function whose blocks were prepared.
     pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
-        let number: HashMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
+        let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut draft = Draft {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
             blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
+            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
             edges: Vec::new(),
             sites: Vec::new(),
             hints: Vec::new(),
@@ -113,7 +117,7 @@ impl Draft {
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
-    fn add_jumps_from_hub(&mut self, hub: Node, function: Value, number: &HashMap<Block, u32>) {
+    fn add_jumps_from_hub(&mut self, hub: Node, function: Value, number: &IndexMap<Block, u32>) {
         let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut targets: Vec<u32> = jumps.flat_map(|b| b.terminator().successors()).map(|b| number[&b]).collect();
         targets.sort();
@@ -133,7 +137,7 @@ impl Draft {
     }
 
     /// The edges of a terminator, one for each block it may go to.
-    fn add_flow(&mut self, from: Node, block: Block, number: &HashMap<Block, u32>) {
+    fn add_flow(&mut self, from: Node, block: Block, number: &IndexMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
         let weights = weights::read(terminator).or_else(|| weights_by_rounds(block, &successors));

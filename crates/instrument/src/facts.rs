@@ -9,19 +9,19 @@ use crate::debug::Positions;
 use crate::describe::{Draft, is_marker};
 use crate::llvm::{Block, Module, Value, llvm};
 use crate::shape::prepare;
+use indexmap::IndexMap;
 use llvm_sys::LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMTypeRef;
 use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
-use std::collections::HashMap;
 use std::ffi::CStr;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// The facts of the functions that would be instrumented.
 pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut positions: Positions) -> UnitProperties {
-    let mut names = Names { module, operations: Vec::new(), numbers: HashMap::new(), types: HashMap::new(), classes: Classes::default() };
+    let mut names = Names { module, operations: Vec::new(), numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.of_function(function);
@@ -42,14 +42,14 @@ pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut posit
 /// One function.
 struct Collector<'a> {
     values: Vec<ValueProperties>,
-    numbers: HashMap<Value, ValueId>,
+    numbers: IndexMap<Value, ValueId>,
     names: &'a mut Names,
 }
 
 impl Collector<'_> {
     fn describe(function: Value, draft: &Draft, names: &mut Names, positions: &mut Positions) -> FunctionProperties {
-        let mut collector = Collector { values: Vec::new(), numbers: HashMap::new(), names };
-        let node: HashMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let mut collector = Collector { values: Vec::new(), numbers: IndexMap::new(), names };
+        let node: IndexMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = draft.nodes.iter().map(|block| match block {
             Some(block) => collector.block(*block, &node, positions),
             None => InstructionProperties::default(),
@@ -58,7 +58,7 @@ impl Collector<'_> {
         FunctionProperties { name: function.name(), values: collector.values, blocks }
     }
 
-    fn block(&mut self, block: Block, node: &HashMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
+    fn block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
         let mut phis = Vec::new();
         for phi in block.phis() {
             let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value(v))).collect();
@@ -230,8 +230,8 @@ fn effects(call: Value) -> u64 {
 struct Names {
     module: Module,
     operations: Vec<String>,
-    numbers: HashMap<String, OperationId>,
-    types: HashMap<LLVMTypeRef, String>,
+    numbers: IndexMap<String, OperationId>,
+    types: IndexMap<LLVMTypeRef, String>,
     classes: Classes,
 }
 
@@ -295,7 +295,7 @@ fn indices(instruction: Value) -> Vec<u32> {
 #[derive(Default)]
 struct Classes {
     parents: Vec<Option<ClassId>>,
-    numbers: HashMap<Value, ClassId>,
+    numbers: IndexMap<Value, ClassId>,
 }
 
 impl Classes {

@@ -34,6 +34,7 @@ mod reshape;
 mod residual;
 mod rounds;
 mod sample;
+mod segments;
 mod shape;
 mod stream;
 mod twins;

@@ -32,11 +32,11 @@ pub struct Module {
 }
 
 /// A basic block.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Block(pub LLVMBasicBlockRef);
 
 /// A value: function, instruction, constant.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value(pub LLVMValueRef);
 
 fn text(pointer: *const c_char, length: usize) -> String {

@@ -7,10 +7,10 @@
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use crate::markers::MarkerError;
+use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
-use std::collections::HashSet;
 use trodden_unit::ProfiledFunction;
 
 /// Fields of `__profd_*`.
@@ -131,7 +131,7 @@ pub enum Mapping {
 /// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
 pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mapping) {
     let is_kept = |name: &str| mapping == Mapping::Kept && is_mapping(name);
-    let doomed: HashSet<Value> =
+    let doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
@@ -203,12 +203,12 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
 }
 
 /// Makes one of LLVM's lists of globals anew without some of them.
-fn leave_out(module: Module, list: &str, doomed: &HashSet<Value>) {
+fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(list).as_ptr()))) else { return };
     let Some(content) = Value::some(llvm!(LLVMGetInitializer(old.0))) else { return };
     let count = llvm!(LLVMGetNumOperands(content.0)) as u32;
     let all: Vec<Value> = (0..count).map(|at| Value(llvm!(LLVMGetOperand(content.0, at)))).collect();
-    let mut kept: Vec<_> = all.iter().filter(|g| !doomed.contains(g)).map(|g| g.0).collect();
+    let mut kept: Vec<_> = all.iter().filter(|g| !doomed.contains(*g)).map(|g| g.0).collect();
     if kept.len() == all.len() {
         return;
     }

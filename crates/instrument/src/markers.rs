@@ -23,10 +23,11 @@ use crate::describe::{Draft, calls_that_might_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
 use crate::values;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use trodden_flow::Node;
 use trodden_unit::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
@@ -91,10 +92,10 @@ pub struct Taking {
 pub struct Markers {
     module: Module,
     profile: EdgeProfile,
-    fixed: HashMap<Value, Vec<Fixed>>,
-    computed: HashMap<Value, Vec<Value>>,
-    notes: HashMap<Value, Vec<Note>>,
-    own: HashMap<EdgeCounter, u64>,
+    fixed: IndexMap<Value, Vec<Fixed>>,
+    computed: IndexMap<Value, Vec<Value>>,
+    notes: IndexMap<Value, Vec<Note>>,
+    own: IndexMap<EdgeCounter, u64>,
     shared: bool,
     /// The first counter of bits that are computed.
     first_bit: u64,
@@ -142,10 +143,10 @@ impl Markers {
         let mut markers = Markers {
             module,
             profile,
-            fixed: HashMap::new(),
-            computed: HashMap::new(),
-            notes: HashMap::new(),
-            own: HashMap::new(),
+            fixed: IndexMap::new(),
+            computed: IndexMap::new(),
+            notes: IndexMap::new(),
+            own: IndexMap::new(),
             shared: taking.shared,
             first_bit: 0,
             base: None,
@@ -153,7 +154,7 @@ impl Markers {
         let stand_ins = markers.take_notes(notes, &tables.functions, next);
         let mapping = if taking.kind == CounterKind::Coverage { Mapping::Kept } else { Mapping::Removed };
         llvm_profile::remove_tables(module, &stand_ins, mapping);
-        let numbers: HashMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
+        let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let bits = markers.take_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
         let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
@@ -172,8 +173,8 @@ impl Markers {
     /// place only, the place is computed: then all places of the functions in question get counters, in order, and a
     /// number that stands for the function's table says where they begin.
     fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) -> Vec<(Value, u64)> {
-        let numbers: HashMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
-        let mut known: HashMap<(u32, ValueKind, u16), u64> = HashMap::new();
+        let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
+        let mut known: IndexMap<(u32, ValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
             let kind = values::kind(call);
@@ -223,8 +224,8 @@ impl Markers {
         tables: &[llvm_profile::Table],
         counters: Value,
         next: &mut u64,
-    ) -> Result<HashMap<Value, Vec<EdgeCounter>>, MarkerError> {
-        let (mut known, first, mut bytes) = (HashMap::new(), *next, 0);
+    ) -> Result<IndexMap<Value, Vec<EdgeCounter>>, MarkerError> {
+        let (mut known, first, mut bytes) = (IndexMap::new(), *next, 0);
         for (function, table) in (0..).zip(tables) {
             let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
             let uses = bitmaps::uses(bitmap)?;
@@ -260,7 +261,7 @@ impl Markers {
     }
 
     /// Sorts updates into those that become notes, which are erased, and others. Those of bits that are known are among the former.
-    fn sort(&mut self, updates: &HashSet<Value>, numbers: &HashMap<Value, u32>, bits: &HashMap<Value, Vec<EdgeCounter>>) {
+    fn sort(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| computes(**u));
         computed.into_iter().for_each(|u| self.computed.entry(function_of(u)).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
@@ -294,11 +295,12 @@ impl Markers {
 
     /// Counts in a function what no path can tell. The counts' address is known later: [`Markers::settle`].
     pub fn count_computed(&mut self, function: Value, counters: Value) {
-        let (updates, notes) = (self.computed.remove(&function).unwrap_or_default(), self.notes.remove(&function).unwrap_or_default());
+        let (updates, notes) =
+            (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
         if updates.is_empty() && notes.is_empty() {
             return;
         }
-        let all: HashSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
+        let all: IndexSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
         for marker in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
             marker.before = first_behind(marker.before, |i| !all.contains(i));
         }
@@ -330,9 +332,9 @@ impl Markers {
 
     /// Notes a function's markers, once its graph is known; what no path can tell is counted.
     pub fn note(&mut self, function: Value, draft: &Draft, abandonment: &Abandonment, number: usize, next: &mut u64) {
-        let Some(mut all) = self.fixed.remove(&function) else { return };
-        let nodes: HashMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
-        let order: HashMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
+        let Some(mut all) = self.fixed.swap_remove(&function) else { return };
+        let nodes: IndexMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
         for Fixed { before, counter, amount } in all {
             match place(before, abandonment) {
@@ -421,8 +423,8 @@ fn function_of(instruction: Value) -> Value {
 fn place(before: Value, abandonment: &Abandonment) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_might_not_return(block, abandonment);
-    let passed: HashSet<Value> = block.instructions().take_while(|i| *i != before).collect();
-    let earlier = calls.iter().filter(|c| passed.contains(c)).count();
+    let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
+    let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
     // Calls that take the function's place, or end it, are behind the path's count: paths do not tell whether they came back.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
@@ -433,8 +435,8 @@ fn place(before: Value, abandonment: &Abandonment) -> Option<PlaceholderPosition
 }
 
 /// All updates that an array of counters is reached by, through whatever the optimiser has made of its address.
-fn updates_of(counters: Value) -> Result<HashSet<Value>, MarkerError> {
-    let (mut updates, mut seen, mut stack) = (HashSet::new(), HashSet::from([counters]), vec![counters]);
+fn updates_of(counters: Value) -> Result<IndexSet<Value>, MarkerError> {
+    let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
             match is_update(user, value) {

@@ -3,7 +3,7 @@
 //! LLVM-C can add incoming values but neither remove nor rename them, so a phi node whose incoming blocks change is built anew.
 
 use crate::llvm::{Block, Builder, Module, Value};
-use std::collections::{HashMap, HashSet};
+use indexmap::{IndexMap, IndexSet};
 
 /// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new
 /// ones; a phi node that is left with none was in a block nobody enters and keeps its old entries. Gives the old nodes
@@ -29,9 +29,9 @@ pub fn rename(module: Module, block: Block, from: Block, to: Block) {
 
 /// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one
 /// (a switch with several cases), they become one, as the edges did. Gives the old nodes with the new ones.
-pub fn rename_all(module: Module, block: Block, renamed: &HashMap<Block, Block>) -> Vec<(Value, Value)> {
+pub fn rename_all(module: Module, block: Block, renamed: &IndexMap<Block, Block>) -> Vec<(Value, Value)> {
     rebuild(module, block, |old| {
-        let mut seen = HashSet::new();
+        let mut seen = IndexSet::new();
         let new = old.into_iter().filter_map(|(value, from)| match renamed.get(&from) {
             Some(to) => seen.insert(*to).then_some((value, *to)),
             None => Some((value, from)),

@@ -14,10 +14,11 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::rounds;
 use crate::shape::new_block_behind;
+use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use trodden_flow::program::BlockProperties;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
@@ -42,15 +43,15 @@ impl Place {
 }
 
 /// For blocks into which edges were split: which block now comes in between, by the block it came from.
-type Renames = BTreeMap<Block, HashMap<Block, Block>>;
+type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The places of a function's edges, and the way control takes between its blocks now.
 pub struct Places {
     code: Vec<Option<Place>>,
     /// Which edge leads from one block to another (as blocks are now).
-    arrivals: HashMap<(Block, Block), Edge>,
+    arrivals: IndexMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
-    shared_pads: HashMap<Block, Vec<Edge>>,
+    shared_pads: IndexMap<Block, Vec<Edge>>,
     /// Values that are no more, with what took their places, in the order of the replacements.
     replaced: Vec<(Value, Value)>,
 }
@@ -110,7 +111,7 @@ impl Places {
     pub fn make(module: Module, draft: &Draft, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
-        let mut places = Places { code, arrivals: HashMap::new(), shared_pads: HashMap::new(), replaced: Vec::new() };
+        let mut places = Places { code, arrivals: IndexMap::new(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
             places.note_arrival(draft, edge);
         }
@@ -193,7 +194,7 @@ impl Places {
             from.terminator().set_successor(index, between);
         }
         renames.entry(to).or_default().insert(from, between);
-        self.arrivals.remove(&(from, to));
+        self.arrivals.swap_remove(&(from, to));
         self.arrivals.insert((between, to), edge);
         Place::Before(between.terminator())
     }
@@ -219,7 +220,7 @@ impl Places {
                 let from = draft.nodes[graph.from(edge).index()].expect("a block");
                 let Site::OnEdge(successors) = &draft.sites[edge.index()] else { unreachable!("unwinding is no jump") };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
-                self.arrivals.remove(&(from, old));
+                self.arrivals.swap_remove(&(from, old));
             }
             match edges.as_slice() {
                 [edge] => {

@@ -17,11 +17,11 @@ use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
 use crate::weights::mark_unlikely;
+use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
@@ -102,9 +102,11 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
         kind: EdgeKind::Always,
+        edge: Edge(0),
+        made: RefCell::new(Vec::new()),
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
-        rounds: HashMap::new(),
+        rounds: IndexMap::new(),
         held: vec![None; graph.edge_count()],
         holding: Vec::new(),
     };
@@ -130,7 +132,15 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
     if !waiting.is_empty() {
         counting::make(around, counters, &waiting, location);
     }
+    if counters.segments.is_some() {
+        erase_unused(&work.made.into_inner());
+    }
     places.into_replaced()
+}
+
+/// Takes values out that nothing uses. Those that use others come later in the list.
+fn erase_unused(made: &[Value]) {
+    made.iter().rev().filter(|value| value.users().next().is_none()).for_each(|value| value.erase());
 }
 
 /// Copies the flags of a floating-point operation.
@@ -234,13 +244,16 @@ struct Work<'a> {
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
-    /// The edge whose code is made.
+    /// The kind of the edge whose code is made, and the edge.
     kind: EdgeKind,
+    edge: Edge,
+    /// Values of the register that were made, where those that nothing uses are taken out again.
+    made: RefCell<Vec<Value>>,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
-    rounds: HashMap<LoopId, (Number, Register)>,
+    rounds: IndexMap<LoopId, (Number, Register)>,
     /// The number of usual rounds that are held behind each edge's code, where some may be.
     held: Vec<Option<Value>>,
     /// Numbers of held rounds that are merged at the beginning of a block.
@@ -251,7 +264,8 @@ impl Work<'_> {
     /// The register at the beginning of a node.
     fn arriving(&mut self, node: Node) -> Register {
         if node == self.graph.entry() {
-            return Register::Constant(0);
+            let start = self.counters.segments.and_then(|s| s.start);
+            return start.map_or(Register::Constant(0), Register::Computed);
         }
         if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
             return self.enter_loop(LoopId(which));
@@ -387,6 +401,7 @@ impl Work<'_> {
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.brought(from, block)), from)).collect();
         let phi = Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
         phi.add_incoming(&incoming);
+        self.made.borrow_mut().push(phi);
         Register::Computed(phi)
     }
 
@@ -417,6 +432,7 @@ impl Work<'_> {
         let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
         self.kind = self.draft.edges[edge.index()].kind;
+        self.edge = edge;
         self.path_ends = self.kind != EdgeKind::Reach;
         let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
             Some(code) => self.carry_out(code, *operation, edge, register),
@@ -483,13 +499,22 @@ impl Work<'_> {
     fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
-            Register::Computed(value) => Register::Computed(builder.add(value, self.around.module.constant(increment))),
+            Register::Computed(value) => {
+                let sum = builder.add(value, self.around.module.constant(increment));
+                self.made.borrow_mut().push(sum);
+                Register::Computed(sum)
+            }
         }
     }
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         let (module, base) = (self.around.module, self.counters.base);
+        if let Some(segments) = self.counters.segments {
+            let sum = self.plus(builder, register, increment);
+            let known = if let Register::Constant(known) = sum { Some(known) } else { None };
+            return segments.path_ends(module, builder, (self.edge, self.location), (known, self.value(sum)), &self.counters);
+        }
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));
             return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by, Lookup::Decided));

@@ -22,9 +22,10 @@ use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
 use crate::shape::predecessors;
 use crate::weights;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::program::Choices;
 use trodden_flow::residual::{Place, Version};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
@@ -60,7 +61,7 @@ fn insert_versions(around: Surroundings, count: Value, planned: &Planned, places
     let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
         draft.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
-    let nests: HashSet<Node> = nests(graph, program.dag()).into_iter().collect();
+    let nests: IndexSet<Node> = nests(graph, program.dag()).into_iter().collect();
     let first = |p: Place| p.version != Version::Counted;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
@@ -98,10 +99,10 @@ fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, first_
 /// The heads of loops that hold others.
 fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
     let back: Vec<Edge> = dag.cuts().iter().filter(|c| c.reason == CutReason::Back).map(|c| c.edge).collect();
-    let heads: HashSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
+    let heads: IndexSet<Node> = back.iter().map(|e| graph.to(*e)).collect();
     let mut nests = Vec::new();
     for &edge in &back {
-        let (head, mut seen, mut stack) = (graph.to(edge), HashSet::new(), vec![graph.from(edge)]);
+        let (head, mut seen, mut stack) = (graph.to(edge), IndexSet::new(), vec![graph.from(edge)]);
         while let Some(node) = stack.pop() {
             if node != head && seen.insert(node) {
                 stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)));
@@ -185,7 +186,7 @@ impl Several<'_> {
                 copied.entry(place.version).or_default().push(block);
             }
         }
-        let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &HashMap::new(), Lines::Keep)));
+        let made = copied.iter().map(|(v, blocks)| (*v, Copies::make(self.module, blocks, function, &IndexMap::new(), Lines::Keep)));
         self.copies = made.collect();
         let mut arriving = self.phis();
         self.lead(&landings);
@@ -194,7 +195,7 @@ impl Several<'_> {
         let mut flow = Flow::of(self.module, function, &self.meeting());
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
         let all = values.iter().map(Vec::len).sum::<usize>();
-        debug_assert_eq!(values.iter().flatten().collect::<HashSet<_>>().len(), all, "a value is one version of one");
+        debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is one version of one");
         flow.merge(&values, Definitions::Several);
         self.described()
     }
@@ -238,8 +239,8 @@ impl Several<'_> {
     /// Sets where terminators lead.
     fn lead(&self, landings: &[(Block, Block)]) {
         let (graph, places) = (self.program.graph(), self.places);
-        let before: HashMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
-        let mut left = BTreeMap::<Block, BTreeSet<usize>>::new();
+        let before: IndexMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
+        let mut left = IndexMap::<Block, BTreeSet<usize>>::new();
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
             let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
             let Some(to) = self.block(head.node) else { continue };
@@ -277,12 +278,12 @@ impl Several<'_> {
     /// arrive in original blocks: a stand-in takes its place in everything that names it.
     fn end_unreached(&mut self, arriving: &mut [Arriving]) {
         let places = self.places.iter();
-        let reached: HashSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
+        let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
         let nodes = self.draft.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
         let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.stand_in(b))).collect();
-        let stand_ins: HashMap<Value, Value> = ends.iter().copied().collect();
+        let stand_ins: IndexMap<Value, Value> = ends.iter().copied().collect();
         let instead = |value: &mut Value| *value = stand_ins.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| instead(value));
         for site in &mut self.draft.sites {
@@ -326,12 +327,12 @@ impl Several<'_> {
         };
         // Old ones are erased last: what is made later may come to lie where they were.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
-        let replaced: HashMap<Value, Value> = olds.iter().map(|old| (*old, anew(*old))).collect();
+        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, anew(*old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // In their order: that of the uses is what passes go by.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
         // Asked once for each block: a switch may have thousands of ways to one.
-        let mut leads = HashMap::<Block, HashSet<Block>>::new();
+        let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
         for Arriving { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];
             for &(value, from) in entries {
@@ -355,8 +356,8 @@ impl Several<'_> {
     }
 
     /// The blocks to which both the first version and the counted one lead.
-    fn meeting(&self) -> HashSet<Block> {
-        let all: HashMap<Block, bool> =
+    fn meeting(&self) -> IndexSet<Block> {
+        let all: IndexMap<Block, bool> =
             self.draft.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == Version::Counted)).collect();
         let meets = |b: &Block| {
             let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();

@@ -8,9 +8,9 @@
 use crate::abandon::returns_twice;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
+use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::{BTreeSet, HashSet};
 use trodden_unit::BlockKind;
 
 /// A function's blocks in the order of its map, each with what it is.
@@ -80,7 +80,7 @@ fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
 
 /// The phi nodes of `block`'s successors get told that it was `before`.
 fn successors_see(module: Module, block: Block, before: Block) {
-    let successors: HashSet<Block> = block.terminator().successors().into_iter().collect();
+    let successors: IndexSet<Block> = block.terminator().successors().into_iter().collect();
     for to in successors {
         phis::rename(module, to, before, block);
     }
@@ -129,12 +129,12 @@ fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
 }
 
 /// Predecessors that jump to a computed address, and the others.
-fn sources(block: Block) -> (BTreeSet<Block>, BTreeSet<Block>) {
+fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 
 /// Leaves in `landing` what computed jumps bring; a new phi node in `body` merges it with what the other edges bring.
-fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &BTreeSet<Block>) {
+fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
     let both = Builder::phi_before(module, first, phi.kind(), phi.location());

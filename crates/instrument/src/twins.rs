@@ -13,19 +13,19 @@
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::{new_block_behind, predecessors};
+use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
-use std::collections::BTreeSet;
 
 /// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another
 /// block behind the same calls.
 pub fn part(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {
-        let from: BTreeSet<Block> = predecessors(block).into_iter().collect();
+        let from: IndexSet<Block> = predecessors(block).into_iter().collect();
         let Some(&call) = from.iter().find(|b| is_left_early(b.terminator(), block)) else { continue };
         for (way, other) in call.terminator().successors().into_iter().enumerate() {
-            let same_calls = || predecessors(other).into_iter().collect::<BTreeSet<Block>>() == from;
+            let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|twin| are_twins(phi, twin))) && same_calls() {
                 detour(module, call, way, other);
             }
@@ -45,7 +45,7 @@ fn is_left_early(terminator: Value, to: Block) -> bool {
 
 /// Whether two phi nodes merge the same values from the same blocks.
 fn are_twins(a: Value, b: Value) -> bool {
-    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<BTreeSet<_>>();
+    let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<IndexSet<_>>();
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 

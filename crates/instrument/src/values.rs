@@ -4,10 +4,10 @@
 //! the unit, so that threads and runs add up; which, and what they mean, is said with [`ValueKind`].
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use indexmap::IndexSet;
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMVisibility};
-use std::collections::HashSet;
 use trodden_unit::ValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
@@ -32,7 +32,7 @@ pub fn site(kind: ValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
 
 /// The tables that an address may be of, through whatever the optimiser has made of it.
 pub fn tables_behind(address: Value) -> Vec<Value> {
-    let (mut tables, mut seen, mut stack) = (Vec::new(), HashSet::from([address]), vec![address]);
+    let (mut tables, mut seen, mut stack) = (Vec::new(), IndexSet::from([address]), vec![address]);
     while let Some(value) = stack.pop() {
         let sources: Vec<Value> = match opcode(value) {
             None => {

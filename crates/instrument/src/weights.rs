@@ -1,10 +1,11 @@
 //! How often branches go which way, as code generation is told: weights in LLVM's metadata.
 
 use crate::llvm::{Block, Module, Value, llvm};
+use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 const PROFILE: &str = "prof";
 const BRANCH_WEIGHTS: &str = "branch_weights";
@@ -59,7 +60,7 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
     let targets = terminator.successors();
     let Some(counts) = targets.iter().map(|to| executions(*to)).collect::<Option<Vec<u64>>>() else { return };
     let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
-    let mut same: HashMap<Block, (f64, f64)> = HashMap::new();
+    let mut same: IndexMap<Block, (f64, f64)> = IndexMap::new();
     for (to, weight) in targets.iter().zip(&before) {
         let (ways, sum) = same.entry(*to).or_default();
         (*ways, *sum) = (*ways + 1.0, *sum + weight);

@@ -12,6 +12,7 @@ use crate::events::PathEvents;
 use crate::model::Run;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
@@ -329,6 +330,7 @@ impl BlockReader {
             return Ok(Err(format!("{name}: the checksum does not match")));
         }
         self.at += BLOCK_HEAD as u64 + head.packed;
+        head.check_layout(&self.path)?;
         let content = head.content(&packed, known);
         Ok(content.map(|c| (head, c)).map_err(|what| format!("{name}: {what}")))
     }
@@ -381,11 +383,19 @@ impl Head {
         }
     }
 
+    /// Refuses what another version of trodden wrote: that is no damage, and nothing of it can be shown without the rest.
+    fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
+        let Some(kind) = Kind::of(self.kind) else { return Ok(()) };
+        let (path, what, found, known) = (path.to_owned(), self.name(), self.layout, kind.layout());
+        match found.cmp(&known) {
+            Ordering::Less => Err(ProfileError::Older { path, what, found, known }),
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(ProfileError::Newer { path, what, found, known }),
+        }
+    }
+
     fn content(&self, packed: &[u8], known: &Maps) -> Result<Content, String> {
         let kind = Kind::of(self.kind).ok_or("a newer version of trodden wrote it")?;
-        if self.layout != kind.layout() {
-            return Err(format!("it has layout {}, this program reads {}", self.layout, kind.layout()));
-        }
         if kind == Kind::Map && known.contains_key(&self.subject) {
             return Ok(Content::KnownMap);
         }

@@ -8,7 +8,7 @@ use trodden_unit::{Identity, MapError};
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The system refused.
-    #[error("{path}: cannot {action}: {source}")]
+    #[error("{path}: cannot {action}: {source}{}", remedy(source))]
     Io {
         /// The file or folder.
         path: PathBuf,
@@ -41,6 +41,33 @@ pub enum ProfileError {
         found: u64,
         /// Version known.
         known: u64,
+    },
+    /// A stored profile of an older layout.
+    #[error(
+        "{path}: made by an older version of trodden ({what} has layout {found}, this program reads {known}): build the program again \
+            and record again, or use the version that made it"
+    )]
+    Older {
+        /// The file.
+        path: PathBuf,
+        /// Which block of it.
+        what: String,
+        /// Layout found.
+        found: u32,
+        /// Layout known.
+        known: u32,
+    },
+    /// A stored profile of a newer layout.
+    #[error("{path}: made by a newer version of trodden ({what} has layout {found}, this program reads {known}): use that version")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Which block of it.
+        what: String,
+        /// Layout found.
+        found: u32,
+        /// Layout known.
+        known: u32,
     },
     /// The program that writes a raw file ended before the file was set up.
     #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
@@ -191,5 +218,15 @@ impl ProfileError {
     pub(crate) fn io(path: &Path, action: &'static str) -> impl FnOnce(io::Error) -> ProfileError {
         let path = path.to_owned();
         move |source| ProfileError::Io { path, action, source }
+    }
+}
+
+/// What to do where the system refuses.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; check the name",
+        io::ErrorKind::PermissionDenied => "; check who may read and write it",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space, or name a file on another file system",
+        _ => "",
     }
 }

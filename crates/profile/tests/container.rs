@@ -43,6 +43,39 @@ fn how_a_profile_was_sampled_comes_back() {
     assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
 }
 
+/// Gives the first block of a kind another layout, with the checksum that belongs to it.
+fn with_layout(bytes: &[u8], kind: u32, layout: u32) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let is_head = |at: &usize| bytes[*at..].starts_with(b"TRODBLCK") && bytes[*at + 8..*at + 12] == kind.to_le_bytes();
+    let at = (0..bytes.len() - 56).find(is_head).unwrap();
+    bytes[at + 12..at + 16].copy_from_slice(&layout.to_le_bytes());
+    let packed = u64::from_le_bytes(bytes[at + 32..at + 40].try_into().unwrap()) as usize;
+    let mut hash = xxhash_rust::xxh3::Xxh3::new();
+    hash.update(&bytes[at..at + 48]);
+    hash.update(&bytes[at + 56..at + 56 + packed]);
+    let sum = hash.digest();
+    bytes[at + 48..at + 56].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+#[test]
+fn profiles_of_other_versions_are_refused_by_name_and_are_not_called_damaged() {
+    const MAP: u32 = 2;
+    const RUN: u32 = 1;
+    let whole = bytes_of(&profile(0, 3));
+    for kind in [MAP, RUN] {
+        for (layout, said) in [(0, "made by an older version of trodden"), (999, "made by a newer version of trodden")] {
+            let refused = with_file(&with_layout(&whole, kind, layout), |file| {
+                [Profile::read(file).unwrap_err(), Profile::recover(file).unwrap_err()].map(|e| e.to_string())
+            });
+            for text in refused {
+                assert!(text.contains(said) && !text.contains("damaged") && !text.contains("intact"), "{kind} {layout}: {text}");
+                assert!(layout > 0 || text.contains("record again"), "{text}");
+            }
+        }
+    }
+}
+
 #[test]
 fn links_are_followed_and_pipes_are_written_into() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,8 +104,8 @@ fn what_is_written_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..50 {
         let mut profile = profile(0, seed);
-        profile.images[0].units[0].counts.clear();
-        if let Some(count) = profile.images[0].units[1].counts.last_mut() {
+        profile.images[0].units[0].counts.executions.clear();
+        if let Some(count) = profile.images[0].units[1].counts.executions.last_mut() {
             count.1 = u64::MAX;
         }
         let path = folder.path().join(format!("new/folder/{seed}.trodden"));
@@ -102,7 +135,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
     let bytes = bytes_of(&profile);
     let blocks = bytes.windows(8).filter(|w| w == b"TRODBLCK").count();
     // Run, end, 2 images, 4 maps (one unit is there twice), and counts.
-    let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.is_empty()).count();
+    let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
     with_file(&bytes, |path| {
         let mut maps = Maps::new();
@@ -158,7 +191,11 @@ fn assert_part(part: &Profile, whole: &Profile) {
         let mut rest = all.units.iter();
         for unit in &image.units {
             let original = rest.find(|u| u.unit == unit.unit).expect("units in order");
-            assert!(unit.counts.is_empty() || unit.counts == original.counts || all.units.iter().any(|u| u.counts == unit.counts));
+            assert!(
+                unit.counts.executions.is_empty()
+                    || unit.counts.executions == original.counts.executions
+                    || all.units.iter().any(|u| u.counts.executions == unit.counts.executions)
+            );
             assert_eq!(unit.map, original.map);
         }
     }

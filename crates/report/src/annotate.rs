@@ -33,7 +33,7 @@ pub struct Request {
 /// Writes the annotated source.
 ///
 /// # Errors
-/// No such function; a path that it has not executed.
+/// No such function; a path that it does not have.
 pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
@@ -87,8 +87,8 @@ impl ShownPath {
             id: path.id,
             count: path.count.into(),
             blocks: path.blocks.clone(),
-            weight: function.weight(path, request.measure),
-            listing: PathListing::from_path(function, path),
+            weight: function.weight(&path, request.measure),
+            listing: PathListing::from_path(function, &path),
         }))
     }
 }
@@ -110,8 +110,9 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
     let share = words::percent(select::share(shown.weight, total));
     let times = if shown.count == 1 { "once".to_string() } else { format!("{} times", shown.count) };
     let times = if shown.count > 1 { format!("{} times", words::count(shown.count as u128)) } else { times };
-    let what = match shown.weight {
-        0 => format!("unfinished {times}"),
+    let what = match (shown.weight, shown.count) {
+        (_, 0) => "not executed".into(),
+        (0, _) => format!("unfinished {times}"),
         _ => format!("executed {times}, {share} of all {}", measure.name()),
     };
     let title = page.paint(paint::TITLE, &format!("path {}", shown.id));

@@ -25,13 +25,15 @@ pub enum ReportError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The function has not executed that path.
-    #[error("function `{function}` has not executed path {path}; {}", executed(.known))]
+    /// The function has no such path.
+    #[error("function `{function}` has no complete path {path}: its {paths} paths are numbered from 0; {}", executed(.known))]
     NoSuchPath {
         /// The function.
         function: String,
         /// The given path.
         path: u64,
+        /// How many it has.
+        paths: u64,
         /// Paths that it did execute, most frequent first.
         known: Vec<u64>,
     },

@@ -53,15 +53,15 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 /// The report of `trodden annotate --json`: the function's source with counts, and one path.
 ///
 /// # Errors
-/// No such function; a path that it has not executed.
+/// No such function; a path that it does not have.
 pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let shown = functions[0];
     let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
         Some(path) => Some(Value::Object(unfinished(shown, path, sources))),
         None => select::path_of(shown, request.path, request.measure)?.map(|path| {
-            let weight = shown.weight(path, request.measure);
-            let ranked = Ranked { function: shown, path, weight, share: select::share(weight, view.total(request.measure)) };
+            let weight = shown.weight(&path, request.measure);
+            let ranked = Ranked { function: shown, path: &path, weight, share: select::share(weight, view.total(request.measure)) };
             Value::Object(self::path(&ranked, sources))
         }),
     };

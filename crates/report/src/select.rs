@@ -5,7 +5,8 @@ use crate::measure::Measure;
 use crate::names::Name;
 use crate::view::{Function, View};
 use regex_lite::Regex;
-use trodden_profile::PathCount;
+use std::borrow::Cow;
+use trodden_profile::{FunctionPaths, PathCount};
 
 /// Which functions and paths a report shows.
 #[derive(Clone, Debug)]
@@ -135,22 +136,25 @@ pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &
     Ok(if matching.is_empty() { places(&|name| pattern.is_match(&name.full)) } else { matching })
 }
 
-/// One path of a function: the given one, else that of greatest weight.
+/// One path of a function: the given one, executed or not, else that of greatest weight.
 ///
 /// # Errors
-/// The path was not executed.
-pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<&'v PathCount>, ReportError> {
+/// The function has no such path.
+pub fn path_of<'v>(function: &'v Function, id: Option<u64>, measure: Measure) -> Result<Option<Cow<'v, PathCount>>, ReportError> {
     let paths = &function.paths.complete;
-    match id {
-        None => Ok(paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)))),
-        Some(id) => match paths.iter().find(|p| p.id == id) {
-            Some(path) => Ok(Some(path)),
-            None => {
-                let known = paths.iter().map(|p| p.id).collect();
-                Err(ReportError::NoSuchPath { function: function.name.full.clone(), path: id, known })
-            }
-        },
+    let heaviest = || paths.iter().max_by_key(|p| (function.weight(p, measure), p.count, std::cmp::Reverse(p.id)));
+    let Some(id) = id else { return Ok(heaviest().map(Cow::Borrowed)) };
+    if let Some(path) = paths.iter().find(|p| p.id == id) {
+        return Ok(Some(Cow::Borrowed(path)));
     }
+    let numbered = FunctionPaths::decode(function.map, [(id, 0)]).ok().and_then(|paths| paths.complete.into_iter().next());
+    let none = || ReportError::NoSuchPath {
+        function: function.name.full.clone(),
+        path: id,
+        paths: function.map.counters,
+        known: paths.iter().map(|p| p.id).collect(),
+    };
+    numbered.map(|path| Some(Cow::Owned(path))).ok_or_else(none)
 }
 
 fn similar(view: &View, text: &str) -> Vec<String> {

@@ -87,12 +87,31 @@ fn source_under_an_unfinished_path() {
 }
 
 #[test]
+fn paths_that_were_not_executed_are_shown_as_such() {
+    let profile = demo();
+    let view = View::of(&profile);
+    let is_free = |f: &&trodden_report::view::Function, id: &u64| {
+        let unfinished = f.paths.unfinished.iter().map(|p| p.id);
+        f.paths.complete.iter().map(|p| p.id).chain(unfinished).all(|known| known != *id)
+    };
+    let mut shown = 0;
+    for function in &view.functions {
+        for id in (0..function.map.counters).filter(|id| is_free(&function, id)) {
+            let Ok(text) = lay(&function.name.full, Some(id)) else { continue };
+            assert!(text.contains(&format!("path {id}: not executed, ")), "{text}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 0);
+}
+
+#[test]
 fn what_cannot_be_annotated_is_said() {
     assert!(lay("blob", None).unwrap().contains("no debug information"));
     assert!(lay("table", None).unwrap().contains("source text could not be read: /src/demo/generated.c"));
     assert!(lay("never", None).unwrap().contains("no path was completed"));
     let wrong = lay("kind_of", Some(99)).unwrap_err().to_string();
-    assert!(wrong.contains("`kind_of` has not executed path 99; executed paths: 0, "), "{wrong}");
+    assert!(wrong.contains("`kind_of` has no complete path 99: its ") && wrong.contains("executed paths: 0, "), "{wrong}");
     assert!(lay("e", None).unwrap().contains("note: `e` also means"));
 }
 

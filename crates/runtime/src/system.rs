@@ -3,6 +3,7 @@
 //! Invariant: no function blocks for an unbounded time.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// An error number of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -298,10 +299,31 @@ const MAP_FIXED: i32 = 0x10;
 const MAP_ANONYMOUS: i32 = 0x20;
 const MAP_NORESERVE: i32 = 0x4000;
 
-/// Maps `length` bytes of the file; at address `over`, which is one of our own mappings of at least that length, or where the kernel likes.
+/// Where the next mapping of ours goes, if the kernel finds room there; 0: nothing was mapped yet.
+static NEXT_PLACE: AtomicUsize = AtomicUsize::new(0);
+/// Our mappings begin here: behind what sanitizers reserve, below where executables and libraries are loaded.
+const PLACES: usize = 0x2000_0000_0000;
+/// Images of a process begin at places of their own within so many bytes.
+const PLACES_OF_IMAGES: usize = 0x1000_0000_0000;
+const PLACES_END: usize = 0x5000_0000_0000;
+
+/// Address to ask for: away from the subject's own mappings, whose addresses are then those that they have without ours. Programs may go by
+/// addresses (hash tables of pointers), and how much is mapped here differs from variant to variant of a program.
+/// The kernel takes another address where this one is not free.
+fn place_for(length: usize) -> usize {
+    let bytes = length.next_multiple_of(4096);
+    let first = PLACES + ((&raw const NEXT_PLACE as usize) << 12) % PLACES_OF_IMAGES;
+    let _ = NEXT_PLACE.compare_exchange(0, first, Relaxed, Relaxed);
+    let place = NEXT_PLACE.fetch_add(bytes, Relaxed);
+    if place.checked_add(bytes).is_some_and(|end| end <= PLACES_END) { place } else { 0 }
+}
+
+/// Maps `length` bytes of the file; at address `over`, which is one of our own mappings of at least that length, or away from the
+/// subject's.
 pub fn map_file(file: &Descriptor, offset: u64, length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
+    let place = over.unwrap_or_else(|| place_for(length));
+    system!(9, place, length, PROT_READ_WRITE, MAP_SHARED | fixed, file.number, offset)
 }
 
 /// Maps a page of the file, to be read only, over a page of ours.
@@ -310,10 +332,10 @@ pub fn map_page_to_read(file: &Descriptor, offset: u64, over: usize) -> Result<(
     system!(9, over, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, file.number, offset).map(drop)
 }
 
-/// Maps `length` bytes of the file, to be read only, where the kernel likes.
+/// Maps `length` bytes of the file, to be read only, away from the subject's mappings.
 pub fn map_to_read(file: &Descriptor, length: usize) -> Result<usize, Errno> {
     const PROT_READ: i32 = 1;
-    system!(9, 0, length, PROT_READ, MAP_SHARED, file.number, 0)
+    system!(9, place_for(length), length, PROT_READ, MAP_SHARED, file.number, 0)
 }
 
 /// Opens a counter of the calling thread's events, as its `struct perf_event_attr` says (perf_event_open(2)).
@@ -325,7 +347,8 @@ pub fn open_event(attributes: *const u8) -> Result<Descriptor, Errno> {
 /// Maps `length` bytes of zeros; `over` as in [`map_file`].
 pub fn map_zeros(length: usize, over: Option<usize>) -> Result<usize, Errno> {
     let fixed = if over.is_some() { MAP_FIXED } else { 0 };
-    system!(9, over.unwrap_or(0), length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
+    let place = over.unwrap_or_else(|| place_for(length));
+    system!(9, place, length, PROT_READ_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1isize, 0)
 }
 
 /// The same at a multiple of `alignment`, which is one of the page size.

@@ -61,8 +61,9 @@ impl Executable {
         let fault = |what: &str| CollectError::Executable { path: path.to_owned(), fault: what.to_owned() };
         let bytes = std::fs::read(path).map_err(|e| fault(&format!("cannot be read: {e}")))?;
         if !bytes.starts_with(b"\x7fELF") {
-            let script = if bytes.starts_with(b"#!") { " (a script: give its interpreter's program)" } else { "" };
-            return Err(fault(&format!("is no ELF file{script}")));
+            let is_script = bytes.starts_with(b"#!");
+            let remedy = if is_script { " (a script: give its interpreter's program)" } else { ": give a program of 64 bits for x86-64" };
+            return Err(fault(&format!("is no ELF file{remedy}")));
         }
         if bytes.get(4) == Some(&1) {
             return Err(fault("is a program of 32 bits; only those of x86-64 can be traced"));

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Ending, Loss, Profile, ProfileError, Run, RunStore};
+use trodden_report::words::plural;
 use trodden_unit::distinct;
 
 /// Version of the JSON.
@@ -148,7 +149,7 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
 fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Result<()> {
     let run = summary.run;
     let size = fs::metadata(file).map_or(0, |m| m.len());
-    writeln!(out, "{} ({size} bytes)", file.display())?;
+    writeln!(out, "{} ({})", file.display(), plural(size.into(), "byte", "bytes"))?;
     writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { run.command.join(" ") })?;
     writeln!(out, "  folder     {}", run.directory)?;
     writeln!(out, "  host       {}", run.host)?;
@@ -161,7 +162,13 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
         writeln!(out, "\n{}", image.path)?;
         writeln!(out, "  image      {}", image.image)?;
         writeln!(out, "  build id   {}", image.build_id.unwrap_or("none"))?;
-        writeln!(out, "  functions  {} entered of {} in {} units", image.functions_entered, image.functions, image.units)?;
+        writeln!(
+            out,
+            "  functions  {} entered of {} in {}",
+            image.functions_entered,
+            image.functions,
+            plural(image.units as u128, "unit", "units")
+        )?;
         writeln!(out, "  paths      {} taken of {}", image.counters_hit, image.counters)?;
     }
     if !summary.lost.is_empty() {

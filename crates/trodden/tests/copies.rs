@@ -126,7 +126,7 @@ fn copies_count_edges_as_paths_tell() {
 /// Counters of which it is known when they were counted first.
 fn timed(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
-    profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.first_seen.iter().map(|seen| seen.0)).collect()
+    profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
 }
 
 #[test]
@@ -368,8 +368,8 @@ fn a_crash_is_no_difference() {
 }
 
 #[test]
-fn heaps_of_copies_are_at_one_address() {
-    // Code of several pages, of which one copy counts all and the other nothing.
+fn heaps_and_mappings_of_copies_are_at_one_address() {
+    // Code of several pages, of which one copy counts all and the other nothing: so its counters take many pages more, too.
     let functions: String = (0..200)
         .map(|at| {
             format!(
@@ -380,8 +380,8 @@ fn heaps_of_copies_are_at_one_address() {
         .collect();
     let calls: String = (0..200).map(|at| format!("s += f{at}(s);")).collect();
     let source = format!(
-        "#include <stdio.h>\n#include <stdlib.h>\n{functions}int main(int c, char **v) {{ int s = c; {calls} printf(\"%p %d\\n\", \
-            malloc(100), s); return 0; }}\n"
+        "#include <stdio.h>\n#include <stdlib.h>\n{functions}int main(int c, char **v) {{ int s = c; {calls} printf(\"%p %p %d\\n\", \
+            malloc(100), malloc(1 << 20), s); return 0; }}\n"
     );
     let place = Place::with(&[("prog.c", source.as_str()), ("input", "")]);
     place.cc("-O1 prog.c -o prog");

@@ -13,10 +13,13 @@
 use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure, hits};
 use crate::dag::DagEdgeId;
 
-/// Most procedures that are cross-checked.
-const MOST: usize = 16;
+/// Most procedures that are cross-checked. A program that goes by addresses may differ in few of its functions, which need not be the hottest:
+/// jaq differs in two, the 30th and the 40th or so by executions.
+const MOST: usize = 64;
 /// Most procedures that are tried.
-const MOST_TRIED: usize = 128;
+const MOST_TRIED: usize = 256;
+/// Each may cost so much of what is left, lest the hottest ones take all of it.
+const PART_OF_REST: u64 = 8;
 /// What cross-checks may cost, of the slowest copy's hits.
 const PERCENT: u64 = 3;
 /// So many hits cost nothing that could be measured.
@@ -32,9 +35,7 @@ pub fn add(procedures: &[Procedure], plan: &mut Plan, measure: Measure) {
     candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
     let mut chosen = 0;
     for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0).take(MOST_TRIED) {
-        // The hottest ones, where executions differ first, do not take all of it.
-        let most = budget / 3 * 2;
-        let Some((part, cost)) = part_within(&procedures[at], most, measure) else { continue };
+        let Some((part, cost)) = part_within(&procedures[at], budget / PART_OF_REST, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
         budget -= cost;

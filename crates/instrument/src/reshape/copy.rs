@@ -13,8 +13,8 @@ use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::shape::predecessors;
 use crate::weights::weigh_targets;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use std::collections::{HashMap, HashSet};
 use trodden_unit::transformations::{Copy, SplitWeights};
 
 /// Copies the blocks, if they can be; says whether they were.
@@ -29,7 +29,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
     if !leads_there || alone || blocks.contains(&from) {
         return false;
     }
-    let copies = Copies::make(place.module, &blocks, place.function, &HashMap::new(), Lines::Keep);
+    let copies = Copies::make(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
     let back = lead_back(&blocks, &copies);
     ways.iter().for_each(|way| terminator.set_successor(*way, copies.block(first)));
     tell_successors(place.module, &blocks, &copies, &back);
@@ -43,7 +43,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
 fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
     let edge = place.draft.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
-    let mut seen = HashSet::from([*first]);
+    let mut seen = IndexSet::from([*first]);
     let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
     let blocks = copy.blocks.iter().map(|b| place.block(*b)).collect::<Option<Vec<_>>>()?;
     distinct.then_some((place.block(edge.from)?, blocks))
@@ -64,9 +64,9 @@ fn can_be_copied(block: Block) -> bool {
 
 /// Edges of copies that lead back in the order of the blocks, or round to the block itself, lead to the originals.
 /// Gives for each copied block where those go.
-fn lead_back(blocks: &[Block], copies: &Copies) -> HashMap<Block, Vec<Block>> {
-    let place: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
-    let mut out: HashMap<Block, Vec<Block>> = HashMap::new();
+fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
+    let place: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
+    let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
     for (at, block) in blocks.iter().enumerate() {
         let terminator = copies.block(*block).terminator();
         for (way, to) in block.terminator().successors().into_iter().enumerate() {
@@ -82,8 +82,8 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> HashMap<Block, Vec<Block>> {
 }
 
 /// Phi nodes of originals behind copies get told what comes from there. They are built anew, and may be what later ones are told of.
-fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &HashMap<Block, Vec<Block>>) {
-    let (mut told, mut was) = (HashSet::new(), HashMap::<Value, Value>::new());
+fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
+    let (mut told, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
         for &to in out.get(block).into_iter().flatten() {
             if !told.insert((*block, to)) {
@@ -110,7 +110,7 @@ fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &Hash
 /// of the first original the edge.
 fn forget(module: Module, blocks: &[Block], copies: &Copies) {
     for block in blocks.iter().flat_map(|b| [*b, copies.block(*b)]) {
-        let mut left: HashMap<Block, usize> = HashMap::new();
+        let mut left: IndexMap<Block, usize> = IndexMap::new();
         predecessors(block).into_iter().for_each(|b| *left.entry(b).or_default() += 1);
         phis::rebuild(module, block, |old| {
             let mut left = left.clone();
@@ -124,7 +124,7 @@ fn forget(module: Module, blocks: &[Block], copies: &Copies) {
 fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
-    let mut flow = Flow::of(place.module, place.function, &HashSet::new());
+    let mut flow = Flow::of(place.module, place.function, &IndexSet::new());
     for (one, other) in pairs {
         flow.variable(&[one, other], Definitions::Several);
     }
@@ -132,7 +132,7 @@ fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
 
 /// Branches of originals and copies get the frequencies that the paths have.
 fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
-    let mut by_block: HashMap<Block, Vec<(Block, SplitWeights)>> = HashMap::new();
+    let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for parted in weights {
         let Some(edge) = place.draft.edges.get(parted.edge.index()) else { continue };
         if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {

@@ -18,11 +18,11 @@ use crate::shape::prepare;
 use crate::twins;
 use crate::unit::Error;
 use crate::weights::{weigh_function, weigh_targets};
+use indexmap::IndexMap;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::error::LLVMGetErrorMessage;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
-use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use trodden_flow::Node;
 use trodden_unit::transformations::Weighed;
@@ -108,7 +108,7 @@ fn carry_out(place: Place, directions: &[Transformation]) -> Result<(), Error> {
 /// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
 /// threaded code; these counts are of the code as it is.
 fn weigh(place: Place, weights: &Weighed) {
-    let mut ways: HashMap<Block, HashMap<Block, u64>> = HashMap::new();
+    let mut ways: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.draft.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
             ways.entry(from).or_default().insert(to, *count);

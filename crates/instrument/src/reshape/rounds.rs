@@ -13,11 +13,11 @@
 use super::{Place, run};
 use crate::llvm::{Value, llvm};
 use crate::unit::Error;
+use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::HashSet;
 use trodden_unit::transformations::LastIterations;
 
 /// LLVM's mark of loops that it parted, or made by that.
@@ -33,7 +33,7 @@ const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the ends of the chosen loops; says whether there are any.
 pub fn mark(place: Place, loops: &[&LastIterations]) -> bool {
-    let latches: HashSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.block(*n)).collect();
+    let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
     latches.iter().for_each(|t| attach(place, *t, CHOSEN, empty(place)));
     !latches.is_empty()

@@ -12,13 +12,13 @@
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::{new_block_behind, predecessors};
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::{HashMap, HashSet};
 
 /// Puts gates in front of the loops of the first version that `counted` blocks, those of the other, lead back to.
 /// `nests` are the heads of loops that held others before there were two versions.
-pub fn insert(module: Module, function: Value, heads: &[Block], counted: &HashSet<Block>, nests: &HashSet<Block>) {
+pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, nests: &IndexSet<Block>) {
     let ways = Ways::of(function, heads, counted);
     for &head in heads {
         if let Some(outer) = ways.outer_predecessors(head) {
@@ -35,7 +35,7 @@ pub fn insert(module: Module, function: Value, heads: &[Block], counted: &HashSe
 /// off than before.
 fn keep_counters(module: Module, head: Block) {
     let heads: Vec<Value> = head.phis().collect();
-    let mut frozen = HashMap::new();
+    let mut frozen = IndexMap::new();
     for &phi in &heads {
         for (value, _) in phi.incoming() {
             if value != phi && !frozen.contains_key(&value) && is_step_of(value, phi) {
@@ -73,7 +73,7 @@ fn is_step_of(value: Value, phi: Value) -> bool {
 
 /// The ways between a function's blocks.
 struct Ways {
-    number: HashMap<Block, usize>,
+    number: IndexMap<Block, usize>,
     behind: Vec<Vec<usize>>,
     /// Blocks of the counted version, and what comes behind them before the first one.
     counted: Vec<bool>,
@@ -83,9 +83,9 @@ struct Ways {
 
 impl Ways {
     /// `first` are the blocks of the first version, `counted` those of the other; what probes have made belongs to what it comes behind.
-    fn of(function: Value, first: &[Block], counted: &HashSet<Block>) -> Ways {
+    fn of(function: Value, first: &[Block], counted: &IndexSet<Block>) -> Ways {
         let blocks: Vec<Block> = function.blocks().collect();
-        let number: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
+        let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let behind = blocks.iter().map(|b| b.terminator().successors().iter().map(|s| number[s]).collect()).collect();
         let mut ways = Ways { number, behind, counted: vec![false; blocks.len()], starts: vec![0] };
         let mut is_first = vec![false; blocks.len()];
@@ -115,7 +115,7 @@ impl Ways {
 
     /// The blocks that lead to a loop's head and are not in the loop; `None` if the counted version is not among them,
     /// if there is no loop, or if one of them cannot be led elsewhere.
-    fn outer_predecessors(&self, head: Block) -> Option<HashSet<Block>> {
+    fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
         if head.landing_pad().is_some() || !self.starts.contains(&at) {
             return None;
@@ -123,14 +123,14 @@ impl Ways {
         let outside = self.reached_without(at);
         let is_outside = |b: &&Block| self.counted[self.number[*b]] || outside[self.number[*b]];
         let before = predecessors(head);
-        let (outer, inner): (HashSet<Block>, HashSet<Block>) = before.iter().partition(is_outside);
+        let (outer, inner): (IndexSet<Block>, IndexSet<Block>) = before.iter().partition(is_outside);
         let fixed = |b: &Block| matches!(b.terminator().opcode(), LLVMOpcode::LLVMIndirectBr | LLVMOpcode::LLVMCallBr);
         (!inner.is_empty() && !outer.is_empty() && !outer.iter().any(fixed)).then_some(outer)
     }
 }
 
 /// Leads the given blocks to a new one in front of the head.
-fn gate(module: Module, head: Block, outer: &HashSet<Block>) {
+fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let gate = new_block_behind(module, head);
     llvm!(LLVMMoveBasicBlockBefore(gate.0, head.0));
     let location = head.instructions().next().and_then(Value::location);

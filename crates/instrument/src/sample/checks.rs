@@ -10,7 +10,7 @@
 //!   other looks: there, and in all others, one run of the loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and
-//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (quickjs's instructions grew by 4
+//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (an interpreter's instructions grew by 4
 //!   %);
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so
 //!   mostly one loop of a nest has;
@@ -30,8 +30,9 @@
 
 use crate::describe::Draft;
 use crate::llvm::{Block, Value};
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
@@ -60,7 +61,7 @@ const MOST_CODE: f64 = 512.0;
 /// So many rounds, at most.
 const MOST_ROUNDS: usize = 16;
 /// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more
-/// in a function with one (HMMER's `P7Viterbi`) cost 8 % of what it executes.
+/// in a function with one (dynamic programming over a matrix) cost 8 % of what it executes.
 const MANY_LOOKS: usize = 3;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and
 /// nobody knows when it ends.
@@ -77,7 +78,7 @@ const NEARLY_ALWAYS: f64 = 0.9;
 struct Loop {
     head: Node,
     back: Vec<Edge>,
-    body: HashSet<Node>,
+    body: IndexSet<Node>,
     calls: bool,
 }
 
@@ -109,7 +110,7 @@ pub struct Unrolled {
 }
 
 /// The nodes of a function's loops.
-pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> HashSet<Node> {
+pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
     loops(draft, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
@@ -246,7 +247,7 @@ fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
     }
     let mut loops = Vec::new();
     for (head, back) in by_head {
-        let mut body = HashSet::from([head]);
+        let mut body = IndexSet::from([head]);
         let mut stack: Vec<Node> = back.iter().map(|e| graph.from(*e)).collect();
         while let Some(node) = stack.pop() {
             if body.insert(node) {
@@ -265,8 +266,8 @@ fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
 }
 
 /// The nodes to which ways from a node lead.
-fn reached(graph: &Graph, from: Node) -> HashSet<Node> {
-    let (mut reached, mut stack) = (HashSet::from([from]), vec![from]);
+fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
+    let (mut reached, mut stack) = (IndexSet::from([from]), vec![from]);
     while let Some(node) = stack.pop() {
         stack.extend(graph.out(node).iter().map(|e| graph.to(*e)).filter(|n| reached.insert(*n)));
     }
@@ -286,14 +287,14 @@ fn is_call(instruction: Value) -> bool {
 
 /// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one
 /// of them back to itself without coming through another function. `calls` has the direct calls among them.
-pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -> HashSet<Value> {
+pub fn without_entry(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) -> IndexSet<Value> {
     #[derive(Clone, Copy, PartialEq)]
     enum State {
         Open,
         Done,
     }
-    let mut left: HashSet<Value> = candidates.iter().copied().collect();
-    let mut state = HashMap::<Value, State>::new();
+    let mut left: IndexSet<Value> = candidates.iter().copied().collect();
+    let mut state = IndexMap::<Value, State>::new();
     for &root in candidates {
         if state.contains_key(&root) {
             continue;
@@ -309,7 +310,7 @@ pub fn without_entry(candidates: &[Value], calls: &HashMap<Value, Vec<Value>>) -
             *next += 1;
             match state.get(&callee) {
                 // The chain comes back to it: it looks at the switch.
-                Some(State::Open) => _ = left.remove(&callee),
+                Some(State::Open) => _ = left.swap_remove(&callee),
                 Some(State::Done) => {}
                 None => {
                     state.insert(callee, State::Open);

@@ -8,16 +8,16 @@
 //! constants, blocks of computed jumps).
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use std::collections::HashMap;
 
 /// What became of blocks and values.
 #[derive(Default)]
 pub struct Copies {
-    blocks: HashMap<Block, Block>,
-    values: HashMap<Value, Value>,
-    originals: HashMap<Value, Value>,
+    blocks: IndexMap<Block, Block>,
+    values: IndexMap<Value, Value>,
+    originals: IndexMap<Value, Value>,
 }
 
 /// Whether copies keep the lines of their originals; they cannot in another function, whose lines are none of this one.
@@ -32,7 +32,7 @@ pub enum Lines {
 impl Copies {
     /// Copies blocks to the end of a function. `known` says what else copies refer to instead of what originals do:
     /// arguments, called functions.
-    pub fn make(module: Module, blocks: &[Block], function: Value, known: &HashMap<Value, Value>, lines: Lines) -> Copies {
+    pub fn make(module: Module, blocks: &[Block], function: Value, known: &IndexMap<Value, Value>, lines: Lines) -> Copies {
         let mut copies = Copies { values: known.clone(), ..Copies::default() };
         for &block in blocks {
             let copy = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
@@ -72,7 +72,7 @@ impl Copies {
     /// Copies that were replaced are no more.
     pub fn replace(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
-            if let Some(original) = self.originals.remove(old) {
+            if let Some(original) = self.originals.swap_remove(old) {
                 self.originals.insert(*new, original);
                 self.values.insert(original, *new);
             }
@@ -82,7 +82,7 @@ impl Copies {
     /// Originals that were replaced are no more.
     pub fn replace_originals(&mut self, replaced: &[(Value, Value)]) {
         for (old, new) in replaced {
-            if let Some(copy) = self.values.remove(old) {
+            if let Some(copy) = self.values.swap_remove(old) {
                 self.values.insert(*new, copy);
                 self.originals.insert(copy, *new);
             }

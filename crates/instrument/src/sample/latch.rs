@@ -12,7 +12,7 @@ use super::copies::{Copies, Lines};
 use super::steps;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
-use std::collections::{HashMap, HashSet};
+use indexmap::{IndexMap, IndexSet};
 
 /// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its look, which
 /// are no more, with those in their place.
@@ -20,11 +20,11 @@ pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(
     if latch == head || latch.terminator().successors() != [head] {
         return Vec::new();
     }
-    let on: HashSet<Block> = steps::going_on(latch, head).into_iter().collect();
+    let on: IndexSet<Block> = steps::going_on(latch, head).into_iter().collect();
     if on.is_empty() {
         return Vec::new();
     }
-    let copies = Copies::make(module, &[latch], function, &HashMap::new(), Lines::Keep);
+    let copies = Copies::make(module, &[latch], function, &IndexMap::new(), Lines::Keep);
     let without_look = copies.block(latch);
     for phi in head.phis() {
         let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_look)).collect();

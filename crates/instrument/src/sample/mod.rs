@@ -40,12 +40,12 @@ use crate::shape::{move_to_new_block, new_block_behind};
 use crate::weights;
 use copies::{Copies, Lines};
 use dispatch::Tables;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
 use ssa::Definitions;
-use std::collections::{BTreeSet, HashMap, HashSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
@@ -85,11 +85,11 @@ pub struct Tier {
     around: Surroundings,
     switch: Value,
     /// Functions that are two, with their counted versions.
-    counted: HashMap<Value, Value>,
+    counted: IndexMap<Value, Value>,
     /// Those of them that leave the decision to their callers: counted code calls the counted version.
-    left_to_callers: HashMap<Value, Value>,
+    left_to_callers: IndexMap<Value, Value>,
     /// The loops of each function that look at the switch.
-    looks: HashMap<Value, Looks>,
+    looks: IndexMap<Value, Looks>,
     /// Which of the others are counted by rounds.
     rounds: ByRounds,
 }
@@ -99,20 +99,20 @@ impl Tier {
     pub fn of(around: Surroundings, functions: &[Planned], rounds: ByRounds) -> Tier {
         let switch = crate::emit::declare_switch(around.module);
         let seldom = seldom_called(functions);
-        let looks: HashMap<Value, Looks> = functions.iter().map(|f| (f.function, f.looks(&seldom))).collect();
+        let looks: IndexMap<Value, Looks> = functions.iter().map(|f| (f.function, f.looks(&seldom))).collect();
         let two: Vec<&Planned> = functions.iter().filter(|f| !f.jumps_by_address() && looks[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
-        let is_candidate: HashSet<Value> = candidates.iter().copied().collect();
+        let is_candidate: IndexSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
             let calls = f.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).filter(|i| i.is_call());
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
-        let mut calls: HashMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
+        let mut calls: IndexMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
         for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.draft, &f.graph, f.program.dag())) {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
         let without_entry = checks::without_entry(&candidates, &calls);
-        let counted: HashMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
+        let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
         Tier { around, switch, counted, left_to_callers, looks, rounds }
     }
@@ -202,7 +202,7 @@ impl Tier {
 
 impl Planned {
     /// The loops that look at the switch.
-    fn looks(&self, seldom: &HashSet<Value>) -> Looks {
+    fn looks(&self, seldom: &IndexSet<Value>) -> Looks {
         let of = if self.function.name() == "main" {
             Function::Main
         } else if seldom.contains(&self.function) {
@@ -232,13 +232,13 @@ impl Planned {
 
 /// The functions that are called a few times, as far as their unit tells: `main`, and those that only such functions
 /// call, and in no loop. Any other may be called millions of times.
-fn seldom_called(functions: &[Planned]) -> HashSet<Value> {
-    let calls: HashMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
-    let mut callers: HashMap<Value, Vec<(Value, bool)>> = HashMap::new();
+fn seldom_called(functions: &[Planned]) -> IndexSet<Value> {
+    let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
+    let mut callers: IndexMap<Value, Vec<(Value, bool)>> = IndexMap::new();
     for (caller, callees) in &calls {
         callees.iter().for_each(|(callee, repeated)| callers.entry(*callee).or_default().push((*caller, *repeated)));
     }
-    let mut seldom: HashSet<Value> = functions.iter().map(|f| f.function).filter(|f| f.name() == "main").collect();
+    let mut seldom: IndexSet<Value> = functions.iter().map(|f| f.function).filter(|f| f.name() == "main").collect();
     let mut work: Vec<Value> = seldom.iter().copied().collect();
     while let Some(function) = work.pop() {
         for (callee, _) in calls.get(&function).into_iter().flatten() {
@@ -301,7 +301,7 @@ pub fn moved(draft: &Draft, copies: &Copies) -> Draft {
 /// The blocks where computed jumps arrive.
 pub fn landings(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
-    let targets: BTreeSet<Block> = jumps.flat_map(Value::successors).collect();
+    let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
     // In the order of the function's blocks: addresses are none.
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
@@ -326,14 +326,14 @@ struct Double<'a> {
     /// Addresses of the counters, computed where control enters the counted version.
     bases: Vec<Value>,
     /// Where versions meet.
-    meeting: HashSet<Block>,
+    meeting: IndexSet<Block>,
 }
 
 impl Double<'_> {
     fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.around.module, planned.function);
         let location = crate::debug::no_line(module, function);
-        let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: HashSet::new() };
+        let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: IndexSet::new() };
         let mut draft = planned.draft.clone();
         let tables = Tables::of(function);
         if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
@@ -345,7 +345,7 @@ impl Double<'_> {
         let short: Vec<Edge> = looks.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut draft, &planned.graph, &short, true);
         let entry = probes::part_entry(module, function);
-        let mut shared = HashSet::from([entry.0]);
+        let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
         }
@@ -421,7 +421,7 @@ impl Double<'_> {
     /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives
     /// these blocks with the edges' heads.
     fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
-        let mut renames = HashMap::<Block, HashMap<Block, Block>>::new();
+        let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
         for &edge in edges {
             let block = |node: trodden_flow::Node| draft.nodes[node.index()].expect("a block");
@@ -525,9 +525,9 @@ impl Double<'_> {
 
 /// What the versions have of each value, the fast one first.
 fn values(copies: &Copies, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
-    let mut more: HashMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
+    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
     let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
-    pairs.map(|(one, other)| [one, other].into_iter().chain(more.remove(&one).into_iter().flatten()).collect()).collect()
+    pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()
 }
 
 fn incoming_from(phi: Value, block: Block) -> Option<Value> {

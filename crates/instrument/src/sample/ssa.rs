@@ -10,17 +10,18 @@
 //! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not
 //! merged but made anew: merged, it would be in a register or in the stack frame all the time, which in large functions
 //! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
-//! one register for both only if no phi node has the lower part (quickjs extended each of its instructions' numbers
+//! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
 //! twice).
 //!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::BinaryHeap;
 
 /// What arrives at the beginning of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -55,7 +56,7 @@ struct Use {
 pub struct Flow {
     module: Module,
     blocks: Vec<Block>,
-    number: HashMap<Block, usize>,
+    number: IndexMap<Block, usize>,
     /// As often as a block leads to another.
     before: Vec<Vec<usize>>,
     behind: Vec<Vec<usize>>,
@@ -70,9 +71,9 @@ pub struct Flow {
 
 impl Flow {
     /// Reads a function; versions meet in the given blocks.
-    pub fn of(module: Module, function: Value, meeting: &HashSet<Block>) -> Flow {
+    pub fn of(module: Module, function: Value, meeting: &IndexSet<Block>) -> Flow {
         let blocks: Vec<Block> = function.blocks().collect();
-        let number: HashMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
+        let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let before: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
         let mut behind = vec![Vec::new(); blocks.len()];
         for (to, sources) in before.iter().enumerate() {
@@ -102,7 +103,7 @@ impl Flow {
 
     /// Makes every use of one of the definitions a use of the one that arrives there.
     pub fn variable(&mut self, definitions: &[Value], of_kind: Definitions) {
-        let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
+        let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         if uses.is_empty() {
             return;
@@ -110,7 +111,7 @@ impl Flow {
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         let phis = self.solve(&live, &defined);
         let kind = definitions[0].kind();
-        let mut made = HashMap::new();
+        let mut made = IndexMap::new();
         for &block in &phis {
             let first = self.blocks[block].instructions().next().expect("a block has a terminator");
             made.insert(block, Builder::phi_before(self.module, first, kind, None));
@@ -140,12 +141,12 @@ impl Flow {
     /// Of a value of several versions, with the way to make each anew: makes it anew in front of each use that values
     /// of more than one reach. What it is made of is to be seen to afterwards.
     fn recompute(&mut self, definitions: &[Value], ways: &[Anew], of_kind: Definitions) {
-        let defined: HashMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
+        let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         self.solve(&live, &defined);
-        let way: HashMap<Value, Anew> = definitions.iter().copied().zip(ways.iter().copied()).collect();
-        let mut made = HashMap::<(Value, usize, bool), Value>::new();
+        let way: IndexMap<Value, Anew> = definitions.iter().copied().zip(ways.iter().copied()).collect();
+        let mut made = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));
             let value = match self.arrival(block) {
@@ -175,11 +176,11 @@ impl Flow {
     }
 
     /// The uses that a definition reaches by way of edges.
-    fn uses(&self, definition: Value, defined: &HashMap<usize, usize>) -> Vec<Use> {
+    fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
         let is_reached = |u: &Value| !llvm!(LLVMIsAInstruction(u.0)).is_null() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
         // In the order of the uses, each user once: passes that follow go by that order, and addresses are none.
-        let mut seen = HashSet::new();
+        let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
         for user in users {
@@ -199,7 +200,7 @@ impl Flow {
     }
 
     /// The blocks at whose beginning the variable is live; `None` if versions meet in none of them, unless they are asked for `always`.
-    fn live(&mut self, uses: &[Use], defined: &HashMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
+    fn live(&mut self, uses: &[Use], defined: &IndexMap<usize, usize>, always: bool) -> Option<Vec<usize>> {
         self.variable += 1;
         let mut live = Vec::new();
         let mut stack: Vec<usize> = uses.iter().map(|u| u.block).collect();
@@ -209,14 +210,14 @@ impl Flow {
             }
             self.arrivals[block] = (self.variable, Arrival::Unknown);
             live.push(block);
-            stack.extend(self.before[block].iter().filter(|b| !defined.contains_key(b)));
+            stack.extend(self.before[block].iter().filter(|b| !defined.contains_key(*b)));
         }
         // Of two versions of a value, each arrives at its own uses, unless they meet.
         (always || live.iter().any(|b| self.meeting[*b])).then_some(live)
     }
 
     /// Computes what arrives in the live blocks; gives those that need a phi node, in order.
-    fn solve(&mut self, live: &[usize], defined: &HashMap<usize, usize>) -> Vec<usize> {
+    fn solve(&mut self, live: &[usize], defined: &IndexMap<usize, usize>) -> Vec<usize> {
         // Both versions' definitions come to where versions meet: to know that at once saves phi nodes behind.
         for &block in live.iter().filter(|b| self.meeting[**b]) {
             self.arrivals[block].1 = Arrival::Phi(block);
@@ -292,7 +293,7 @@ fn extension(value: Value) -> Option<Value> {
 
 /// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be
 /// several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is executed. Nor are lower
-/// parts in residual builds (5 % of quickjs), whose two definitions are of that kind.
+/// parts in residual builds (5 % of an interpreter), whose two definitions are of that kind.
 fn all_anew(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Anew>> {
     let is_allowed = |value: Value, way: &Anew| match way {
         Anew::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),

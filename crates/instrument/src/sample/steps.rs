@@ -8,17 +8,17 @@
 
 use crate::llvm::{Block, Value, llvm};
 use crate::shape::predecessors;
+use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
-use std::collections::HashSet;
 
 /// A `switch` with so many ways is held for that of an interpreter. Those that tell characters apart have fewer.
 const MANY: usize = 48;
 
 /// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks
 /// where computed jumps arrive.
-pub fn jumping(landings: &[Block]) -> HashSet<Block> {
-    let mut merging: HashSet<Block> = landings.iter().copied().collect();
+pub fn jumping(landings: &[Block]) -> IndexSet<Block> {
+    let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
     let counters = merging.iter().flat_map(|b| b.phis().collect::<Vec<_>>()).filter(|p| is_pointer(*p));
     counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
@@ -48,12 +48,12 @@ pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
 
 /// Whether what a pointer points to decides between many ways.
 fn decides(counter: Value) -> bool {
-    let mut seen = HashSet::from([counter]);
+    let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];
     while let Some(value) = stack.pop() {
         for user in value.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null()) {
             match user.opcode() {
-                LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<HashSet<_>>().len() >= MANY => return true,
+                LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<IndexSet<_>>().len() >= MANY => return true,
                 LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMLoad if operand(user, 0) == value => {
                     stack.extend(Some(user).filter(|u| seen.insert(*u)))
                 }
@@ -84,7 +84,7 @@ impl Origins {
     /// The same of some values: `stack` has them, the blocks from which they come, and whether a constant is added to them on the way.
     fn from(counter: Value, mut stack: Vec<(Value, Block, bool)>) -> Origins {
         let mut origins = Origins::default();
-        let mut seen = HashSet::from([counter]);
+        let mut seen = IndexSet::from([counter]);
         while let Some((value, from, moved)) = stack.pop() {
             let (root, further) = without_constants(value);
             let moved = moved || further;

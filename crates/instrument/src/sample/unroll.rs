@@ -17,9 +17,9 @@ use super::incoming_from;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::new_block_behind;
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use std::collections::{HashMap, HashSet};
 
 /// A loop that was unrolled.
 pub struct Unrolled {
@@ -34,7 +34,7 @@ impl Unrolled {
     }
 
     /// The values of each instruction of the loop: its own and the copies'.
-    pub fn values(&self) -> HashMap<Value, Vec<Value>> {
+    pub fn values(&self) -> IndexMap<Value, Vec<Value>> {
         let instructions = self.body.iter().flat_map(|b| b.instructions()).filter(|i| !i.is_void());
         instructions.map(|i| (i, self.copies.iter().map(|c| c.value(i)).collect())).collect()
     }
@@ -45,7 +45,7 @@ impl Unrolled {
 pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, rounds: usize, location: Option<LLVMMetadataRef>) -> Unrolled {
     let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
     let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();
-    let mut copies: Vec<Copies> = (1..rounds).map(|_| Copies::make(module, &body, function, &HashMap::new(), Lines::Keep)).collect();
+    let mut copies: Vec<Copies> = (1..rounds).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
     tell_exits(&body, check, &copies);
     let original = Copies::default();
     for at in 0..copies.len() {
@@ -72,9 +72,9 @@ pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, round
 
 /// Where the loop is left, phi nodes get told what comes from the copies.
 fn tell_exits(body: &[Block], check: Block, copies: &[Copies]) {
-    let inside: HashSet<Block> = body.iter().copied().chain([check]).collect();
+    let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();
-    let mut seen = HashSet::new();
+    let mut seen = IndexSet::new();
     exits.retain(|b| seen.insert(*b));
     for phi in exits.into_iter().flat_map(|b| b.phis().collect::<Vec<_>>()) {
         let from_inside: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| inside.contains(b)).collect();

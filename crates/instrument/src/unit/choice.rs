@@ -2,9 +2,9 @@
 
 use crate::abandon::is_definition;
 use crate::llvm::{Module, Value, llvm};
+use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};
-use std::collections::{HashMap, HashSet};
 use trodden_unit::Skipped;
 
 /// Calling convention of interrupt handlers on x86.
@@ -28,8 +28,8 @@ pub fn is_emitted(function: Value) -> bool {
     is_definition(function) && llvm!(LLVMGetLinkage(function.0)) != LLVMLinkage::LLVMAvailableExternallyLinkage
 }
 
-fn reason_to_skip(function: Value, early: &HashSet<Value>) -> Option<&'static str> {
-    let attributes = HashMap::from([
+fn reason_to_skip(function: Value, early: &IndexSet<Value>) -> Option<&'static str> {
+    let attributes = IndexMap::from([
         ("naked", "it is written in assembly (`naked`)"),
         ("noprofile", "the source asks for it (`no_profile_instrument_function`)"),
         ("skipprofile", "the source asks for it (`skipprofile`)"),
@@ -49,10 +49,10 @@ fn reason_to_skip(function: Value, early: &HashSet<Value>) -> Option<&'static st
 }
 
 /// Resolvers of indirect functions and what they call: they run before thread-local storage and relocations are ready.
-fn run_before_relocation(module: Module) -> HashSet<Value> {
+fn run_before_relocation(module: Module) -> IndexSet<Value> {
     let first = llvm!(LLVMGetFirstGlobalIFunc(module.raw));
     let ifuncs = std::iter::successors(Value::some(first), |i| Value::some(llvm!(LLVMGetNextGlobalIFunc(i.0))));
-    let mut early = HashSet::new();
+    let mut early = IndexSet::new();
     let mut stack: Vec<Value> = ifuncs.map(|i| Value(llvm!(LLVMGetGlobalIFuncResolver(i.0)))).collect();
     while let Some(function) = stack.pop() {
         if function.is_function() && early.insert(function) {

@@ -144,7 +144,7 @@ pub struct Export {
     /// A profile: a file, or a run (12, last, last~1), or a suite.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Where to write; by default standard output.
+    /// Where to write; by default, and for `-`, standard output.
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Only functions of this name, or whose full name this regular expression matches.

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
+use trodden_report::words::plural;
 use trodden_unit::experiment::exclusions;
 use trodden_unit::store::STORE_VARIABLE;
 
@@ -136,8 +137,8 @@ fn summary(events: &[Event]) -> Vec<PathBuf> {
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),
         (count, _) => {
-            let plural = if count == 1 { "" } else { "s" };
-            note(format_args!("{} units instrumented in {count} image{plural}: {}", found.units.len(), listed(&images)));
+            let units = plural(found.units.len() as u128, "unit", "units");
+            note(format_args!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images)));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {

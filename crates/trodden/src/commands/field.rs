@@ -25,9 +25,10 @@ use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
-use trodden_profile::{Builds, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
+use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, CopyReports, Estimate, Taken, Tomography, users_json, users_text};
+use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
 
@@ -64,7 +65,12 @@ fn pack(job: &Pack) -> Result<ExitCode> {
     };
     written?;
     let paths: usize = report.units.iter().map(|u| u.counts.len()).sum();
-    note(format_args!("{}: {paths} paths in {} bytes", job.output.display(), bytes.len()));
+    note(format_args!(
+        "{}: {} in {}",
+        job.output.display(),
+        plural(paths as u128, "path", "paths"),
+        plural(bytes.len() as u128, "byte", "bytes")
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -219,7 +225,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
             missing += 1;
             continue;
         };
-        let unit = UnitProfile { unit: path.unit.unit, map, counts: Vec::new(), events: Vec::new(), first_seen: Vec::new() };
+        let unit = UnitProfile { unit: path.unit.unit, map, counts: Counts::default() };
         units.entry(path.unit).or_insert(unit);
     }
     let images =

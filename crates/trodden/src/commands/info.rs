@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
 use trodden_report::Name;
+use trodden_report::words::plural;
 use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap, distinct};
 
 /// Version of the JSON.
@@ -201,15 +202,18 @@ impl ImageSummary {
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
         let copies = match self.bodies - self.functions {
             0 => String::new(),
-            copies => format!(", {copies} more copies of them"),
+            copies => format!(", {} of them", plural(copies as u128, "more copy", "more copies")),
         };
-        writeln!(out, "  counted    {} functions{copies} in {} units, {} paths", self.functions, self.units.len(), self.counters)?;
+        let (functions, paths) = (plural(self.functions as u128, "function", "functions"), plural(self.counters.into(), "path", "paths"));
+        let units = plural(self.units.len() as u128, "unit", "units");
+        writeln!(out, "  counted    {functions}{copies} in {units}, {paths}")?;
         for (scheme, count) in self.schemes() {
-            writeln!(out, "  experiment {scheme} ({count} units)")?;
+            writeln!(out, "  experiment {scheme} ({})", plural(count as u128, "unit", "units"))?;
         }
         let lines = self.units.iter().map(|u| {
             let bitcode = if u.bitcode { "" } else { ", no bitcode" };
-            format!("{}  {} functions, {} paths{bitcode}", u.source, u.functions, u.counters)
+            let functions = plural(u.functions as u128, "function", "functions");
+            format!("{}  {functions}, {}{bitcode}", u.source, plural(u.counters.into(), "path", "paths"))
         });
         list(out, "Units", lines.collect(), shown)?;
         list(
@@ -224,7 +228,10 @@ impl ImageSummary {
         list(out, "Not counted, for a reason", lines.collect(), shown)?;
         let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "All paths counted instead of those that were asked for", lines.collect(), shown)?;
-        let lines = self.cut.iter().map(|c| format!("{}  {} paths, cut at {}  ({})", c.function, c.paths, places(&c.cuts), c.source));
+        let lines = self
+            .cut
+            .iter()
+            .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), places(&c.cuts), c.source));
         list(out, "Paths cut elsewhere than at loops", lines.collect(), shown)?;
         let lines = self.uninstrumented.iter().map(|f| Name::of(f).full);
         list(out, "Not counted, because not compiled by trodden", lines.collect(), shown)?;
@@ -235,7 +242,7 @@ impl ImageSummary {
         let lines = self.libraries.iter().map(|l| match (&l.path, l.units) {
             (None, _) => format!("{}  not found", l.name),
             (Some(path), 0) => format!("{}  not counted  ({})", l.name, path.display()),
-            (Some(path), units) => format!("{}  {units} units  ({})", l.name, path.display()),
+            (Some(path), units) => format!("{}  {}  ({})", l.name, plural(units as u128, "unit", "units"), path.display()),
         });
         list(out, "Shared libraries", lines.collect(), usize::MAX)?;
         match &self.libraries_unknown {

@@ -99,8 +99,8 @@ pub fn export(job: &Export) -> Result<ExitCode> {
         tell_partial(&profile);
     }
     match &job.output {
-        Some(file) => write_file(file, &bytes)?,
-        None => print(&bytes)?,
+        Some(file) if file.as_os_str() != "-" => write_file(file, &bytes)?,
+        _ => print(&bytes)?,
     }
     Ok(ExitCode::SUCCESS)
 }

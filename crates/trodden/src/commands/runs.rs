@@ -194,7 +194,7 @@ fn diff_json(found: &trodden_profile::Diff) -> Value {
 fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
-    line(format!("{} functions compared, {} differ", found.compared, found.functions.len()));
+    line(format!("{} compared, {} differ", plural(found.compared as u128, "function", "functions"), found.functions.len()));
     let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     for function in &found.functions {

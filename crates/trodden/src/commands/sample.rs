@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::sampling::{SwitchedOn, subtract};
 use trodden_profile::{ProfileError, RawProfile, Readings, Run, Sampled, Sampling, Switch, collect, raw_files};
+use trodden_report::words::plural;
 
 /// While no image with a switch is there, how often to look for one.
 const LOOK: Duration = Duration::from_millis(2);
@@ -342,7 +343,7 @@ fn processor_time_of_thread() -> Duration {
 /// Tells how a run was sampled.
 pub fn tell(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
-    note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {} bursts", sampling.bursts));
+    note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts")));
 }
 
 /// Pseudo-random numbers, for pauses that keep no step with anything (xorshift).

@@ -160,14 +160,12 @@ pub fn own_program() -> Result<PathBuf> {
     env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
 }
 
-/// The program under the name by which it is rustc's wrapper and linker for cargo, also where it runs as `trodden`,
-/// which is none: for `trodden suite run --cargo`.
+/// The program under the name by which it is rustc's wrapper and linker for cargo, and the subcommand of cargo.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
-    let own = own_program()?;
-    if own.file_name().is_some_and(|n| n == "trodden") { Ok(drivers(store)?.join("cargo-trodden")) } else { Ok(own) }
+    Ok(drivers(store)?.join("cargo-trodden"))
 }
 
 /// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and builds anew what
@@ -221,11 +219,9 @@ pub fn link_drivers(program: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a link, unless it is there or a file is.
+/// Makes a link in the place of what has its name, unless it is there or would lead to itself.
 fn link(to: &Path, link: &Path) -> Result<()> {
-    let is_there = fs::read_link(link).is_ok_and(|found| found == to);
-    let is_file = link.is_file() && !link.is_symlink();
-    if is_there || is_file {
+    if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
     let mut temporary = link.as_os_str().to_owned();

@@ -77,8 +77,6 @@ settings! {
     reach: Reach,
     /// When paths are observed.
     when: Timing,
-    /// What code the bursts have.
-    versions: Versions,
     /// What is observed.
     observe: Observe,
     /// The event to sum up for each path.
@@ -93,6 +91,8 @@ settings! {
     watched: Input,
     /// Paths that are interesting: only these are counted.
     interesting: Input,
+    /// Interprocedural segments: these are counted in the place of paths.
+    segments: Input,
     /// How long numbers are searched for, in seconds.
     time_limit_s: u64,
     /// The part of one of several copies.
@@ -115,18 +115,8 @@ pub enum Timing {
     /// While the program runs.
     #[default]
     Always,
-    /// While a switch outside the program is on.
+    /// While a switch outside the program is on: checking code, and a duplicate that counts (Arnold and Ryder's sampling framework).
     Bursts,
-}
-
-/// The code of a build that observes in bursts (Arnold and Ryder's sampling framework).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Versions {
-    /// Checking code, and a duplicate that counts.
-    #[default]
-    Two,
-    /// One, which keeps the path register at all times and counts while the switch is on.
-    One,
 }
 
 /// What is observed of paths.

@@ -226,7 +226,11 @@ impl Costs {
         let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
         let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
         if self.counted != UNKNOWN {
-            note(format_args!("{} copies ({}), hits in per cent of one program that counts all", self.copies.len(), self.strategy));
+            note(format_args!(
+                "{} ({}), hits in per cent of one program that counts all",
+                plural(self.copies.len() as u128, "copy", "copies"),
+                self.strategy
+            ));
         }
         for (at, copy) in self.copies.iter().enumerate() {
             let overhead = copy.overhead.map_or(String::new(), |o| format!(", overhead {:.1} %", 100.0 * o));
@@ -251,7 +255,7 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {
         let Some(first) = function.label_words().and_then(|words| words.hits()) else { continue };
-        let word = |at: u64| unit.counts.binary_search_by_key(&at, |c| c.0).map_or(0, |place| unit.counts[place].1);
+        let word = |at: u64| unit.counts.executions_of(at);
         sums[0] += word(first + 1);
         sums[1] += word(first);
     }

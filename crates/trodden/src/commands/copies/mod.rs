@@ -46,6 +46,7 @@ use std::time::{Duration, SystemTime};
 use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Stop, Task, Template};
 use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
 use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
+use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -338,7 +339,7 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
     let mut tell = |event: Event| match event {
         Event::Done(done, all) if done != known && done < all => {
             known = done;
-            note(format_args!("{done} of {all} runs are done"));
+            note(format_args!("{done} of {} done", plural(all as u128, "run is", "runs are")));
         }
         Event::Done(..) => {}
         Event::Retried(task) => {

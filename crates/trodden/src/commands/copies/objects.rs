@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_launch::Stop;
+use trodden_report::words::plural;
 use trodden_unit::experiment::{Input, InputFolder, InputKind};
 use trodden_unit::{Frame, Identity, Parts, Settings};
 
@@ -61,9 +62,9 @@ impl<'a> Objects<'a> {
     /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or somebody wants us to end.
     pub fn make(self, stop: &Stop) -> Result<()> {
         note(format_args!(
-            "compiling {} of {} units: the others are as in another copy, or were compiled before",
+            "compiling {} of {}: the others are as in another copy, or were compiled before",
             self.open.len(),
-            self.wanted
+            plural(self.wanted as u128, "unit", "units")
         ));
         let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
         if let Some(known) = self.settings.known.as_ref().and_then(Input::stored) {

@@ -56,7 +56,8 @@ impl Files {
         self.missing.borrow().iter().cloned().collect()
     }
 
-    /// Whether a file is wanted, by its place or its name.
+    /// Whether a file is wanted, by its place or its name. With a project, what is to be included by a relative pattern lies in it: other
+    /// packages have folders called `src`, too.
     pub fn is_wanted(&self, path: &Path, name: &Path) -> bool {
         // A folder's name stands for all files in it, wherever it is.
         let matches = |pattern: &Pattern| {
@@ -66,7 +67,9 @@ impl Files {
             };
             of(path) || of(name)
         };
-        (self.include.is_empty() || self.include.iter().any(matches)) && !self.exclude.iter().any(matches)
+        let is_foreign = self.project.is_some() && name.is_absolute();
+        let includes = |pattern: &Pattern| matches(pattern) && (!is_foreign || pattern.as_str().starts_with('/'));
+        (self.include.is_empty() || self.include.iter().any(includes)) && !self.exclude.iter().any(matches)
     }
 }
 
@@ -98,6 +101,13 @@ mod tests {
         for include in ["sr", "*.h", "/project", "c"] {
             assert!(!wanted(&[include], &[], "/home/me/project/src/a.c"), "{include}");
         }
+        // Of a project, its own files only.
+        let of_project = |include: &str, name: &str| {
+            let files = Files::new(&[include.to_owned()], &[], Some(Path::new("/"))).unwrap();
+            files.is_wanted(Path::new("/home/me/other/src/a.c"), Path::new(name))
+        };
+        assert!(of_project("src", "src/a.c") && of_project("src/*.c", "src/a.c") && !of_project("src", "/home/me/other/src/a.c"));
+        assert!(of_project("/home/me/other", "/home/me/other/src/a.c"));
         assert!(!wanted(&["src"], &["*.c"], "/home/me/project/src/a.c"));
         assert!(Files::new(&["[".to_owned()], &[], None).is_err());
     }

@@ -58,7 +58,7 @@ impl Building<'_> {
         );
         let own_folder = !words.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
         let folder = if own_folder { Some(cargo::target_folder(&words)?.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::own_folder()?.join("cargo-trodden").into(), "trodden".into()];
+        let mut command: Vec<OsString> = vec![assets::for_cargo(&assets::store()?)?.into(), "trodden".into()];
         command.extend(words);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);

@@ -9,6 +9,7 @@ use nix::time::ClockId;
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
+use trodden_report::words::plural;
 use trodden_sequence::{Grammar, Method, WindowLimits, WindowWriter};
 
 #[derive(Serialize)]
@@ -41,7 +42,7 @@ pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
     let rows = Method::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document { events: opened.grammar.len(), distinct: opened.grammar.terminals().len(), methods: rows };
     print(job.input.json, &document, |out| {
-        writeln!(out, "{} events, {} of them distinct", document.events, document.distinct)?;
+        writeln!(out, "{}, {} of them distinct", plural(document.events.into(), "event", "events"), document.distinct)?;
         writeln!(
             out,
             "{:<20}{:>8}{:>11}{:>10}{:>8}{:>12}{:>18}{:>10}",

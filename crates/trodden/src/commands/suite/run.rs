@@ -48,7 +48,11 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         let words = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
         let before = runs_of(&job.suite)?;
         let status = cargo::test_as_suite(words, &job.suite)?;
-        note(format_args!("recorded {} runs in the suite {}", runs_of(&job.suite)?.saturating_sub(before), job.suite));
+        note(format_args!(
+            "recorded {} in the suite {}",
+            plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
+            job.suite
+        ));
         return Ok(status);
     }
     let tests = match (&from.commands, &from.ctest) {

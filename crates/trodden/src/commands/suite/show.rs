@@ -32,7 +32,10 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
     for test in &suite.tests {
         line(&mut out, format_args!("{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test)));
     }
-    line(&mut out, format_args!("{} tests take {} paths", suite.tests.len(), suite.paths.len()));
+    line(
+        &mut out,
+        format_args!("{} take {}", plural(suite.tests.len() as u128, "test", "tests"), plural(suite.paths.len() as u128, "path", "paths")),
+    );
     Ok(crate::notes::printable(&out).into_bytes())
 }
 
