@@ -11,7 +11,7 @@ use crate::sources;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviseOptions, Kind};
-use trodden_report::advice::{Wanted, json, sarif, text};
+use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::{SourceCache, View};
 
 /// Looks for findings and writes them.
@@ -24,7 +24,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let view = View::of(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let known = match wanted.wants(Kind::Redundant) {
+    let known = match wanted.includes(Kind::Redundant) {
         true => facts::of(&wanted.functions(&view)?)?,
         false => KnownFacts::default(),
     };
@@ -38,11 +38,11 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         output::print_text(&text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)))?;
     }
     reports::remarks(&view, &sources);
-    known.remark(&advice.without_facts);
+    known.remark(&advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted(job: &Advise) -> Result<Wanted> {
+fn wanted(job: &Advise) -> Result<AdviceSelection> {
     for (name, percent) in [("--min-share", job.min_share), ("--decided", job.decided)] {
         if !(0.0..=100.0).contains(&percent) {
             bail!("{name} {percent} is no share: give per cent, from 0 to 100");
@@ -57,7 +57,7 @@ fn wanted(job: &Advise) -> Result<Wanted> {
         FindingKind::Redundant => Kind::Redundant,
         FindingKind::Never => Kind::Never,
     });
-    Ok(Wanted {
+    Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: kinds.collect(),
         top: output::most(job.top, job.json || job.sarif.is_some()),

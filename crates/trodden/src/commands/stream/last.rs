@@ -132,7 +132,7 @@ fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = told.places.path(counter)?;
-            let path = told.story(counter).map(|story| story.outline(usize::MAX));
+            let path = told.listing(counter).map(|listing| listing.outline(usize::MAX));
             Some(FrameReport { function: told.name(function), path, lines: told.lines_of_end(counter), at_call: true })
         }
         Event::Enter(counter) | Event::Inherited(counter) => {
