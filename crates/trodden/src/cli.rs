@@ -53,12 +53,14 @@ pub use trace::{
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
-use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use times::{an_hour_at_most, duration};
+
+/// The run that is meant when none is named.
+pub const LAST: &str = "last";
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
