@@ -36,7 +36,7 @@ impl Bound {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
             // In a response file it is among the words that the driver passes on.
-            if given || crate::unit::code_generation_flags().iter().any(|word| word.contains(self.name)) {
+            if given || crate::flags::code_generation_flags().iter().any(|word| word.contains(self.name)) {
                 return;
             }
             let words = [c"trodden".as_ptr(), self.raised.as_ptr()];

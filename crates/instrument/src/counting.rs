@@ -21,12 +21,12 @@
 
 use crate::chosen::Words;
 use crate::events::Begun;
+use crate::flags::code_generation_flags;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::probes::Surroundings;
 use crate::segments::SegmentCode;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
-use crate::unit::code_generation_flags;
+use crate::surroundings::Surroundings;
 use crate::weights::{mark_unlikely, weigh_ways};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;

@@ -16,6 +16,7 @@ use crate::places::{Place, Places};
 use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
+use crate::surroundings::Surroundings;
 use crate::weights::mark_unlikely;
 use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
@@ -29,19 +30,6 @@ use trodden_flow::program::{BlockProperties, Choices, DominantIteration, TripCou
 use trodden_flow::verify::program::WalkBudget;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
-
-/// What the code refers to outside the function.
-#[derive(Clone, Copy)]
-pub struct Surroundings {
-    /// The module.
-    pub module: Module,
-    /// The unit's counters.
-    pub counters: Value,
-    /// The thread-local bias.
-    pub bias: Value,
-    /// The runtime's function that claims a region.
-    pub enter: Value,
-}
 
 /// The path register's value at some point.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -141,13 +129,6 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
 /// Takes values out that nothing uses. Those that use others come later in the list.
 fn erase_unused(made: &[Value]) {
     made.iter().rev().filter(|value| value.users().next().is_none()).for_each(|value| value.erase());
-}
-
-/// Copies the flags of a floating-point operation.
-pub fn copy_fast_math(from: Value, to: Value) {
-    if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
-        llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));
-    }
 }
 
 /// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some

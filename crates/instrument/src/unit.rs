@@ -8,18 +8,21 @@ use crate::counting::{Counters, Flushing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
+use crate::error::Error;
 use crate::events::Events;
 use crate::facts;
+use crate::flags::code_generation_flags;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
-use crate::options::{BadOption, Options, Threads, Tier};
+use crate::options::{Options, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Surroundings};
+use crate::probes;
 use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::stream::{self, Streams};
+use crate::surroundings::Surroundings;
 use crate::twins;
 use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
@@ -32,9 +35,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
 use trodden_flow::residual::Known;
-use trodden_flow::{Graph, GraphError, Node, Plan, ProbeProgram, Residual};
+use trodden_flow::{Graph, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
-use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
     Counted, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
@@ -52,90 +54,6 @@ const UNASKED: &str = "none of its paths was asked for (--interesting)";
 
 /// Why it is not where segments are counted.
 const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
-
-/// Why a unit cannot be instrumented.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Bad parameters.
-    #[error(transparent)]
-    Option(#[from] BadOption),
-    /// LLVM's edge counters cannot be taken out.
-    #[error(transparent)]
-    Markers(#[from] MarkerError),
-    /// There is no place for the unit store.
-    #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
-    NoStore,
-    /// The unit store cannot be written.
-    #[error("the unit store {folder} cannot be written ({source}): set {STORE_VARIABLE} to a folder that can")]
-    Store {
-        /// Its folder.
-        folder: PathBuf,
-        /// What happened.
-        source: std::io::Error,
-    },
-    /// The file for facts cannot be written.
-    #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
-    Facts {
-        /// The file.
-        file: PathBuf,
-        /// What happened.
-        source: std::io::Error,
-    },
-    /// The function's graph could not be built.
-    #[error("function `{function}`: {source}; please report it with the source file")]
-    Graph {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        source: GraphError,
-    },
-    /// The unit is assembled by an assembler that knows no pseudo probes.
-    #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]
-    ForeignAssembler,
-    /// Probes that the sample tier cannot work with.
-    #[error("function `{function}`: {what}; please report it with the source file")]
-    Probes {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// Known paths are those of another graph.
-    #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
-            program built with default parameters"
-    )]
-    OtherPaths(String),
-    /// The judge of numberings refutes one.
-    #[error(
-        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
-            file"
-    )]
-    Wrong {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// The parts of a copy are those of another graph.
-    #[error(
-        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
-    )]
-    OtherParts(String),
-    /// LLVM refuses to run passes.
-    #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
-    Passes {
-        /// The function.
-        function: String,
-        /// Their names.
-        passes: &'static str,
-        /// LLVM's message.
-        what: String,
-    },
-    /// LLVM's verifier refuses what was made.
-    #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
-    Invalid(String),
-}
 
 /// What is left to do with a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -256,12 +174,6 @@ fn store(frame: &Frame) -> Result<PathBuf, Error> {
     let folder = UnitStore::root_from(|name| std::env::var_os(name)).ok_or(Error::NoStore)?;
     let folder = std::path::absolute(&folder).map_err(|source| Error::Store { folder: folder.clone(), source })?;
     UnitStore::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
-}
-
-/// The flags of the compilation that shape code generation, as the driver passes them on: words separated by U+001F.
-pub fn code_generation_flags() -> Vec<String> {
-    let words = std::env::var("TRODDEN_CODEGEN").unwrap_or_default();
-    words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
 }
 
 /// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of

@@ -62,14 +62,14 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Takes the next event.
-    pub fn feed(&mut self, event: Symbol) {
+    pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
-        match self.nesting.feed(event) {
+        match self.nesting.feed(symbol) {
             Step::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
                 let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
-                let inherited = matches!(event, Symbol::Inherited(_));
+                let inherited = matches!(symbol, Symbol::Inherited(_));
                 let callers = match by_tail.or_else(by_call).filter(|(_, path)| !inherited && self.may_call(*path, function)) {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,

@@ -133,7 +133,7 @@ pub fn waits_recorder() -> Result<PathBuf> {
     let own = own_folder()?;
     let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
     match places.iter().find(|p| p.is_file()) {
-        Some(path) => Ok(fs::canonicalize(path)?),
+        Some(path) => preloadable(&fs::canonicalize(path)?),
         None => bail!(
             "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
                 or name it by {WAITS_RECORDER_VARIABLE}",
@@ -141,6 +141,30 @@ pub fn waits_recorder() -> Result<PathBuf> {
             places[1].display()
         ),
     }
+}
+
+/// The library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
+/// unit store.
+///
+/// # Errors
+/// The store's folder has such a name, too, or cannot be written.
+fn preloadable(library: &Path) -> Result<PathBuf> {
+    let separates = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+    if !separates(library) {
+        return Ok(library.to_owned());
+    }
+    let folder = store()?.root().join("runtime");
+    let own = folder.join(format!("{}.so", Identity::of(library.as_os_str().as_encoded_bytes())));
+    if separates(&own) {
+        bail!(
+            "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {STORE_VARIABLE} to a folder without",
+            library.display(),
+            own.display()
+        );
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    link(library, &own)?;
+    Ok(own)
 }
 
 /// The folder of the running program, links followed.

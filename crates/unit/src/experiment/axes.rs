@@ -1,6 +1,5 @@
 //! The axes of an [`Experiment`](super::Experiment): which paths, what of them, when, where to; and how probes are placed.
 
-use super::settings::Reach;
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 
@@ -159,4 +158,16 @@ pub enum Scheme {
     BallLarus,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
     Selected(trodden_flow::Scheme),
+}
+
+/// Calls at which it is counted that they were reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// Those that may not return.
+    #[default]
+    MayNotReturn,
+    /// Those, and all of functions that the unit defines; so it is of streams at least.
+    Calls,
+    /// All.
+    All,
 }

@@ -25,7 +25,7 @@ pub use axes::*;
 pub use exclusions::Excluded;
 pub use inputs::{InputError, InputFolder, InputKind};
 pub use request::{Action, EXPERIMENT_VARIABLE, Request, RequestError};
-pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Reach, Settings, Timing};
+pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Settings, Timing};
 pub use spelling::{Spelling, SpellingError};
 
 use crate::{EventSource, Identity};

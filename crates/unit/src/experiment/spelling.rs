@@ -5,8 +5,8 @@
 //! is known by its content is `id:` with its identity.
 
 use super::Experiment;
-use super::axes::{DominantIteration, Scheme, Threads, TripCounts};
-use super::settings::{Input, Keep, Observe, Reach, Settings, Timing};
+use super::axes::{DominantIteration, Reach, Scheme, Threads, TripCounts};
+use super::settings::{Input, Keep, Observe, Settings, Timing};
 use crate::{EventSource, Identity};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::{OsStr, OsString};
