@@ -169,7 +169,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         let rule = json!({
             "id": RULE,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
-            "fullDescription": { "text": "The program took this path of the callee behind this path of the caller, and no recorded test did." },
+            "fullDescription": { "text": "The program took this path of a callee behind this path of its caller. No recorded test did." },
         });
         sarif::log(json!([rule]), self.rows.iter().map(|row| result(row, sources)).collect())
     }
