@@ -14,6 +14,8 @@
 //! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
 //!    made for them.
 //!
+//! A local function that other units call by a pointer has a hidden name for them to compare the pointer with.
+//!
 //! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
 //! were, so that each path of a segment is one path of the graph.
 //!
@@ -28,13 +30,13 @@ use crate::emit;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMIntPredicate, LLVMThreadLocalMode, LLVMVisibility};
+use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
-use trodden_unit::{CallerPath, EdgeKind, SegmentSet, SegmentWords, UnplacedCall};
+use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
 use trodden_wire::{CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
 
 /// A function has a word for each context and path if these are at most so many, or so many times the interesting ones.
@@ -389,14 +391,12 @@ fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
 /// The calls to which paths come by an edge and that call a function, or may, each with the function as a value of the module.
 fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
     let callee = &on.set.functions()[number as usize];
-    if callee.local && callee.unit != on.source {
-        return Vec::new();
-    }
+    let is_elsewhere = callee.local && callee.unit != on.source;
     let at = calls_at(on, edge);
     let direct: Vec<(Value, Value)> = at
         .iter()
         .filter_map(|call| Some((*call, calls::behind(call.callee())?)))
-        .filter(|(_, function)| on.set.is_called(number, &function.name()))
+        .filter(|(_, function)| !is_elsewhere && on.set.is_called(number, &function.name()))
         .collect();
     if !direct.is_empty() {
         return direct;
@@ -409,7 +409,10 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
     if indirect.is_empty() {
         return Vec::new();
     }
-    let function = function_of_name(on.module, &callee.name);
+    let function = match is_elsewhere {
+        true => local_function(on.module, &callee.unit, &callee.name),
+        false => function_of_name(on.module, &callee.name),
+    };
     indirect.into_iter().map(|call| (call, function)).collect()
 }
 
@@ -434,6 +437,27 @@ fn function_of_name(module: Module, name: &str) -> Value {
     }
     let kind = llvm!(LLVMFunctionType(llvm!(LLVMVoidTypeInContext(module.context())), std::ptr::null_mut(), 0, 0));
     Value(llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)))
+}
+
+/// By what other units name a function that only its own unit can name otherwise.
+fn name_of_local(unit: &str, name: &str) -> String {
+    format!("__trodden_local_{}", Identity::of([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
+}
+
+/// A local function of another unit. Where that has no such function its address is null.
+fn local_function(module: Module, unit: &str, name: &str) -> Value {
+    let function = function_of_name(module, &name_of_local(unit, name));
+    llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
+    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
+    function
+}
+
+/// Lets other units compare pointers with a local function of this one.
+pub fn name_for_others(module: Module, unit: &str, function: Value) {
+    let name = c_string(&name_of_local(unit, &function.name()));
+    let alias = llvm!(LLVMAddAlias2(module.raw, llvm!(LLVMGlobalGetValueType(function.0)), 0, function.0, name.as_ptr()));
+    llvm!(LLVMSetLinkage(alias, LLVMLinkage::LLVMWeakAnyLinkage));
+    llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
 }
 
 /// The place of an instruction in its block.

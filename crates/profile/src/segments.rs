@@ -59,12 +59,11 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
             chain.push(FunctionPath { function: place, path });
             Some(chain)
         };
-        let from = unit.counts.partition_point(|c| c.0 < words.range().start);
-        for (word, count) in unit.counts[from..].iter().take_while(|c| c.0 < words.range().end) {
+        for (word, count) in unit.counts.within(words.range()) {
             let pair = words.pair(word - words.first_word, map.counters);
             match pair.and_then(|(context, path)| segment(context, path)) {
                 Some(segment) => *out.counts.entry(segment).or_default() += count,
-                None => out.others = out.others.saturating_add(*count),
+                None => out.others = out.others.saturating_add(count),
             }
         }
         let interesting: Vec<Segment> = words.interesting.iter().filter_map(|(context, path)| segment(*context, *path)).collect();

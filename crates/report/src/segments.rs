@@ -41,7 +41,12 @@ pub struct Segments<'v, 'a> {
     rows: Vec<Row<'v, 'a>>,
     distinct: usize,
     executed: u128,
+    /// The same of all segments, tested or not.
+    all: Totals,
 }
+
+/// Different segments, and executions.
+pub type Totals = (usize, u128);
 
 /// A segment.
 struct Row<'v, 'a> {
@@ -63,13 +68,19 @@ impl PathOn<'_, '_> {
 }
 
 impl<'v, 'a> Segments<'v, 'a> {
-    /// The most frequent segments of a depth, with their images; `most`: how many are shown.
+    /// How many segments these are.
+    pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> Totals {
+        (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
+    }
+
+    /// The most frequent segments of a depth, with their images; `most`: how many are shown; `all`: out of how many they are.
     pub fn of(
         kind: Kind,
         depth: usize,
         segments: &[(&'a ImageProfile, Segment, u64)],
         view: &'v View<'a>,
         most: usize,
+        all: Totals,
     ) -> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
@@ -88,7 +99,8 @@ impl<'v, 'a> Segments<'v, 'a> {
             program: view.profile.images.first().map(|i| i.path.clone()).unwrap_or_default(),
             rows: sorted.into_iter().filter_map(row).take(most).collect(),
             distinct: segments.len(),
-            executed: segments.iter().map(|s| u128::from(s.2)).sum(),
+            executed: Segments::totals(segments).1,
+            all,
         }
     }
 
@@ -100,10 +112,14 @@ impl<'v, 'a> Segments<'v, 'a> {
             Kind::Untested => "untested interprocedural segment",
         };
         let all = format!(
-            "{} of depth {}, executed {}",
+            "{} of depth {}, executed {}{}",
             plural(self.distinct as u128, what, &format!("{what}s")),
             self.depth,
-            plural(self.executed, "time", "times")
+            plural(self.executed, "time", "times"),
+            match self.kind {
+                Kind::Executed => String::new(),
+                Kind::Untested => format!("; of {} and {}", count(self.all.0 as u128), count(self.all.1)),
+            }
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
         for (rank, row) in self.rows.iter().enumerate() {
@@ -139,6 +155,8 @@ impl<'v, 'a> Segments<'v, 'a> {
             "depth": self.depth,
             "distinct": self.distinct,
             "executions": number(self.executed),
+            "of_distinct": self.all.0,
+            "of_executions": number(self.all.1),
             "segments": self.rows.iter().map(|row| json!({
                 "count": number(row.count),
                 "paths": row.paths.iter().map(path).collect::<Vec<_>>(),

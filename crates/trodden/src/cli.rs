@@ -44,7 +44,7 @@ pub use sequences::{
     StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamMethod, StreamIterations, StreamPhases, StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
-pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
+pub use simulate::{EventKind, ModelKind, PathKind, ProfileKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
@@ -302,6 +302,10 @@ pub struct Pgo {
     /// Stop at what counts of edges tell: one training, and nothing changed by paths.
     #[arg(long)]
     pub edges: bool,
+    /// Run the second training under QEMU, and take paths from the model of a hardware path profiler with this table (as
+    /// `simulate --table`; `complete`: all paths that it detects), instead of counting them.
+    #[arg(long, value_name = "TABLE", conflicts_with = "edges")]
+    pub hot_paths: Option<String>,
     /// Least share of the program's executed instructions that a copied way must save. Branches are weighed by the paths taken in any case.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,

@@ -7,7 +7,7 @@ use crate::llvm::Value;
 use crate::places;
 use crate::probes;
 use crate::sample::Planned;
-use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context};
+use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
 use crate::stream::PLAIN;
 use std::rc::Rc;
 use trodden_flow::plan::probe_costs;
@@ -62,6 +62,9 @@ impl Unit {
             // Callers that only tell contexts claim no region.
             _ => probes::counters_of_thread(self.around, *function, location, true),
         };
+        if set.functions()[number as usize].local && segments.words.words > 0 {
+            name_for_others(module, &source, *function);
+        }
         let counters = Counters { segments: Some(code), ..self.counters(base, planned) };
         let Planned { function, draft, program, .. } = planned;
         probes::insert(self.around, *function, draft, program, counters);

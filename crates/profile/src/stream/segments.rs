@@ -8,9 +8,9 @@
 
 use super::nesting::{Nesting, Step};
 use super::places::{FunctionPlace, PathRole, Places};
+use super::symbol::Symbol;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
-use trodden_wire::stream::Event;
 
 /// A chain of callers' paths, by its place in a list; the first is empty.
 type ChainId = u32;
@@ -48,7 +48,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     pub fn new(places: &'p Places<'a>, depth: usize) -> SegmentReader<'p, 'a> {
         SegmentReader {
             places,
-            nesting: Nesting::new(places, true),
+            nesting: Nesting::new(places),
             depth,
             frames: Vec::new(),
             tail: None,
@@ -62,14 +62,14 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     }
 
     /// Takes the next event.
-    pub fn feed(&mut self, event: Event) {
+    pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
-        match self.nesting.feed(event) {
+        match self.nesting.feed(symbol) {
             Step::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
                 let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
-                let inherited = matches!(event, Event::Inherited(_));
+                let inherited = matches!(symbol, Symbol::Inherited(_));
                 let callers = match by_tail.or_else(by_call).filter(|(_, path)| !inherited && self.may_call(*path, function)) {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,

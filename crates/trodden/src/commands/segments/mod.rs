@@ -41,6 +41,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         return check(&observed, other, depth);
     }
     let mut found = observed.of_depth(depth);
+    let all = Shown::totals(&found);
     if job.untested {
         keep_untested(&mut found, &observed, job, depth)?;
     }
@@ -54,7 +55,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let provider = sources::sources(&job.source, &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
     let kind = if job.untested { Kind::Untested } else { Kind::Executed };
-    let shown = Shown::of(kind, depth, &found, &view, top);
+    let shown = Shown::of(kind, depth, &found, &view, top, all);
     let bytes = match (job.json, job.format) {
         (true, _) | (_, SegmentFormat::Json) => output::json_text(&shown.json())?,
         (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
@@ -114,7 +115,7 @@ fn check(counted: &Observed, other: &str, depth: usize) -> Result<ExitCode> {
     }
     let executions: u128 = checked.iter().map(|s| u128::from(of(&expected, s))).sum();
     output::print_text(&format!(
-        "{} of depth {depth} compared, executed {}: {} counted differently; {} left out, since functions that are not instrumented call there\n",
+        "{} of depth {depth} compared, executed {}: {} counted differently; {} left out, since no code of the caller makes the call\n",
         plural(checked.len() as u128, "segment", "segments"),
         plural(executions, "time", "times"),
         plural(differing.len() as u128, "is", "are"),

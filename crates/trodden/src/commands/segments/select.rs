@@ -38,7 +38,7 @@ pub fn asked(job: &Instrument, wanted: &str) -> Result<SegmentSet> {
         }
         _ => {
             let observed = Observed::load(wanted, depth)?;
-            let mut rows = observed.of_depth(depth);
+            let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in &job.only {
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
             }
@@ -60,7 +60,7 @@ pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
         let callees = Callees::of(image);
         let mut numbers = Numbers::default();
-        for segment in of_depth(&found.counts, depth).into_keys() {
+        for segment in (1..=depth).flat_map(|depth| of_depth(&found.counts, depth).into_keys()) {
             numbers.insert(&mut builder, image, &segment);
             for at in 0..segment.len() {
                 for callee in callees.of_path(segment[at]) {
