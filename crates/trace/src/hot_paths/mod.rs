@@ -17,7 +17,7 @@ use fragment::{Fragment, Graphs, fragments};
 use join::{Joined, join};
 use std::collections::BTreeMap;
 use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
+use trodden_profile::{BranchSampling, BranchSource, Counts, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
 
 /// How a path of the detector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,7 @@ fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: 
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
             unit: *unit,
             map: map.clone(),
-            counts: by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
-            events: Vec::new(),
-            first_seen: Vec::new(),
+            counts: Counts::of_executions(by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect()),
         });
         ImageProfile {
             identity: image.image.identity,
