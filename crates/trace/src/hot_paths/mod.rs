@@ -17,7 +17,7 @@ use fragment::{Fragment, Graphs, fragments};
 use join::{Joined, join};
 use std::collections::BTreeMap;
 use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, Counts, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
+use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
 
 /// How a path of the detector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +111,9 @@ fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: 
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
             unit: *unit,
             map: map.clone(),
-            counts: Counts::of_executions(by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect()),
+            counts: trodden_profile::Counts::of_executions(
+                by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
+            ),
         });
         ImageProfile {
             identity: image.image.identity,
