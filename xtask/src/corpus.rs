@@ -217,7 +217,7 @@ impl Corpus {
                 bail!("{program} has no suite: write one in corpus/programs/{program}.sh, or leave out the variant")
             }
             Trained::KnownWithSuite => self.profile_of(program, &[Input::Train, Input::Suite], trained.runs())?,
-            Trained::Known | Trained::Weights => self.profile_of(program, &[Input::Train], trained.runs())?,
+            Trained::Known => self.profile_of(program, &[Input::Train], trained.runs())?,
         };
         let file = stored.with_extension(trained.name());
         let mut export = Command::new(steps::target().join("release/trodden"));

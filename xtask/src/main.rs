@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `demo.rs` | from a fresh machine to the report of a real program |
 //! | `suite.rs` | everything that is checked before a change goes in |
-//! | `tidy.rs`, `pages.rs` | checks of sources and documentation |
+//! | `tidy.rs`, `circles.rs`, `pages.rs` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
@@ -12,16 +12,19 @@
 //! | `residual.rs` | untested paths of programs, with tests and suites |
 //! | `oracle.rs` | path profiles before independent judges |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
+//! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
 #![forbid(unsafe_code)]
 
 mod bench;
 mod bugs;
+mod circles;
 mod copies;
 mod corpus;
 mod delta;
 mod demo;
+mod dist;
 mod input;
 mod oracle;
 mod packages;
@@ -70,6 +73,8 @@ enum Task {
     Oracle(oracle::Options),
     /// Count programs of the corpus by copies, and hold that against one program that counts all.
     Copies(copies::Options),
+    /// Make the Debian package and the archive that users install.
+    Dist(dist::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {
@@ -104,6 +109,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,
+        Task::Dist(options) => dist::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
     Ok(ExitCode::SUCCESS)

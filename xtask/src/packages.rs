@@ -54,6 +54,7 @@ const TESTS: &[Need] = &[
     need("mpich", "mpirun.mpich"),
     need("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
     need("gfortran", "gfortran"),
+    need("babeltrace2", "babeltrace2"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
 ];

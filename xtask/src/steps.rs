@@ -129,11 +129,13 @@ fn quoted(word: &OsStr) -> String {
     if is_plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// Builds the command and the plugin as users have them; gives their folder.
+/// Builds the command and the plugin as users have them, with links under the command's other names; gives their folder.
 ///
 /// # Errors
-/// Cargo failed.
+/// Cargo failed, or the folder cannot be written.
 pub fn build_trodden() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "trodden", "--package", "trodden-instrument"]))?;
-    Ok(target().join("release"))
+    let programs = target().join("release");
+    run(Command::new(programs.join("trodden")).arg("drivers"))?;
+    Ok(programs)
 }

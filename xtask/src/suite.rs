@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that is checked before a change goes in.
 
+use crate::circles;
 use crate::packages::{self, Purpose};
 use crate::pages;
 use crate::steps;
@@ -54,6 +55,7 @@ pub fn run(options: &Options) -> Result<()> {
 pub fn tidy() -> Result<()> {
     steps::headline("Sources and documentation");
     let mut findings = tidy::check()?;
+    findings.extend(circles::check()?);
     findings.extend(pages::check()?);
     report(&findings)
 }

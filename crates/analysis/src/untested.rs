@@ -95,9 +95,8 @@ impl Sightings {
             self.counts_known |= !unit.map.has_times();
             self.tally(unit)?;
             weed(unit, known);
-            for (counter, _) in &unit.counts {
-                let noted = unit.first_seen.binary_search_by_key(counter, |t| t.0).ok().map(|place| unit.first_seen[place].1);
-                let first_ns = noted.unwrap_or(started);
+            for (counter, _) in &unit.counts.executions {
+                let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting { runs: 0, first_ns, first_run: run });
                 seen.runs += u64::from(in_run.insert((unit.unit, *counter)));
                 // An unknown time is no earlier one.
@@ -133,11 +132,7 @@ fn weed(unit: &mut UnitProfile, known: &KnownPaths) {
         left.extend(unknown.map(|(id, count)| (function.first_counter + id, count)));
     }
     left.sort_unstable();
-    unit.counts = left;
-    let counts = std::mem::take(&mut unit.counts);
-    unit.first_seen.retain(|(counter, _)| counts.binary_search_by_key(counter, |c| c.0).is_ok());
-    unit.events.retain(|(counter, _)| counts.binary_search_by_key(counter, |c| c.0).is_ok());
-    unit.counts = counts;
+    unit.counts.retain(|counter| left.binary_search_by_key(&counter, |c| c.0).is_ok());
 }
 
 /// The edges of a path that no known path takes.

@@ -60,7 +60,7 @@ pub struct ProbedImage {
     pub without: Vec<String>,
     /// Executable parts: address, content.
     code: Vec<(u64, Vec<u8>)>,
-    /// Executable segments: place in the file, bytes, address.
+    /// Segments: place in the file, bytes, address.
     segments: Vec<(u64, u64, u64)>,
     /// It is loaded where its file says.
     fixed: bool,
@@ -266,7 +266,10 @@ fn code(file: &object::File) -> Vec<(u64, Vec<u8>)> {
     sections.filter_map(|s| Some((s.address(), s.data().ok()?.to_vec()))).collect()
 }
 
+/// Executable segments first: a mapping's offset may lie in the last page of one and the first of another. Others are
+/// there since emulators map code like data, in one piece with what is before it.
 fn segments(file: &object::File) -> Vec<(u64, u64, u64)> {
     let executable = |s: &object::Segment| matches!(s.flags(), object::SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
-    file.segments().filter(executable).map(|s| (s.file_range().0, s.file_range().1, s.address())).collect()
+    let (first, others): (Vec<_>, Vec<_>) = file.segments().partition(executable);
+    first.into_iter().chain(others).map(|s| (s.file_range().0, s.file_range().1, s.address())).collect()
 }

@@ -11,15 +11,13 @@
 //! 6. [`Plan`]: numbering and increments ([`plan`]).
 //! 7. [`ProbeProgram`]: what a backend has to do on which edge, in which order, after passes that make it cheaper ([`program`]).
 //!
-//! Beside it, [`partition`] divides the counting of many procedures among copies of a program, and [`baselines`] has
-//! other plans, to measure against.
+//! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
 //!
 //! [`witness`] is about traces: which blocks or edges several runs record, each a few, so that together they give the whole execution back.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
-pub mod baselines;
 pub mod coding;
 pub mod dag;
 pub mod frequency;
@@ -32,6 +30,7 @@ pub mod plan;
 pub mod program;
 pub mod residual;
 pub mod selected;
+pub mod trim;
 pub mod verify;
 pub mod witness;
 

@@ -44,11 +44,6 @@ pub enum Action {
         /// The register's value for the next path.
         start: i64,
     },
-    /// `r = value`: the path is one of those that are left out.
-    Poison {
-        /// What the register is set to.
-        value: i64,
-    },
     /// Control cannot come this way from the entry: nothing.
     Dead,
 }
@@ -82,19 +77,13 @@ pub struct Share {
     pub part: Part,
 }
 
-/// What a plan leaves out; see [`crate::baselines::cold`].
+/// What a plan leaves out: paths that end on edges which are no part of the function's flow.
 #[derive(Clone, Debug)]
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// Which edges of the plan's graph it has.
-    pub kept: Vec<bool>,
     /// Edges of the function's graph that nobody takes.
     pub aside: Vec<bool>,
-    /// The register on paths that are left out, before anything is added to it.
-    pub poison: i64,
-    /// How many numbers behind those of the paths such executions are counted by.
-    pub beyond: u64,
 }
 
 impl Plan {
@@ -150,29 +139,9 @@ impl Plan {
     /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a
     /// matter of [`crate::program`].
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
-        let whole = self.whole_action(graph, edge);
-        match &self.partial {
-            Some(partial) => self.partial_action(partial, graph, edge, whole),
-            None => whole,
+        if self.partial.as_ref().is_some_and(|partial| partial.aside[edge.index()]) {
+            return Action::Dead;
         }
-    }
-
-    /// The action where some edges are left out: these poison the register; behind them nothing is done but at the path's end.
-    fn partial_action(&self, partial: &Partial, graph: &Graph, edge: Edge, whole: Action) -> Action {
-        let kept = |id: DagEdgeId| partial.kept[id.index()];
-        let from = graph.from(edge);
-        let inside = from == partial.dag.entry() || !partial.dag.incoming(from).is_empty();
-        match whole {
-            _ if partial.aside[edge.index()] => Action::Dead,
-            Action::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => Action::Poison { value: partial.poison },
-            Action::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
-                Action::CountAndRestart { increment, start: partial.poison }
-            }
-            other => other,
-        }
-    }
-
-    fn whole_action(&self, graph: &Graph, edge: Edge) -> Action {
         let increment = |id: DagEdgeId| self.probes.increment(id);
         if let Some(id) = self.dag.real(edge) {
             return match graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty() {
@@ -199,7 +168,7 @@ fn hottest_first(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> (Dag, N
 }
 
 /// How often each edge of the DAG is executed; of a shared entry, the first cut edge that leads there.
-pub(crate) fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
+pub fn edge_frequencies(dag: &Dag, graph: &Graph, frequencies: &Frequencies) -> Vec<f64> {
     let frequency = |id: DagEdgeId| match dag.edge(id).origin {
         Origin::Real(e) | Origin::Leave(e) => frequencies.edge(e),
         Origin::Enter(e) => {

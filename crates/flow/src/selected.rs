@@ -11,13 +11,13 @@
 //!
 //! Every plan is judged ([`crate::verify`]) before it is given out.
 
-use crate::baselines::cold::without;
 use crate::dag::{Dag, DagEdgeId};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
 use crate::numbering::{Classification, InterestingSet, Labelling, NumberOptions, Numbering, NumberingError, Scheme, number};
 use crate::placement::Probes;
 use crate::plan::{Partial, Plan, probe_costs};
+use crate::trim::without;
 use crate::verify::{Aliases, VerifyBudget, verify};
 
 /// A function has at most this many words for its paths.
@@ -114,10 +114,9 @@ pub struct Selected {
 }
 
 /// The plan that counts all paths together, since none of them is asked for that could be.
-fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, kept: &[Option<DagEdgeId>], wish: &Wish) -> Selected {
+fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> Selected {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
-    let kept = kept.iter().map(Option::is_some).collect();
-    let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
+    let partial = Partial { dag: trimmed, aside: wish.aside.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), share: None };
     let ending = Ending::Direct { bias: 0, width: 0, checked: true };
     Selected { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
@@ -161,7 +160,7 @@ pub fn select(
     options: &NumberOptions,
     budget: &VerifyBudget,
 ) -> Result<Selected, NotSelected> {
-    let (kept, trimmed) = without(&dag, graph, frequencies, &|e: Edge| !wish.aside[e.index()], false).ok_or(NotSelected::Nothing)?;
+    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.aside[e.index()]).ok_or(NotSelected::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
     for id in wish.ids {
@@ -169,7 +168,7 @@ pub fn select(
         paths.extend(path.iter().map(|e| kept[e.index()]).collect::<Option<Vec<DagEdgeId>>>());
     }
     if paths.is_empty() {
-        return Ok(others_alone(dag, numbering, trimmed, all, &kept, wish));
+        return Ok(others_alone(dag, numbering, trimmed, all, wish));
     }
     let set = InterestingSet::from_paths(&trimmed, &all, &paths)?;
     let labelling = number(wish.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
@@ -188,8 +187,7 @@ pub fn select(
         return Err(NotSelected::Wrong("two paths have one word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
-    let kept = kept.iter().map(Option::is_some).collect();
-    let partial = Partial { dag: trimmed, kept, aside: wish.aside.to_vec(), poison: 0, beyond: 0 };
+    let partial = Partial { dag: trimmed, aside: wish.aside.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial), share: None };
     Ok(Selected { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }

@@ -36,7 +36,6 @@ impl Planned {
                 *self.counts.entry(self.register + increment).or_default() += 1;
                 self.register = start;
             }
-            Action::Poison { .. } => panic!("nothing is left out"),
             Action::Dead => panic!("a walk took a dead edge"),
         }
     }

@@ -9,12 +9,11 @@
 //! | `loud 3`, `early 3` | node 3 calls something; its count has to be made on the edges into it |
 //! | `closed e2` | edge 2 can carry no code |
 //! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
-//! | `scheme all`, `cold e1 e2`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
+//! | `scheme all`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
 //! | `passes often early held` | trip counts `tight` or `often`; early counts; dominant iterations `split` or `held` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use trodden_flow::baselines::cold::{Left, leave_out};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::NumberOptions;
@@ -107,10 +106,6 @@ impl Case {
         let none = vec![false; graph.edge_count()];
         match self.scheme[0].as_str() {
             "all" => ProbeProgram::of_plan(graph, &plan),
-            "cold" => {
-                let cold = graph.edges().map(|e| self.scheme.contains(&format!("e{}", e.0))).collect();
-                ProbeProgram::of_plan(graph, &leave_out(graph, &[], frequencies, &Left { aside: none, cold }, &options))
-            }
             "interesting" => {
                 let scheme = Scheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
                 let (wish, numbers) = (self.numbers(2), NumberOptions::default());

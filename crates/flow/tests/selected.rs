@@ -104,7 +104,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                             count(increment);
                             register = start;
                         }
-                        Action::Poison { .. } | Action::Dead => panic!("no walk takes such an edge"),
+                        Action::Dead => panic!("no walk takes such an edge"),
                     }
                     follow(&selected, edge, &mut path, &mut paths);
                 }

@@ -3,8 +3,6 @@
 
 use machine::blocks;
 use std::collections::BTreeSet;
-use trodden_flow::baselines::cold::{Left, leave_out};
-use trodden_flow::baselines::structural;
 use trodden_flow::dag::Entries;
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
@@ -54,21 +52,15 @@ fn is_irreducible(graph: &Graph) -> bool {
 }
 
 /// The program of a scheme by its number, of so many.
-const SCHEMES: u64 = 6;
+const SCHEMES: u64 = 4;
 
 fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgram> {
     let (cuts, frequencies) = (forced(random, graph), machine::frequencies(random, graph));
     let options = options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
-    let aside: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && graph.out(graph.from(e)).len() > 1).collect();
     Some(match scheme {
         0 => ProbeProgram::of_plan(graph, &plan()),
-        1 => ProbeProgram::of_plan(graph, &structural(graph, &cuts, &frequencies, &options)),
-        2 => {
-            let left = Left { aside, cold: graph.edges().map(|_| random.chance(30)).collect() };
-            ProbeProgram::of_plan(graph, &leave_out(graph, &cuts, &frequencies, &left, &options))
-        }
-        3 => {
+        1 => {
             let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
             let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, aside: &vec![false; graph.edge_count()] };
@@ -76,7 +68,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let selected = select(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
             ProbeProgram::of_interesting(graph, selected)
         }
-        4 => {
+        2 => {
             let dag = plan().dag;
             let frequencies = dag.edges().iter().map(|_| random.below(100)).collect();
             let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };

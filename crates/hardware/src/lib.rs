@@ -16,6 +16,7 @@
 //! | `processor/` | the processor around it | table 5.3 |
 //! | `profiler.rs` | [`Profiler`]: all of it on a stream of threads | 5.5 |
 //! | `experiment.rs` | designs of experiments, effects of factors | 5.5.2 |
+//! | `statistics.rs` | cumulative distributions, rank correlation | 5.1, 5.5 |
 //! | `profile.rs` | [`PathProfile`] without bounds, overlap percentages | 5.5 |
 #![forbid(unsafe_code)]
 
@@ -31,6 +32,7 @@ pub mod processor;
 mod profile;
 mod profiler;
 mod replacement;
+mod statistics;
 mod stream;
 mod table;
 
@@ -45,5 +47,6 @@ pub use processor::{Instruction, InstructionClass};
 pub use profile::{PathProfile, overlap};
 pub use profiler::{Metric, Profiler, ProfilerParameters, TableResult, paths_for_share};
 pub use replacement::Replacement;
+pub use statistics::{cumulative, rank_correlation};
 pub use stream::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 pub use table::{HotPathTable, TableCounts, TableParameters, TableUpdate};

@@ -20,6 +20,8 @@ pub enum Metric {
     Frequency,
     /// The event at this place of [`EventCounts`].
     Event(usize),
+    /// Instructions along the path, in full: for statistics, not of the hardware. It has no tables.
+    Instructions,
 }
 
 /// Everything that is a parameter of a profiler.
@@ -73,6 +75,7 @@ impl MetricRun {
             let table = HotPathTable::new(*parameters)?;
             Ok(TableRun { in_window: table.clone(), table, windows: 0, sum: 0.0 })
         };
+        let tables = if metric == Metric::Instructions { &[] } else { tables };
         let tables = tables.iter().map(run).collect::<Result<_, HardwareError>>()?;
         Ok(MetricRun { metric, complete: PathProfile::default(), window: PathProfile::default(), tables })
     }
@@ -83,6 +86,7 @@ impl MetricRun {
         let count = match self.metric {
             Metric::Frequency => 1,
             Metric::Event(at) => completed.events.0[at],
+            Metric::Instructions => completed.instructions,
         };
         // A path without the event updates nothing.
         if count == 0 {

@@ -25,7 +25,7 @@ pub static COPIED_JUMPS: Bound = Bound { name: "tail-dup-pred-size", raised: c"-
 
 /// How often it is tried to keep a value that is defined in more than a hundred places in the register of another, so
 /// that it need not be moved there. At the bound each of an interpreter's instructions moves its values before it
-/// jumps: that was 8 % of quickjs. It is there for the time that compilation takes; raised, that of quickjs is the
+/// jumps: that was 8 % of what one executed. It is there for the time that compilation takes, which the higher value left the
 /// same.
 pub static VALUES_TOGETHER: Bound =
     Bound { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
@@ -36,7 +36,7 @@ impl Bound {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
             // In a response file it is among the words that the driver passes on.
-            if given || crate::unit::code_generation_flags().iter().any(|word| word.contains(self.name)) {
+            if given || crate::flags::code_generation_flags().iter().any(|word| word.contains(self.name)) {
                 return;
             }
             let words = [c"trodden".as_ptr(), self.raised.as_ptr()];

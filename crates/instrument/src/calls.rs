@@ -4,10 +4,11 @@
 //! names nobody, as there. A call of an alias names a function that only the alias's own unit knows, so aliases are
 //! noted beside the calls.
 
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, llvm};
 use llvm_sys::core::*;
 use std::collections::BTreeMap;
-use trodden_unit::{Alias, Callee};
+use trodden_flow::Node;
+use trodden_unit::{Alias, BlockCall, Callee};
 
 /// Callees of the module's code, as it is before anything is inserted.
 pub fn of(module: Module) -> Vec<Callee> {
@@ -20,6 +21,23 @@ pub fn of(module: Module) -> Vec<Callee> {
     sites.into_iter().map(|(name, sites)| Callee { name, sites }).collect()
 }
 
+/// What a block calls, each callee once.
+pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
+    let mut found = Vec::new();
+    for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {
+        let is_assembly = !llvm!(LLVMIsAInlineAsm(called.0)).is_null();
+        let function = behind(called);
+        if is_assembly || function.is_some_and(|f| f.intrinsic() != 0) {
+            continue;
+        }
+        let call = BlockCall { block: number, callee: function.map(Value::name) };
+        if !found.contains(&call) {
+            found.push(call);
+        }
+    }
+    found
+}
+
 /// Aliases of the module's functions.
 pub fn aliases(module: Module) -> Vec<Alias> {
     let first = Value::some(llvm!(LLVMGetFirstGlobalAlias(module.raw)));
@@ -28,7 +46,7 @@ pub fn aliases(module: Module) -> Vec<Alias> {
 }
 
 /// The function behind an alias, or behind an alias of one. There are no cycles of them.
-fn behind(alias: Value) -> Option<Value> {
+pub fn behind(alias: Value) -> Option<Value> {
     let mut value = alias;
     while is_alias(value) {
         value = Value(llvm!(LLVMAliasGetAliasee(value.0)));

@@ -149,7 +149,7 @@ fn plus(module: Module, builder: &Builder, register: Value, by: i64) -> Value {
 }
 
 /// A constant array of numbers in as few bytes each as they take. The greatest number of all stands for none, and is so in any width.
-fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
+pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value, LLVMTypeRef) {
     const NONE: u64 = u64::MAX;
     let most = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
     let bytes = [1usize, 2, 4].into_iter().find(|b| most < (1 << (8 * b)) - 1).unwrap_or(8);

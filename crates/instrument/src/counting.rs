@@ -21,11 +21,12 @@
 
 use crate::chosen::Words;
 use crate::events::Begun;
+use crate::flags::code_generation_flags;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::probes::Surroundings;
+use crate::segments::SegmentCode;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
-use crate::unit::code_generation_flags;
+use crate::surroundings::Surroundings;
 use crate::weights::{mark_unlikely, weigh_ways};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -68,8 +69,6 @@ pub struct Counters<'a> {
     pub table: Option<Table>,
     /// Increments are atomic, since other threads make them too.
     pub atomic: bool,
-    /// Counts are made only while the byte at this address is not 0.
-    pub switch: Option<Value>,
     /// What is summed up besides.
     pub events: Option<Begun>,
     /// Only unknown paths are counted, and what waits is looked up.
@@ -82,6 +81,8 @@ pub struct Counters<'a> {
     pub flushing: Flushing,
     /// Nothing is counted: events are written instead.
     pub stream: Option<StreamCode>,
+    /// Segments are counted in the place of paths.
+    pub segments: Option<SegmentCode<'a>>,
 }
 
 /// How the rounds of a loop are counted when it is left.
@@ -121,24 +122,24 @@ impl Counters<'_> {
             first,
             table: None,
             atomic: false,
-            switch: None,
             events: None,
             unknown: None,
             words: None,
             hits: None,
             flushing: Flushing::Straight,
             stream: None,
+            segments: None,
         }
     }
 
     /// Whether a count needs blocks of its own.
     pub fn need_blocks(&self) -> bool {
-        self.table.is_some() || self.switch.is_some() || self.unknown.is_some()
+        self.table.is_some() || self.unknown.is_some()
     }
 
     /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
     pub fn may_count_apart(&self) -> bool {
-        self.table.is_none() && self.switch.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
+        self.table.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
     }
 
     /// Adds to the word at an address.
@@ -303,27 +304,10 @@ impl Maker<'_> {
         if let Some(unknown) = self.counters.unknown {
             return self.if_unknown(block, unknown);
         }
-        let start = match self.counters.switch {
-            Some(switch) => self.look(block, switch),
-            None => block,
-        };
         match self.counters.table {
-            Some(table) => self.in_table(start, table),
-            None => self.in_array(start),
+            Some(table) => self.in_table(block, table),
+            None => self.in_array(block),
         }
-    }
-
-    /// Lets control come to the count only while the switch is on; gives the block where it does.
-    fn look(&self, block: Block, switch: Value) -> Block {
-        let on = new_block_behind(self.module, self.rest);
-        let builder = self.at_end(block);
-        let value = builder.load(self.module.i8(), switch);
-        // It changes behind the compiler's back.
-        llvm!(LLVMSetVolatile(value.0, 1));
-        let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
-        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero), on, self.rest);
-        mark_unlikely(self.module, branch);
-        on
     }
 
     /// Looks the path up, and counts it if it is unknown: here, if it was counted before.

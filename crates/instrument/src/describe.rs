@@ -6,6 +6,7 @@
 //! ([`EdgeKind::Reach`]).
 
 use crate::abandon::{Abandonment, returns_twice};
+use crate::calls;
 use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
@@ -17,7 +18,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_unit::{Block as BlockMap, BlockKind, EdgeKind, FlowEdge};
+use trodden_unit::{Block as BlockMap, BlockCall, BlockKind, EdgeKind, FlowEdge};
 
 /// A function as a graph, with what is needed to put code on its edges.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub struct Draft {
     pub blocks: Vec<BlockMap>,
     /// Digest of their code.
     pub code: u64,
+    /// What they call.
+    pub calls: Vec<BlockCall>,
     /// The graph's edges.
     pub edges: Vec<FlowEdge>,
     /// Where code for each edge can go.
@@ -70,6 +73,7 @@ impl Draft {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
             blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
+            calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
             edges: Vec::new(),
             sites: Vec::new(),
             hints: Vec::new(),

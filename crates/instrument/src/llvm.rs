@@ -453,3 +453,10 @@ impl Drop for Builder {
         llvm!(LLVMDisposeBuilder(self.raw));
     }
 }
+
+/// Copies the flags of a floating-point operation.
+pub fn copy_fast_math(from: Value, to: Value) {
+    if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
+        llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));
+    }
+}

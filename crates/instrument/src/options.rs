@@ -14,10 +14,10 @@ use trodden_flow::residual::Crowding;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
-    Request, RequestError, TripCounts, Versions, When,
+    Request, RequestError, TripCounts,
 };
-use trodden_unit::{Directions, EventSource, Experiment, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights};
-use trodden_unit::{Parts, Weights};
+use trodden_unit::{Directions, EventSource, Experiment, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoSegments};
+use trodden_unit::{NoWeights, Parts, SegmentSet, Weights};
 
 pub use trodden_unit::experiment::{Scheme, Threads};
 
@@ -56,6 +56,8 @@ pub struct Options {
     pub watches: bool,
     /// Paths that are interesting: all others are counted together.
     pub interesting: Option<Rc<KnownPaths>>,
+    /// Interprocedural segments: these are counted in the place of paths.
+    pub segments: Option<Rc<SegmentSet>>,
     /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
     pub time_limit_s: u64,
     /// What this copy of a program counts.
@@ -80,8 +82,6 @@ pub struct Options {
     pub array_paths: u64,
     /// Who counts in a region.
     pub threads: Threads,
-    /// Of the tier `sample`: there is one version of the code, which keeps the register at all times and counts while the switch is on.
-    pub one_version: bool,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub markers: bool,
     /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
@@ -133,6 +133,14 @@ pub enum BadOption {
         file: PathBuf,
         /// What is wrong.
         source: NoKnownPaths,
+    },
+    /// The file of segments is none.
+    #[error("{file}: {source}", file = file.display())]
+    Segments {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong.
+        source: NoSegments,
     },
     /// The file of directions is none.
     #[error("{file}: {source}", file = file.display())]
@@ -195,7 +203,7 @@ impl Options {
             choices: choices(&experiment),
             reach_all: placement.reach == Reach::All,
             // Which call a function was called from is known by the event before.
-            reach_calls: stream || placement.reach == Reach::Calls,
+            reach_calls: stream || experiment.segments().is_some() || placement.reach == Reach::Calls,
             stream,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
@@ -204,6 +212,7 @@ impl Options {
             known,
             watches: experiment.is_watched(),
             interesting,
+            segments: experiment.segments().map(|set| read_segments(folder, set)).transpose()?,
             time_limit_s,
             parts: part.map(|part| read_parts(folder, part.file)).transpose()?,
             origin: part.map(|part| part.origin),
@@ -216,7 +225,6 @@ impl Options {
             table_slots,
             array_paths,
             threads: experiment.threads(),
-            one_version: experiment.when() == When::Bursts(Versions::One),
             markers: experiment.has_edge_profile() || experiment.has_coverage(),
             coverage: experiment.has_coverage(),
             events: experiment.events(),
@@ -277,6 +285,11 @@ fn read_weights(folder: &InputFolder, identity: Identity) -> Result<Rc<Weights>,
 fn read_paths(folder: &InputFolder, kind: InputKind, identity: Identity) -> Result<Rc<KnownPaths>, BadOption> {
     let bytes = folder.get(kind, identity)?;
     KnownPaths::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::KnownPaths { file: folder.path(identity), source })
+}
+
+fn read_segments(folder: &InputFolder, identity: Identity) -> Result<Rc<SegmentSet>, BadOption> {
+    let bytes = folder.get(InputKind::Segments, identity)?;
+    SegmentSet::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Segments { file: folder.path(identity), source })
 }
 
 fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, BadOption> {

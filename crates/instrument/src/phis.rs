@@ -13,7 +13,7 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     let mut replaced = Vec::new();
     for phi in old {
         let new = Builder::phi_before(module, phi, phi.kind(), phi.location());
-        crate::probes::copy_fast_math(phi, new);
+        crate::llvm::copy_fast_math(phi, new);
         new.add_incoming(&entries(phi.incoming()));
         phi.replace_uses(new);
         phi.erase();

@@ -16,6 +16,7 @@ use crate::places::{Place, Places};
 use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
+use crate::surroundings::Surroundings;
 use crate::weights::mark_unlikely;
 use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
@@ -29,19 +30,6 @@ use trodden_flow::program::{BlockProperties, Choices, DominantIteration, TripCou
 use trodden_flow::verify::program::WalkBudget;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
-
-/// What the code refers to outside the function.
-#[derive(Clone, Copy)]
-pub struct Surroundings {
-    /// The module.
-    pub module: Module,
-    /// The unit's counters.
-    pub counters: Value,
-    /// The thread-local bias.
-    pub bias: Value,
-    /// The runtime's function that claims a region.
-    pub enter: Value,
-}
 
 /// The path register's value at some point.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -102,6 +90,8 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
         kind: EdgeKind::Always,
+        edge: Edge(0),
+        made: RefCell::new(Vec::new()),
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: IndexMap::new(),
@@ -130,14 +120,15 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
     if !waiting.is_empty() {
         counting::make(around, counters, &waiting, location);
     }
+    if counters.segments.is_some() {
+        erase_unused(&work.made.into_inner());
+    }
     places.into_replaced()
 }
 
-/// Copies the flags of a floating-point operation.
-pub fn copy_fast_math(from: Value, to: Value) {
-    if llvm!(LLVMCanValueUseFastMathFlags(from.0)) != 0 {
-        llvm!(LLVMSetFastMathFlags(to.0, llvm!(LLVMGetFastMathFlags(from.0))));
-    }
+/// Takes values out that nothing uses. Those that use others come later in the list.
+fn erase_unused(made: &[Value]) {
+    made.iter().rev().filter(|value| value.users().next().is_none()).for_each(|value| value.erase());
 }
 
 /// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some
@@ -234,8 +225,11 @@ struct Work<'a> {
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
-    /// The edge whose code is made.
+    /// The kind of the edge whose code is made, and the edge.
     kind: EdgeKind,
+    edge: Edge,
+    /// Values of the register that were made, where those that nothing uses are taken out again.
+    made: RefCell<Vec<Value>>,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -251,7 +245,8 @@ impl Work<'_> {
     /// The register at the beginning of a node.
     fn arriving(&mut self, node: Node) -> Register {
         if node == self.graph.entry() {
-            return Register::Constant(0);
+            let start = self.counters.segments.and_then(|s| s.start);
+            return start.map_or(Register::Constant(0), Register::Computed);
         }
         if let Some(which) = self.program.loops().iter().position(|l| l.head == node) {
             return self.enter_loop(LoopId(which));
@@ -387,6 +382,7 @@ impl Work<'_> {
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.brought(from, block)), from)).collect();
         let phi = Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
         phi.add_incoming(&incoming);
+        self.made.borrow_mut().push(phi);
         Register::Computed(phi)
     }
 
@@ -417,6 +413,7 @@ impl Work<'_> {
         let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
         self.kind = self.draft.edges[edge.index()].kind;
+        self.edge = edge;
         self.path_ends = self.kind != EdgeKind::Reach;
         let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
             Some(code) => self.carry_out(code, *operation, edge, register),
@@ -483,13 +480,22 @@ impl Work<'_> {
     fn plus(&self, builder: &Builder, register: Register, increment: i64) -> Register {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
-            Register::Computed(value) => Register::Computed(builder.add(value, self.around.module.constant(increment))),
+            Register::Computed(value) => {
+                let sum = builder.add(value, self.around.module.constant(increment));
+                self.made.borrow_mut().push(sum);
+                Register::Computed(sum)
+            }
         }
     }
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
         let (module, base) = (self.around.module, self.counters.base);
+        if let Some(segments) = self.counters.segments {
+            let sum = self.plus(builder, register, increment);
+            let known = if let Register::Constant(known) = sum { Some(known) } else { None };
+            return segments.path_ends(module, builder, (self.edge, self.location), (known, self.value(sum)), &self.counters);
+        }
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));
             return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by, Lookup::Decided));

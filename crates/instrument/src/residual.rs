@@ -16,11 +16,12 @@ use crate::describe::{Draft, Site, is_must_tail};
 use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::places;
-use crate::probes::{self, Surroundings};
+use crate::probes;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
 use crate::shape::predecessors;
+use crate::surroundings::Surroundings;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
@@ -322,7 +323,7 @@ impl Several<'_> {
         }
         let anew = |old: Value| {
             let new = Builder::phi_before(self.module, old, old.kind(), old.location());
-            probes::copy_fast_math(old, new);
+            crate::llvm::copy_fast_math(old, new);
             new
         };
         // Old ones are erased last: what is made later may come to lie where they were.

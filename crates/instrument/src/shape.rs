@@ -139,8 +139,8 @@ fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &Ind
     let first = body.instructions().next().expect("it has a terminator");
     let both = Builder::phi_before(module, first, phi.kind(), phi.location());
     let here = Builder::phi_before(module, phi, phi.kind(), phi.location());
-    crate::probes::copy_fast_math(phi, both);
-    crate::probes::copy_fast_math(phi, here);
+    crate::llvm::copy_fast_math(phi, both);
+    crate::llvm::copy_fast_math(phi, here);
     phi.replace_uses(both);
     // A value that came round a loop may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);

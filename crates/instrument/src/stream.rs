@@ -23,7 +23,8 @@ use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibi
 use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
-    CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_PATH, TAG_RESUME,
+    CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
+    TAG_RESUME,
     ThreadStream,
 };
 
@@ -103,7 +104,8 @@ impl Streams {
 impl StreamCode {
     /// A path ends, or comes to a call, by an edge of that kind: its counter in the template is at that address.
     pub fn event(self, builder: &Builder, counter: Value, kind: EdgeKind) {
-        let word = self.streams.word(builder, counter, TAG_PATH);
+        let tag = if StreamCode::is_left_by(kind) { TAG_EXIT } else { TAG_PATH };
+        let word = self.streams.word(builder, counter, tag);
         self.streams.write(builder, word);
         match kind {
             EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice => {

@@ -8,18 +8,21 @@ use crate::counting::{Counters, Flushing};
 use crate::debug::Positions;
 use crate::describe::Draft;
 use crate::emit;
+use crate::error::Error;
 use crate::events::Events;
 use crate::facts;
+use crate::flags::code_generation_flags;
 use crate::llvm::{Module, Value, llvm};
 use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
-use crate::options::{BadOption, Options, Scheme, Threads, Tier};
+use crate::options::{Options, Threads, Tier};
 use crate::places;
-use crate::probes::{self, Surroundings};
+use crate::probes;
 use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::stream::{self, Streams};
+use crate::surroundings::Surroundings;
 use crate::twins;
 use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
@@ -28,14 +31,12 @@ use llvm_sys::core::*;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
-use trodden_flow::baselines;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
 use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
 use trodden_flow::residual::Known;
-use trodden_flow::{Graph, GraphError, Node, Plan, ProbeProgram, Residual};
+use trodden_flow::{Graph, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
-use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{
     Counted, Frame, FunctionMap, FunctionPart, Identity, KnownFunction, LabelWords, Skipped, Storage, Table, UnitMap, UnitStore,
 };
@@ -44,95 +45,15 @@ use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod asked;
 mod choice;
+mod segments;
 
 use choice::{choose, is_emitted};
 
 /// Why a function is not counted where only some paths are asked for.
 const UNASKED: &str = "none of its paths was asked for (--interesting)";
 
-/// Why a unit cannot be instrumented.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Bad parameters.
-    #[error(transparent)]
-    Option(#[from] BadOption),
-    /// LLVM's edge counters cannot be taken out.
-    #[error(transparent)]
-    Markers(#[from] MarkerError),
-    /// There is no place for the unit store.
-    #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
-    NoStore,
-    /// The unit store cannot be written.
-    #[error("the unit store {folder} cannot be written ({source}): set {STORE_VARIABLE} to a folder that can")]
-    Store {
-        /// Its folder.
-        folder: PathBuf,
-        /// What happened.
-        source: std::io::Error,
-    },
-    /// The file for facts cannot be written.
-    #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
-    Facts {
-        /// The file.
-        file: PathBuf,
-        /// What happened.
-        source: std::io::Error,
-    },
-    /// The function's graph could not be built.
-    #[error("function `{function}`: {source}; please report it with the source file")]
-    Graph {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        source: GraphError,
-    },
-    /// The unit is assembled by an assembler that knows no pseudo probes.
-    #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]
-    ForeignAssembler,
-    /// Probes that the sample tier cannot work with.
-    #[error("function `{function}`: {what}; please report it with the source file")]
-    Probes {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// Known paths are those of another graph.
-    #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
-            program built with default parameters"
-    )]
-    OtherPaths(String),
-    /// The judge of numberings refutes one.
-    #[error(
-        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
-            file"
-    )]
-    Wrong {
-        /// The function.
-        function: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// The parts of a copy are those of another graph.
-    #[error(
-        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
-    )]
-    OtherParts(String),
-    /// LLVM refuses to run passes.
-    #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
-    Passes {
-        /// The function.
-        function: String,
-        /// Their names.
-        passes: &'static str,
-        /// LLVM's message.
-        what: String,
-    },
-    /// LLVM's verifier refuses what was made.
-    #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
-    Invalid(String),
-}
+/// Why it is not where segments are counted.
+const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
 
 /// What is left to do with a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,15 +93,15 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if work.options.threads != Threads::Own {
         emit::shared_bias(module);
     }
-    if work.options.tier == Tier::Sample && !work.options.one_version {
+    if work.options.tier == Tier::Sample {
         work.sample(&chosen)?;
     } else {
         for &function in &chosen {
-            work.instrument(function)?;
+            match work.options.segments.clone() {
+                Some(set) => work.count_segments(function, &set)?,
+                None => work.instrument(function)?,
+            }
         }
-    }
-    if work.options.one_version {
-        emit::switch(module);
     }
     if work.options.tier == Tier::Residual {
         emit::define_direct_bias(module);
@@ -192,6 +113,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         if let Some(pattern) = &work.options.recorder {
             emit::default_output(module, pattern.as_bytes());
         }
+    }
+    if work.options.segments.is_some() {
+        emit::forget_unused(&[work.around.enter]);
+        work.context.iter().for_each(|word| emit::forget_unused(&[*word]));
     }
     if let Some(count) = work.count {
         emit::forget_unused(&[work.around.enter, count]);
@@ -251,12 +176,6 @@ fn store(frame: &Frame) -> Result<PathBuf, Error> {
     UnitStore::at(&folder).put(frame).map_err(|source| Error::Store { folder, source })
 }
 
-/// The flags of the compilation that shape code generation, as the driver passes them on: words separated by U+001F.
-pub fn code_generation_flags() -> Vec<String> {
-    let words = std::env::var("TRODDEN_CODEGEN").unwrap_or_default();
-    words.split('\u{1f}').filter(|w| !w.is_empty()).map(str::to_owned).collect()
-}
-
 /// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
 /// the code, if there may be any. None if the function has other paths.
 fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options, versions: bool) -> Option<ProbeProgram> {
@@ -291,8 +210,8 @@ struct Unit {
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
-    /// On which every count depends, if it does.
-    switch: Option<Value>,
+    /// The word by which callers tell callees their context, where segments are counted.
+    context: Option<Value>,
 }
 
 impl Unit {
@@ -330,7 +249,6 @@ impl Unit {
         };
         let events = options.events.map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
-        let switch = options.one_version.then(|| emit::declare_switch(module));
         let abandonment = Abandonment::of(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
@@ -348,7 +266,7 @@ impl Unit {
             events,
             streams,
             in_tables: 0,
-            switch,
+            context: None,
         })
     }
 
@@ -368,7 +286,8 @@ impl Unit {
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
         let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
-        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: UNASKED.into() }));
+        let reason = if self.options.segments.is_some() { NO_SEGMENT } else { UNASKED };
+        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: reason.into() }));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
     }
@@ -376,10 +295,6 @@ impl Unit {
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
         let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
         let mut planned = self.plan(function)?;
-        if let Some(skipped) = self.is_left_to_edges(&planned) {
-            self.map.skipped.push(skipped);
-            return Ok(());
-        }
         let choices = self.choices(&planned);
         match standing {
             Some(standing) => self.marks.push(standing.marks(function, &planned.draft)),
@@ -401,7 +316,7 @@ impl Unit {
                 let Planned { draft, program, .. } = &planned;
                 let words = match program.cells() {
                     Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
-                    Cells::Paths { .. } | Cells::Labels { .. } => None,
+                    Cells::Paths | Cells::Labels { .. } => None,
                 };
                 let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
                 probes::insert(self.around, function, draft, program, counters);
@@ -440,9 +355,8 @@ impl Unit {
         let position = self.positions.of_function(function);
         let versions = sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all claimed regions.
-        // Some functions claim none: those that are left to edge profiles, and those that count unknown paths only.
-        let claims_none = self.options.scheme == Scheme::Targeted || self.options.tier == Tier::Residual;
-        let open = claims_none || self.may_be_first(function);
+        // Those that count unknown paths only claim none.
+        let open = self.options.tier == Tier::Residual || self.may_be_first(function);
         if let Some(markers) = &mut self.markers {
             markers.count_computed(function, self.around.counters);
         }
@@ -460,7 +374,7 @@ impl Unit {
         let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
         let plan = match is_part {
             true => self.plan_of_part(&function.name(), &draft, &graph)?,
-            false => self.plan_by_scheme(&draft, &graph, &frequencies, measured),
+            false => self.plan_of_all(&draft, &graph, &frequencies),
         };
         let mut planned =
             Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, draft, graph, frequencies, measured, open };
@@ -491,30 +405,8 @@ impl Unit {
         plan.ok_or_else(other)
     }
 
-    fn plan_by_scheme(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, measured: bool) -> Plan {
-        let options = self.options.plan_of(self.in_tables);
-        let aside = draft.aside();
-        match self.options.scheme {
-            Scheme::Targeted if measured => baselines::targeted(graph, &draft.forced, frequencies, &aside, &options),
-            Scheme::Practical if measured => {
-                let all = self.options.weights.as_ref().map_or(0.0, |weights| weights.total());
-                baselines::practical(graph, &draft.forced, frequencies, &aside, all, &options)
-            }
-            Scheme::Structural => baselines::structural(graph, &draft.forced, frequencies, &options),
-            // Nothing is known of what to leave out.
-            Scheme::BallLarus | Scheme::Targeted | Scheme::Practical | Scheme::Selected(_) => {
-                Plan::ball_larus(graph, &draft.forced, frequencies, &options)
-            }
-        }
-    }
-
-    /// Whether a function is not counted, because an edge profile determines its paths: the reason.
-    fn is_left_to_edges(&self, planned: &Planned) -> Option<Skipped> {
-        let Planned { function, program, measured, .. } = planned;
-        let obvious =
-            self.options.scheme == Scheme::Targeted && *measured && baselines::is_obvious(&program.paths().dag, &program.paths().numbering);
-        let reason = "an edge profile determines how often its paths are taken (targeted path profiling)";
-        obvious.then(|| Skipped { name: function.name(), reason: reason.into() })
+    fn plan_of_all(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(graph, &draft.forced, frequencies, &self.options.plan_of(self.in_tables))
     }
 
     /// Keeps code generation from mistaking what was made of a function, and checks it.
@@ -533,14 +425,20 @@ impl Unit {
     /// Enters a function into the map.
     fn enter(&mut self, planned: Planned) {
         let storage = self.storage(&planned);
+        self.enter_with(planned, storage);
+    }
+
+    /// The same, where it counts there.
+    fn enter_with(&mut self, planned: Planned, storage: Storage) {
         let Planned { function, position, draft, program, .. } = planned;
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
-            Storage::Array { beyond } => counters + beyond,
+            Storage::Array => counters,
             Storage::Table(table) => Table::words(table.slots),
             Storage::Chosen(chosen) => chosen.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
+            Storage::Segments(segments) => segments.words,
         };
         if let Storage::Table(_) = &storage {
             self.in_tables += counters;
@@ -560,6 +458,7 @@ impl Unit {
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: program.by_rounds(),
+            calls: draft.calls,
         });
         self.map.counters += words;
     }
@@ -574,17 +473,17 @@ impl Unit {
                 with_hits: self.options.count_hits,
                 labels: labels.clone(),
             }),
-            Cells::Paths { .. } if self.options.in_table(planned.program.paths().numbering.paths()) => {
+            Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
                 Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
             }
-            Cells::Paths { overflow } => Storage::Array { beyond: *overflow },
+            Cells::Paths => Storage::Array,
         }
     }
 
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
-            Storage::Array { .. } | Storage::Chosen(_) => (None, None),
+            Storage::Array | Storage::Chosen(_) | Storage::Segments(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),
             Storage::Table(table) => (Some(table), None),
         };
@@ -593,13 +492,13 @@ impl Unit {
             first: self.map.counters,
             table,
             atomic: self.options.threads == Threads::Atomic,
-            switch: self.switch,
             events: None,
             unknown: None,
             words: None,
             hits,
             flushing: Flushing::Jumping,
             stream: None,
+            segments: None,
         }
     }
 
@@ -609,7 +508,10 @@ impl Unit {
         const UNSEEN: f64 = 1e-3;
         let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
         let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
-        let of_paths = || self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
+        let of_paths = || {
+            let known = self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
+            known.or_else(|| self.segments_of(name, draft).map(|(_, function)| function.edges.as_slice()))
+        };
         // Paths may be asked for that nobody has seen yet.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
@@ -632,8 +534,7 @@ impl Unit {
         if self.events.is_some() {
             return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
         }
-        if self.options.one_version || self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits
-        {
+        if self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits {
             // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
             return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
         }

@@ -123,7 +123,7 @@ pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) 
 fn excess(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64) -> Vec<String> {
     let mut found = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
-        for (counter, estimate) in &other.counts {
+        for (counter, estimate) in &other.counts.executions {
             let most = size * (counted.get(counter).copied().unwrap_or(0) + 1);
             if *estimate > most {
                 found.push(format!("{} counter {counter}: estimated {estimate} in windows of {size}, at most {most}", unit.map.source));
@@ -137,7 +137,7 @@ fn excess(subject: &Subject, counts: &[UnitCounts], sampled: &Profile, size: u64
 fn overlap(subject: &Subject, counts: &[UnitCounts], sampled: &Profile) -> f64 {
     let mut weights: Vec<(f64, f64)> = Vec::new();
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&sampled.images[0].units) {
-        let estimates: BTreeMap<u64, u64> = other.counts.iter().copied().collect();
+        let estimates: BTreeMap<u64, u64> = other.counts.executions.iter().copied().collect();
         let ids: std::collections::BTreeSet<u64> = counted.keys().chain(estimates.keys()).copied().collect();
         let of = |n: Option<&u64>| n.copied().unwrap_or(0) as f64;
         weights.extend(ids.iter().map(|id| (of(counted.get(id)), of(estimates.get(id)))));

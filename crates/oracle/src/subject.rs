@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use trodden_profile::{RawProfile, tables};
+use trodden_profile::collect::counters;
 use trodden_unit::experiment::{Action, InputFolder, Keep, Request};
 use trodden_unit::{Identity, Image, UnitMap, UnitStore};
 
@@ -219,12 +219,9 @@ impl Subject {
         let mut counts = vec![HashMap::new(); self.units.len()];
         for file in fs::read_dir(&folder).map_err(Error::file(&folder))? {
             let path = file.map_err(Error::file(&folder))?.path();
-            let raw = RawProfile::read(&path)?;
-            let maps: Vec<(usize, &UnitMap)> = self.units.iter().map(|u| &u.map).enumerate().collect();
-            let cells = tables::read(&path, &maps)?;
-            for (((unit, counted), map), cells) in raw.units.into_iter().zip(&mut counts).zip(&self.units).zip(cells.counts) {
-                counted.extend(tables::without_cells(&map.map, unit.counts));
-                counted.extend(cells);
+            let maps: Vec<&UnitMap> = self.units.iter().map(|u| &u.map).collect();
+            for (counted, decoded) in counts.iter_mut().zip(counters(&path, &maps)?) {
+                counted.extend(decoded?.counts.executions);
             }
         }
         Ok((outcome, counts))

@@ -37,12 +37,17 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
             let mut dice = Dice::new(seed ^ share);
             let mut tested = full.profile.clone();
             for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
-                unit.counts.retain(|_| dice.below(100) < share);
+                unit.counts.executions.retain(|_| dice.below(100) < share);
             }
             summary_is_what_two_profiles_tell(&tested, &full.profile);
             // Code is copied for what is executed often.
             let times = [100_000, 1][(seed + share / 10) as usize % 2];
-            tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts).for_each(|(_, count)| *count *= times);
+            tested
+                .images
+                .iter_mut()
+                .flat_map(|i| &mut i.units)
+                .flat_map(|u| &mut u.counts.executions)
+                .for_each(|(_, count)| *count *= times);
             let file = place(&format!("{share}.known"));
             std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();
             let words = format!("{words} known={}", file.display());
@@ -73,11 +78,11 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
     for trial in 0..10 {
         let mut dice = Dice::new(trial);
         let mut tested = full.profile.clone();
-        let counts = tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts);
+        let counts = tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions);
         counts.for_each(|(_, count)| *count *= 100_000);
         for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
             let rounds = rounds(unit);
-            unit.counts.retain(|(at, _)| match trial % 3 {
+            unit.counts.executions.retain(|(at, _)| match trial % 3 {
                 0 => rounds.contains(at),
                 1 => rounds.contains(at) || dice.below(2) == 0,
                 _ => dice.below(10) < trial,
@@ -108,12 +113,12 @@ fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     // One in four paths is unknown, each in turn: that which does not come back among them.
     for trial in 0..4 {
         let mut tested = full.profile.clone();
-        for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts).enumerate() {
+        for (at, (_, count)) in tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions).enumerate() {
             *count *= if at % 2 == trial % 2 { 100_000 } else { 1 };
         }
         for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
             let mut at = 0;
-            unit.counts.retain(|_| (at += 1, at % 4 != trial).1);
+            unit.counts.executions.retain(|_| (at += 1, at % 4 != trial).1);
         }
         let file = place(&format!("{trial}.known"));
         std::fs::write(&file, tested.known_paths().unwrap().to_bytes()).unwrap();

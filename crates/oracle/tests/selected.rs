@@ -33,7 +33,7 @@ fn selected_paths_are_counted_as_the_full_tier_counts_them() {
             let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], Dice::new(seed ^ scheme as u64));
             let mut asked = full.profile.clone();
             for unit in asked.images.iter_mut().flat_map(|i| &mut i.units) {
-                unit.counts.retain(|_| dice.below(100) < share);
+                unit.counts.executions.retain(|_| dice.below(100) < share);
             }
             let file = place(&format!("{}.paths", scheme.name()));
             std::fs::write(&file, asked.known_paths().unwrap().to_bytes()).unwrap();

@@ -5,19 +5,17 @@
 //! is exactly the right one, because a unit's identity is the hash of what the map was made from. What cannot be found
 //! is listed; everything else is in the profile.
 
-use crate::chosen;
+use crate::counts::Counts;
+pub use crate::decode::Decoded;
+use crate::decode::UnitDecoder;
 use crate::error::ProfileError;
-use crate::events;
-use crate::labels;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
-use crate::raw::{RawProblem, RawProfile, RawUnitCounts};
-use crate::sum;
-use crate::tables;
+use crate::raw::{RawFile, RawProblem, RawProfile};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_unit::{Frame, Identity, Image, ImageError, UnitMap, UnitStore};
+use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitMap, UnitStore};
 
 /// A profile and what is missing in it.
 #[derive(Debug)]
@@ -135,57 +133,67 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
     Ok(files)
 }
 
-/// Makes a profile of the raw files of a run. Files of one image are added up.
-pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, run: Run, store: Option<&UnitStore>) -> Collected {
-    let (mut raws, mut unreadable) = (Vec::new(), Vec::new());
+/// Makes a profile of the raw files of a run. Files of one image are added up; each file is opened once, and read to its end.
+pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitStore>) -> Collected {
+    let mut collector = Collector::new(store);
+    // What does not know its image's path is read when another file may have told it.
+    let mut without_path = Vec::new();
     for file in files {
-        match RawProfile::read(file.as_ref()) {
-            Ok(raw) => raws.push(raw),
-            Err(error) => unreadable.push(CollectProblem::Unreadable(error)),
+        match RawFile::open(file.as_ref()) {
+            Ok(raw) if raw.image_path.as_os_str().is_empty() => without_path.push(raw),
+            Ok(raw) => collector.read(raw),
+            Err(error) => collector.unreadable.push(error),
         }
     }
-    let given_up = unreadable.iter().filter(|p| matches!(p, CollectProblem::Unreadable(ProfileError::GivenUp(_)))).count();
-    let mut collected = join(raws, run, store);
-    collected.profile.run.lost += given_up as u64;
-    collected.problems.splice(0..0, unreadable);
-    collected
+    without_path.into_iter().for_each(|raw| collector.read(raw));
+    run.lost += collector.unreadable.iter().filter(|e| matches!(e, ProfileError::GivenUp(_))).count() as u64;
+    collector.finish(run)
 }
 
 /// Makes a profile of raw files that were read already. Files of one image are added up.
-pub fn join(files: Vec<RawProfile>, mut run: Run, store: Option<&UnitStore>) -> Collected {
-    let mut collector = Collector { store, maps: HashMap::new(), problems: Vec::new() };
-    let mut raws: Vec<(RawProfile, Vec<PathBuf>)> = Vec::new();
-    for raw in files {
-        collector.note_problems(&raw);
-        run.lost += raw.lost;
-        let file = raw.file.clone();
-        match raws.iter_mut().find(|(r, _)| r.image == raw.image) {
-            Some((known, files)) => {
-                files.push(file);
-                add(known, raw);
-            }
-            None => raws.push((raw, vec![file])),
-        }
-    }
-    let images = raws.into_iter().filter_map(|(raw, files)| collector.image(raw, &files)).collect();
-    Collected { profile: Profile { run, images, sampling: None }, problems: collector.problems }
+pub fn join(files: Vec<RawProfile>, run: Run, store: Option<&UnitStore>) -> Collected {
+    let mut collector = Collector::new(store);
+    files.into_iter().for_each(|raw| collector.add(raw));
+    collector.finish(run)
 }
 
-/// Adds another raw file of the same image.
-fn add(known: &mut RawProfile, other: RawProfile) {
-    for (unit, more) in known.units.iter_mut().zip(other.units) {
-        unit.add(&more);
-    }
-    known.regions += other.regions;
-    if known.image_path.as_os_str().is_empty() {
-        known.image_path = other.image_path;
-    }
+/// What the counters of an image's units hold in one raw file, unit by unit in the order of the image.
+///
+/// # Errors
+/// As of [`RawProfile::read`]; of a unit, that its map is damaged.
+pub fn counters(file: &Path, maps: &[&UnitMap]) -> Result<Vec<Result<Decoded, MapError>>, ProfileError> {
+    let mut raw = RawFile::open(file)?;
+    let mut decoders: Vec<UnitDecoder> = maps.iter().map(|map| UnitDecoder::new(map)).collect();
+    raw.each_word(&mut |unit, word| {
+        if let Some(decoder) = decoders.get_mut(unit) {
+            decoder.word(word.index, word.offset, word.value);
+        }
+    })?;
+    Ok(decoders.into_iter().map(UnitDecoder::finish).collect())
 }
 
 struct Collector<'a> {
     store: Option<&'a UnitStore>,
     maps: HashMap<Identity, Arc<UnitMap>>,
+    /// In the order in which they were found.
+    images: Vec<ImageCounts>,
+    /// Threads whose counts are in no file.
+    lost: u64,
+    unreadable: Vec<ProfileError>,
+    /// Of files, and of images.
     problems: Vec<CollectProblem>,
+    image_problems: Vec<CollectProblem>,
+}
+
+/// An image in the making.
+struct ImageCounts {
+    identity: Identity,
+    path: String,
+    build_id: Option<String>,
+    /// Whether enough of its maps were found.
+    is_known: bool,
+    /// By place in the image; none without a map.
+    units: Vec<Option<UnitProfile>>,
 }
 
 /// What an image's file had to offer.
@@ -198,126 +206,148 @@ struct OnDisk {
     reason: String,
 }
 
-impl Collector<'_> {
-    fn note_problems(&mut self, raw: &RawProfile) {
-        let image = raw.image_path.display().to_string();
-        let note = |problem: &RawProblem| CollectProblem::Raw { file: raw.file.clone(), image: image.clone(), problem: problem.clone() };
-        self.problems.extend(raw.problems.iter().map(note));
+impl<'a> Collector<'a> {
+    fn new(store: Option<&'a UnitStore>) -> Collector<'a> {
+        let (problems, image_problems) = (Vec::new(), Vec::new());
+        Collector { store, maps: HashMap::new(), images: Vec::new(), lost: 0, unreadable: Vec::new(), problems, image_problems }
     }
 
-    fn image(&mut self, raw: RawProfile, files: &[PathBuf]) -> Option<ImageProfile> {
-        let path = raw.image_path.display().to_string();
-        let disk = look_at(&raw);
-        let all = raw.units.len();
-        let (mut units, mut missing) = (Vec::new(), Vec::new());
-        let (mut tables, mut timed) = (Vec::new(), Vec::new());
-        for (place, unit) in raw.units.into_iter().enumerate() {
-            match self.map(&path, &unit, &disk) {
-                Ok(Some(map)) => {
-                    if tables::has_tables(&map) {
-                        tables.push((units.len(), place));
-                    }
-                    let unit = match labels::has_labels(&map) {
-                        true => self.by_path(&path, unit, &map),
-                        false => unit,
-                    };
-                    let (counts, events) = if map.events().is_some() { events::take_apart(&unit) } else { (unit.counts, Vec::new()) };
-                    let mut counts = chosen::by_path(&map, counts);
-                    if map.has_times() {
-                        timed.push((units.len(), place));
-                        counts.retain(|c| c.0 < map.counters);
-                    }
-                    units.push(UnitProfile { unit: unit.unit, map, counts, events, first_seen: Vec::new() });
-                }
-                Ok(None) => missing.push(unit.unit),
-                Err(what) => self.problems.push(CollectProblem::BadMap { image: path.clone(), unit: unit.unit, what }),
+    /// Adds what a file holds, if all of it can be read.
+    fn read(&mut self, mut raw: RawFile) {
+        let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (Identity(u.unit), u.counters)).collect();
+        let image = self.image(Identity(raw.header.image), &raw.image_path, &units);
+        let maps = self.maps_of(image);
+        let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
+        let read = raw.each_word(&mut |unit, word| {
+            if let Some(decoder) = &mut decoders[unit] {
+                decoder.word(word.index, word.offset, word.value);
+            }
+        });
+        match read {
+            Ok(()) => {
+                self.lost += raw.lost;
+                self.note(&raw.path, &raw.image_path, raw.problems);
+                self.put(image, &raw.path, &raw.image_path, decoders);
+            }
+            Err(error) => self.unreadable.push(error),
+        }
+    }
+
+    /// Adds the sums over the regions of a file.
+    fn add(&mut self, raw: RawProfile) {
+        let units: Vec<(Identity, u64)> = raw.units.iter().map(|u| (u.unit, u.counters)).collect();
+        let image = self.image(raw.image, &raw.image_path, &units);
+        let maps = self.maps_of(image);
+        let mut decoders: Vec<Option<UnitDecoder>> = maps.iter().map(|map| map.as_deref().map(UnitDecoder::new)).collect();
+        for (unit, decoder) in raw.units.iter().zip(&mut decoders) {
+            if let Some(decoder) = decoder {
+                unit.wide().for_each(|(index, value)| decoder.sum(index, value));
             }
         }
-        self.read_tables(&path, files, &mut units, &tables);
-        self.read_times(files, &mut units, &timed);
-        let (image, ran) = (path.clone(), raw.image);
+        self.lost += raw.lost;
+        self.note(&raw.file, &raw.image_path, raw.problems);
+        self.put(image, &raw.file, &raw.image_path, decoders);
+    }
+
+    fn note(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
+        let image = image.display().to_string();
+        let note = |problem| CollectProblem::Raw { file: file.to_owned(), image: image.clone(), problem };
+        self.problems.extend(problems.into_iter().map(note));
+    }
+
+    fn maps_of(&self, image: usize) -> Vec<Option<Arc<UnitMap>>> {
+        self.images[image].units.iter().map(|unit| unit.as_ref().map(|u| u.map.clone())).collect()
+    }
+
+    /// Adds what was decoded to an image's units.
+    fn put(&mut self, image: usize, file: &Path, image_path: &Path, decoders: Vec<Option<UnitDecoder>>) {
+        for (place, decoder) in decoders.into_iter().enumerate() {
+            let Some(decoder) = decoder else { continue };
+            let image = &mut self.images[image];
+            let unit = image.units[place].as_mut().expect("what has a decoder has a map");
+            match decoder.finish() {
+                Ok(decoded) => {
+                    unit.counts.merge(&decoded.counts);
+                    if decoded.damaged_cells > 0 {
+                        let cells = RawProblem::Cells(decoded.damaged_cells);
+                        self.note(file, image_path, vec![cells]);
+                    }
+                }
+                Err(what) => {
+                    let (image, unit, what) = (image.path.clone(), unit.unit, what.to_string());
+                    self.image_problems.push(CollectProblem::BadMap { image, unit, what });
+                }
+            }
+        }
+    }
+
+    /// The profile.
+    fn finish(self, mut run: Run) -> Collected {
+        run.lost += self.lost;
+        let image = |image: ImageCounts| {
+            let all = image.units.len();
+            let units: Vec<UnitProfile> = image.units.into_iter().flatten().collect();
+            let is_shown = image.is_known && (!units.is_empty() || all == 0);
+            is_shown.then_some(ImageProfile { identity: image.identity, path: image.path, build_id: image.build_id, units })
+        };
+        let images = self.images.into_iter().filter_map(image).collect();
+        let unreadable = self.unreadable.into_iter().map(CollectProblem::Unreadable);
+        let problems = unreadable.chain(self.problems).chain(self.image_problems).collect();
+        Collected { profile: Profile { run, images, sampling: None }, problems }
+    }
+
+    /// The place of an image, whose maps are looked for where it comes first.
+    fn image(&mut self, ran: Identity, path: &Path, units: &[(Identity, u64)]) -> usize {
+        if let Some(known) = self.images.iter().position(|i| i.identity == ran) {
+            return known;
+        }
+        let disk = look_at(ran, path);
+        let image = path.display().to_string();
+        let (mut found, mut missing) = (Vec::new(), Vec::new());
+        for &(unit, words) in units {
+            let map = match self.map(&image, unit, words, &disk) {
+                Ok(map) => {
+                    missing.extend(map.is_none().then_some(unit));
+                    map
+                }
+                Err(what) => {
+                    self.image_problems.push(CollectProblem::BadMap { image: image.clone(), unit, what });
+                    None
+                }
+            };
+            found.push(map.map(|map| UnitProfile { unit, map, counts: Counts::default() }));
+        }
+        let is_known = disk.other.is_none() || missing.is_empty();
+        self.images.push(ImageCounts { identity: ran, path: image.clone(), build_id: disk.build_id, is_known, units: found });
         match (disk.other, missing.is_empty()) {
-            (Some(on_disk), true) => self.problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
+            (Some(on_disk), true) => self.image_problems.push(CollectProblem::RebuiltButStored { image, ran, on_disk }),
             (Some(on_disk), false) => {
-                self.problems.push(CollectProblem::Rebuilt { image, ran, on_disk, missing: missing.len() });
-                return None;
+                self.image_problems.push(CollectProblem::Rebuilt { image, ran, on_disk, missing: missing.len() });
             }
             (None, true) => {}
             (None, false) => {
-                let remedy = self.remedy();
-                self.problems.push(CollectProblem::NoMaps { image, ran, units: all, missing, reason: disk.reason, remedy });
+                let (units, reason, remedy) = (units.len(), disk.reason, self.remedy());
+                self.image_problems.push(CollectProblem::NoMaps { image, ran, units, missing, reason, remedy });
             }
         }
-        (!units.is_empty() || all == 0).then_some(ImageProfile { identity: raw.image, path, build_id: disk.build_id, units })
+        self.images.len() - 1
     }
 
-    /// Puts counts by path in the place of those by sums of labels.
-    fn by_path(&mut self, image: &str, mut unit: RawUnitCounts, map: &UnitMap) -> RawUnitCounts {
-        match labels::to_paths(map, std::mem::take(&mut unit.counts)) {
-            Ok(counts) => unit.counts = counts,
-            Err(what) => self.problems.push(CollectProblem::BadMap { image: image.into(), unit: unit.unit, what: what.to_string() }),
-        }
-        unit
-    }
-
-    /// Puts counts by path in the place of the cells of tables: for units given by their place among those of the profile and of the image.
-    fn read_tables(&mut self, image: &str, files: &[PathBuf], units: &mut [UnitProfile], which: &[(usize, usize)]) {
-        if which.is_empty() {
-            return;
-        }
-        for (unit, _) in which {
-            let unit = &mut units[*unit];
-            unit.counts = tables::without_cells(&unit.map, std::mem::take(&mut unit.counts));
-        }
-        for file in files {
-            let maps: Vec<_> = which.iter().map(|(unit, place)| (*place, units[*unit].map.clone())).collect();
-            let maps: Vec<_> = maps.iter().map(|(place, map)| (*place, &**map)).collect();
-            match tables::read(file, &maps) {
-                Ok(read) => {
-                    for ((unit, _), counts) in which.iter().zip(&read.counts) {
-                        units[*unit].counts = sum::merge(&units[*unit].counts, counts);
-                    }
-                    if read.damaged > 0 {
-                        let problem = RawProblem::Cells(read.damaged);
-                        self.problems.push(CollectProblem::Raw { file: file.clone(), image: image.into(), problem });
-                    }
-                }
-                Err(error) => self.problems.push(CollectProblem::Unreadable(error)),
-            }
-        }
-    }
-
-    /// Notes when paths were taken first: of units as for tables.
-    fn read_times(&mut self, files: &[PathBuf], units: &mut [UnitProfile], which: &[(usize, usize)]) {
-        let maps: Vec<_> = which.iter().map(|(unit, place)| (*place, units[*unit].map.clone())).collect();
-        let maps: Vec<_> = maps.iter().map(|(place, map)| (*place, &**map)).collect();
-        for file in files.iter().filter(|_| !which.is_empty()) {
-            match tables::read_times(file, &maps) {
-                Ok(times) => {
-                    for ((unit, _), times) in which.iter().zip(&times) {
-                        units[*unit].first_seen = sum::earliest(&units[*unit].first_seen, times);
-                    }
-                }
-                Err(error) => self.problems.push(CollectProblem::Unreadable(error)),
-            }
-        }
-    }
-
-    /// The map of a unit: known already, from the image, or from the store. `None` if nobody has it.
-    fn map(&mut self, image: &str, unit: &RawUnitCounts, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
-        let map = match self.maps.get(&unit.unit) {
+    /// The map of a unit: known already, from the image, or from the store. `None` if neither has it.
+    fn map(&mut self, image: &str, unit: Identity, words: u64, disk: &OnDisk) -> Result<Option<Arc<UnitMap>>, String> {
+        let map = match self.maps.get(&unit) {
             Some(map) => map.clone(),
-            None => match self.find(image, unit.unit, disk)? {
+            None => match self.find(image, unit, disk)? {
                 Some(map) => {
                     map.check()?;
-                    self.maps.entry(unit.unit).or_insert(Arc::new(map)).clone()
+                    self.maps.entry(unit).or_insert(Arc::new(map)).clone()
                 }
                 None => return Ok(None),
             },
         };
-        match map.words() == Some(unit.counters) {
+        match map.words() == Some(words) {
             true => Ok(Some(map)),
-            false => Err(format!("it has {} counters, the program {}", map.words().unwrap_or(u64::MAX), unit.counters)),
+            false => Err(format!("it has {} counters, the program {words}", map.words().unwrap_or(u64::MAX))),
         }
     }
 
@@ -351,12 +381,12 @@ impl Collector<'_> {
     }
 }
 
-fn look_at(raw: &RawProfile) -> OnDisk {
+fn look_at(ran: Identity, path: &Path) -> OnDisk {
     let nothing = |reason: String| OnDisk { frames: HashMap::new(), build_id: None, other: None, reason };
-    if raw.image_path.as_os_str().is_empty() {
+    if path.as_os_str().is_empty() {
         return nothing("and where its file is was not recorded".into());
     }
-    let bytes = match std::fs::read(&raw.image_path) {
+    let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(e) => return nothing(format!("and its file cannot be read ({e})")),
     };
@@ -365,7 +395,7 @@ fn look_at(raw: &RawProfile) -> OnDisk {
         Err(ImageError::NotInstrumented) => return nothing("and its file is not an instrumented program any more".into()),
         Err(e) => return nothing(format!("and its file is {e}")),
     };
-    if image.identity != raw.image {
+    if image.identity != ran {
         return OnDisk { other: Some(image.identity), ..nothing("and its file is another build".into()) };
     }
     let reason = match image.frame_errors.first() {

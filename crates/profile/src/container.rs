@@ -6,6 +6,7 @@
 
 pub use crate::blocks::Maps;
 use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, EventsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
+use crate::counts::Counts;
 use crate::error::ProfileError;
 use crate::events::PathEvents;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
@@ -107,18 +108,18 @@ impl Profile {
                     blocks.put(Kind::Map, unit.unit, &*unit.map)?;
                 }
             }
-            let entry = |u: &UnitProfile| UnitEntry { unit: u.unit, executed: u.counts.len() as u64 };
+            let entry = |u: &UnitProfile| UnitEntry { unit: u.unit, executed: u.counts.executions.len() as u64 };
             let units = image.units.iter().map(entry).collect();
             let (path, build_id) = (image.path.clone(), image.build_id.clone());
             blocks.put(Kind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
             for (place, unit) in image.units.iter().enumerate().filter(|(_, u)| !u.counts.is_empty()) {
-                blocks.put(Kind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts))?;
-                if !unit.events.is_empty() {
-                    let events = EventsBlock { image: number as u32, place: place as u32, events: unit.events.clone() };
+                blocks.put(Kind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.executions))?;
+                if !unit.counts.events.is_empty() {
+                    let events = EventsBlock { image: number as u32, place: place as u32, events: unit.counts.events.clone() };
                     blocks.put(Kind::Events, unit.unit, &events)?;
                 }
-                if !unit.first_seen.is_empty() {
-                    blocks.put(Kind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.first_seen))?;
+                if !unit.counts.first_seen.is_empty() {
+                    blocks.put(Kind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.first_seen))?;
                 }
             }
         }
@@ -278,7 +279,7 @@ impl<'a> Parts<'a> {
                 self.lose(pending.offset, format!("unit {unit} of `{}`: times beyond its map", pending.image.path));
                 first_seen.retain(|t| t.0 < map.counters);
             }
-            units.push(UnitProfile { unit, map, counts, events, first_seen });
+            units.push(UnitProfile { unit, map, counts: Counts { executions: counts, events, first_seen } });
         }
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }

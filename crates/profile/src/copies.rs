@@ -19,6 +19,7 @@ mod within;
 
 pub use within::Within;
 
+use crate::counts::Counts;
 use crate::merge::add_counts;
 use crate::model::{Ending, ImageProfile, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
@@ -175,7 +176,8 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
         counts.sort_unstable();
         first_seen.sort_unstable();
         first_seen.dedup_by_key(|seen| seen.0);
-        units.push(UnitProfile { unit: *unit, map: map.clone(), counts, events: Vec::new(), first_seen });
+        let counts = Counts { executions: counts, events: Vec::new(), first_seen };
+        units.push(UnitProfile { unit: *unit, map: map.clone(), counts });
     }
     let Divided { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
@@ -252,8 +254,7 @@ impl Part {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
                 let whole = part.within.number(function, &path);
                 part.counts.insert(whole, count);
-                let noted = unit.first_seen.binary_search_by_key(&(own.first_counter + id), |seen| seen.0);
-                part.first_seen.extend(noted.ok().map(|place| (whole, unit.first_seen[place].1)));
+                part.first_seen.extend(unit.first_seen(own, id).map(|time| (whole, time)));
             }
         }
         Ok(part)

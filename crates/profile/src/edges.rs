@@ -180,8 +180,7 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
         }
     }
     for own in &edges.own {
-        let from = unit.counts.partition_point(|c| c.0 < own.first);
-        for &(at, count) in unit.counts[from..].iter().take_while(|c| c.0 - own.first < u64::from(own.count)) {
+        for (at, count) in unit.counts.within(own.first..own.first.saturating_add(u64::from(own.count))) {
             let index = own.counter.index + (at - own.first) as u32;
             add(EdgeCounter { index, ..own.counter }, i128::from(count))?;
         }

@@ -5,7 +5,6 @@
 //!
 //! Invariant: events belong to counters in ascending order, and none is listed whose sum and squares are both zero.
 
-use crate::raw::RawUnitCounts;
 use serde::{Deserialize, Serialize};
 use trodden_unit::events::CELLS;
 
@@ -48,10 +47,12 @@ impl PathEvents {
 /// Counts, and events, by counter.
 pub type CountsAndEvents = (Vec<(u64, u64)>, Vec<(u64, PathEvents)>);
 
-/// Takes the cells of a unit that sums up events apart.
-pub fn take_apart(unit: &RawUnitCounts) -> CountsAndEvents {
+/// Splits the cells of a unit that sums up events into counts and events. `overflow` has by how much cells are above the largest word.
+pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndEvents {
+    let excess = |at: u64| overflow.binary_search_by_key(&at, |o| o.0).map_or(0, |place| overflow[place].1);
+    let wide = cells.iter().map(|&(at, value)| (at, u128::from(value) + excess(at)));
     let (mut counts, mut events) = (Vec::new(), Vec::new());
-    let mut cells = unit.wide().peekable();
+    let mut cells = wide.peekable();
     while let Some(&(first, _)) = cells.peek() {
         let counter = first / CELLS;
         let mut path = [0u128; CELLS as usize];
@@ -90,7 +91,6 @@ pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trodden_unit::Identity;
 
     #[test]
     fn mean_and_deviation_are_those_of_the_definition() {
@@ -117,8 +117,7 @@ mod tests {
             sums.add(at, value);
         }
         let (counts, beyond) = sums.finish();
-        let unit = RawUnitCounts { unit: Identity([0; 16]), counters: 12, counts, beyond };
-        let (counts, events) = take_apart(&unit);
+        let (counts, events) = split_cells(&counts, &beyond);
         assert_eq!(counts, [(1, 3), (2, 9)]);
         assert_eq!(events, [(1, PathEvents { sum: -3, squares: (8 << 64) + 4 })]);
         let back = PathEvents { sum: 3, squares: 0 };

@@ -3,7 +3,7 @@
 //! From a run to what people read:
 //!
 //! 1. [`raw`]: the files that instrumented programs write while they count;
-//! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]);
+//! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]) of [`Counts`];
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
 //! 5. [`merge`] and [`diff`]: profiles added up and compared;
@@ -11,22 +11,25 @@
 //! 7. [`edges`]: LLVM's edge profile, as it follows from paths;
 //! 8. [`sampling`]: what a profile that was not counted in full says of itself;
 //! 9. [`stream`]: the sequence of paths and calls of each thread;
-//! 10. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
+//! 10. [`segments`]: interprocedural segments, as streams have them or as programs counted them;
+//! 11. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
 //!     copies counted, as one profile.
 //!
 //! What is asked of profiles is in the crate `trodden-analysis`.
 #![forbid(unsafe_code)]
 
 mod blocks;
-mod chosen;
 pub mod collect;
 pub mod container;
 pub mod copies;
+mod counts;
+mod decode;
 pub mod diff;
 pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+mod interesting;
 mod known;
 mod labels;
 pub mod merge;
@@ -35,10 +38,10 @@ pub mod paths;
 pub mod procedures;
 pub mod raw;
 pub mod sampling;
+pub mod segments;
 pub mod store;
 pub mod stream;
 mod sum;
-pub mod tables;
 pub mod values;
 mod weights;
 pub mod whole_file;
@@ -46,6 +49,7 @@ pub mod whole_file;
 pub use collect::{CollectProblem, Collected, collect, raw_files};
 pub use container::{EXTENSION, Loss, Maps, Recovered};
 pub use copies::{CopiesError, Divergence, MergedCopies, merge_copies};
+pub use counts::Counts;
 pub use diff::{Change, Diff, DiffOptions, FunctionDiff, Overlap, PathDiff, diff};
 pub use edges::{EdgeCounts, EdgeError, FunctionEdges};
 pub use error::ProfileError;

@@ -10,10 +10,8 @@
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
-use crate::events;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::{BurstSampling, Sampling};
-use crate::sum;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
@@ -200,15 +198,7 @@ impl Image {
 
 /// Adds the counts of another run of a unit.
 pub(crate) fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
-    if !more.counts.is_empty() {
-        unit.counts = sum::merge(&unit.counts, &more.counts);
-    }
-    if !more.events.is_empty() {
-        unit.events = events::merge(&unit.events, &more.events);
-    }
-    if !more.first_seen.is_empty() {
-        unit.first_seen = sum::earliest(&unit.first_seen, &more.first_seen);
-    }
+    unit.counts.merge(&more.counts);
 }
 
 fn in_common(one: Run, other: Run) -> Run {

@@ -3,6 +3,7 @@
 //! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are told apart by
 //! identity: the same unit in two images (a static library linked twice) stands in both.
 
+use crate::counts::Counts;
 use crate::events::PathEvents;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
@@ -81,41 +82,31 @@ pub struct UnitProfile {
     pub unit: Identity,
     /// Its map.
     pub map: Arc<UnitMap>,
-    /// Counters that are not zero, by index within the unit, ascending.
-    pub counts: Vec<(u64, u64)>,
-    /// Events by index of the counter, ascending, if the unit sums some up ([`UnitMap::events`]).
-    pub events: Vec<(u64, PathEvents)>,
-    /// When counters were counted first, nanoseconds since 1970, by index of the counter, ascending, where the program notes that
-    /// ([`UnitMap::has_times`]) and it is known.
-    pub first_seen: Vec<(u64, u64)>,
+    /// What its counters hold, by index within the unit.
+    pub counts: Counts,
 }
 
 impl UnitProfile {
     /// The counts of one of the unit's functions, by path number.
     pub fn counts_of<'a>(&'a self, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> + use<'a> {
-        let (first, end) = (function.first_counter, function.first_counter.saturating_add(function.counters));
-        let from = self.counts.partition_point(|c| c.0 < first);
-        self.counts[from..].iter().take_while(move |c| c.0 < end).map(move |&(at, count)| (at - first, count))
+        let first = function.first_counter;
+        self.counts.within(first..first.saturating_add(function.counters)).map(move |(at, count)| (at - first, count))
     }
 
     /// Events of a path of one of the unit's functions.
     pub fn events_of(&self, function: &FunctionMap, path: u64) -> PathEvents {
-        let counter = function.first_counter.saturating_add(path);
-        self.events.binary_search_by_key(&counter, |e| e.0).map_or(PathEvents::default(), |place| self.events[place].1)
+        self.counts.events_of(function.first_counter.saturating_add(path))
     }
 
     /// When a path of one of the unit's functions was taken first, nanoseconds since 1970, if that is known.
     pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
-        let counter = function.first_counter.saturating_add(path);
-        self.first_seen.binary_search_by_key(&counter, |t| t.0).ok().map(|place| self.first_seen[place].1)
+        self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }
 
     /// Executions of one of the unit's functions that were counted without their path: because its table was full, or
     /// because the scheme leaves paths out.
     pub fn untold(&self, function: &FunctionMap) -> u64 {
-        let words = function.untold();
-        let from = self.counts.partition_point(|c| c.0 < words.start);
-        self.counts[from..].iter().take_while(|c| c.0 < words.end).fold(0, |sum, c| sum.saturating_add(c.1))
+        self.counts.within(function.untold()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 

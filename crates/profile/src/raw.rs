@@ -9,7 +9,7 @@
 //! takes no room), and holes are passed over.
 
 use crate::error::ProfileError;
-use crate::sum::{self, Counted};
+use crate::sum::{self, Sums};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -139,6 +139,59 @@ impl RawProfile {
     /// # Errors
     /// It cannot be read, is no raw file, of another version, not set up, or damaged in its head.
     pub fn read(path: &Path) -> Result<RawProfile, ProfileError> {
+        let mut file = RawFile::open(path)?;
+        let mut sums: Vec<Sums> = file.units.iter().map(|_| Sums::default()).collect();
+        file.each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
+        let counts = |(unit, sums): (&RawUnit, Sums)| {
+            let (counts, beyond) = sums.finish();
+            RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, beyond }
+        };
+        let units = file.units.iter().zip(sums).map(counts).collect();
+        let RawFile { path, image_path, header, regions, lost, problems, .. } = file;
+        let (image, pid, created_ns) = (Identity(header.image), header.pid, header.created_ns);
+        Ok(RawProfile { file: path, image, image_path, pid, created_ns, regions, lost, units, problems })
+    }
+
+    /// Whether nothing is missing or damaged.
+    pub fn is_complete(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// A word of a unit in a region that is not zero.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    /// Its place among the unit's words.
+    pub index: u64,
+    /// Where it is in the file.
+    pub offset: u64,
+    /// What it holds.
+    pub value: u64,
+}
+
+/// A raw file that is open, whose head makes sense.
+pub(crate) struct RawFile {
+    pub path: PathBuf,
+    /// Path of the image as the process saw it; empty if unknown.
+    pub image_path: PathBuf,
+    pub header: RawHeader,
+    /// Units in link order.
+    pub units: Vec<RawUnit>,
+    file: File,
+    length: u64,
+    /// Regions, and threads whose counts are in none; known when the words were read.
+    pub regions: u64,
+    pub lost: u64,
+    /// What is missing or damaged, as far as it was read.
+    pub problems: Vec<RawProblem>,
+}
+
+impl RawFile {
+    /// Opens a raw file and reads its head.
+    ///
+    /// # Errors
+    /// As of [`RawProfile::read`].
+    pub fn open(path: &Path) -> Result<RawFile, ProfileError> {
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         let raw = Raw { path, file, length, magic: RAW_MAGIC };
@@ -149,15 +202,71 @@ impl RawProfile {
             problems.push(RawProblem::NoPath);
             PathBuf::new()
         });
-        let (regions, counts, lost) = raw.counts(&header, &mut problems)?;
-        let units = split(&units, counts, &mut problems, &header);
-        let (pid, created_ns) = (header.pid, header.created_ns);
-        Ok(RawProfile { file: path.to_owned(), image: Identity(header.image), image_path, pid, created_ns, regions, lost, units, problems })
+        let path = path.to_owned();
+        Ok(RawFile { path, image_path, header, units, file: raw.file, length, regions: 0, lost: 0, problems })
     }
 
-    /// Whether nothing is missing or damaged.
-    pub fn is_complete(&self) -> bool {
-        self.problems.is_empty()
+    /// Calls `visit` with the place of a unit and its word, for every word of every region that is not zero, region by region, ascending
+    /// within each. Afterwards `regions`, `lost` and `problems` are known.
+    ///
+    /// # Errors
+    /// The file cannot be read, or became shorter.
+    pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, Word)) -> Result<(), ProfileError> {
+        let RawFile { header, length, .. } = *self;
+        let raw =
+            Raw { path: &self.path, file: self.file.try_clone().map_err(ProfileError::io(&self.path, "read"))?, length, magic: RAW_MAGIC };
+        let bytes = length.saturating_sub(header.regions_offset);
+        let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
+        // What lies behind the last counter of a region is padding.
+        if rest != 0 && rest < header.counters * 8 {
+            let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
+            self.problems.push(RawProblem::CutShort { end: length, region: whole, expected });
+        }
+        let owners = Owners::new(&self.units);
+        let mut stray: Option<(u64, u64)> = None;
+        let mut lost = Lost(header.lost);
+        let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
+        raw.each_word(header.regions_offset, &mut |offset, value| {
+            let index = (offset - header.regions_offset) % header.region_stride / 8;
+            match owners.of(index).filter(|_| index < header.counters) {
+                Some((unit, first)) => visit(unit, Word { index: index - first, offset, value }),
+                None if index == losses => lost = lost.plus(Lost(value)),
+                // The holder's number is there until another takes the region.
+                None if index == holder => {}
+                None => stray.get_or_insert((0, offset)).0 += 1,
+            }
+        })?;
+        self.regions = whole + u64::from(rest != 0);
+        self.lost = lost.threads();
+        if self.lost > 0 {
+            let reasons = LostReason::ALL.into_iter().filter(|reason| lost.is_for(*reason)).collect();
+            self.problems.push(RawProblem::Lost { threads: self.lost, reasons });
+        } else if bytes == 0 {
+            self.problems.push(RawProblem::NoRegion);
+        }
+        self.problems.extend(stray.map(|(words, first)| RawProblem::Stray { words, first }));
+        Ok(())
+    }
+}
+
+/// Which unit a word of a region belongs to. What no unit has is stray: gaps between units are never counted in.
+struct Owners {
+    /// First word, end, place of the unit; ascending.
+    ranges: Vec<(u64, u64, usize)>,
+}
+
+impl Owners {
+    fn new(units: &[RawUnit]) -> Owners {
+        let range = |(place, unit): (usize, &RawUnit)| (unit.first, unit.first.saturating_add(unit.counters), place);
+        let mut ranges: Vec<_> = units.iter().enumerate().map(range).filter(|r| r.0 < r.1).collect();
+        ranges.sort_unstable();
+        Owners { ranges }
+    }
+
+    /// The unit's place, and its first word.
+    fn of(&self, index: u64) -> Option<(usize, u64)> {
+        let (first, end, place) = *self.ranges[..self.ranges.partition_point(|r| r.0 <= index)].last()?;
+        (index < end).then_some((place, first))
     }
 }
 
@@ -257,42 +366,6 @@ impl Raw<'_> {
         Some(PathBuf::from(OsStr::from_bytes(&bytes)))
     }
 
-    /// Number of regions, the sum of all, and threads whose counts are in none.
-    fn counts(&self, header: &RawHeader, problems: &mut Vec<RawProblem>) -> Result<(u64, Counted, u64), ProfileError> {
-        let bytes = self.length.saturating_sub(header.regions_offset);
-        let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
-        // What lies behind the last counter of a region is padding.
-        if rest != 0 && rest < header.counters * 8 {
-            let expected = header.regions_offset.saturating_add(header.region_stride.saturating_mul(whole + 1));
-            problems.push(RawProblem::CutShort { end: self.length, region: whole, expected });
-        }
-        let mut sums = sum::Sums::default();
-        let mut stray = (0, 0);
-        let mut lost = Lost(header.lost);
-        let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
-        self.each_word(header.regions_offset, &mut |at, word| {
-            let index = (at - header.regions_offset) % header.region_stride / 8;
-            if index < header.counters {
-                sums.add(index, word);
-            } else if index == losses {
-                lost = lost.plus(Lost(word));
-            } else if index != holder {
-                // The holder's number is there until another takes the region.
-                stray = (stray.0 + 1, if stray.0 == 0 { at } else { stray.1 });
-            }
-        })?;
-        if lost.threads() > 0 {
-            let reasons = LostReason::ALL.into_iter().filter(|reason| lost.is_for(*reason)).collect();
-            problems.push(RawProblem::Lost { threads: lost.threads(), reasons });
-        } else if bytes == 0 {
-            problems.push(RawProblem::NoRegion);
-        }
-        if stray.0 > 0 {
-            problems.push(RawProblem::Stray { words: stray.0, first: stray.1 });
-        }
-        Ok((whole + u64::from(rest != 0), sums.finish(), lost.threads()))
-    }
-
     /// Calls `visit` with the offset and value of every whole word from `start` on that is not zero.
     fn each_word(&self, start: u64, visit: &mut dyn FnMut(u64, u64)) -> Result<(), ProfileError> {
         let mut buffer = vec![0; CHUNK];
@@ -346,36 +419,6 @@ impl Raw<'_> {
     }
 }
 
-/// What a reader of single words has to know of a raw file.
-pub(crate) struct Words {
-    /// For each unit of the image the first word of a region that is its.
-    pub first_words: Vec<u64>,
-}
-
-/// A word of a region that is not zero.
-#[derive(Clone, Copy)]
-pub(crate) struct Word {
-    /// Where it is in the file.
-    pub offset: u64,
-    /// Its place in the region.
-    pub index: u64,
-    /// What it holds.
-    pub value: u64,
-}
-
-/// Calls `visit` with every word of every region that is not zero, in the order of the file.
-pub(crate) fn words(path: &Path, visit: &mut dyn FnMut(&Words, Word)) -> Result<(), ProfileError> {
-    let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-    let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-    let raw = Raw { path, file, length, magic: RAW_MAGIC };
-    let header = raw.header()?;
-    let words = Words { first_words: raw.units(&header)?.iter().map(|u| u.first).collect() };
-    raw.each_word(header.regions_offset, &mut |offset, value| {
-        let index = (offset - header.regions_offset) % header.region_stride / 8;
-        visit(&words, Word { offset, index, value });
-    })
-}
-
 /// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
     let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
@@ -412,24 +455,4 @@ fn parse_header(bytes: &[u8]) -> RawHeader {
 fn parse_unit(bytes: &[u8]) -> RawUnit {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     RawUnit { unit: bytes[..16].try_into().expect("sixteen bytes"), first: word(16), counters: word(24) }
-}
-
-/// Gives each unit its part of an image's counts. What no unit claims is stray: gaps between units are never counted in.
-fn split(units: &[RawUnit], (counts, beyond): Counted, problems: &mut Vec<RawProblem>, header: &RawHeader) -> Vec<RawUnitCounts> {
-    let mut claimed = vec![false; counts.len()];
-    let mut out = Vec::with_capacity(units.len());
-    for unit in units {
-        let from = counts.partition_point(|c| c.0 < unit.first);
-        let to = counts.partition_point(|c| c.0 < unit.first + unit.counters);
-        claimed[from..to.max(from)].fill(true);
-        let own = counts[from..to.max(from)].iter().map(|&(at, count)| (at - unit.first, count)).collect();
-        let beyond =
-            beyond.iter().filter(|b| b.0 >= unit.first && b.0 - unit.first < unit.counters).map(|b| (b.0 - unit.first, b.1)).collect();
-        out.push(RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts: own, beyond });
-    }
-    let stray: Vec<u64> = counts.iter().zip(&claimed).filter(|(_, c)| !**c).map(|((at, _), _)| *at).collect();
-    if let Some(first) = stray.first() {
-        problems.push(RawProblem::Stray { words: stray.len() as u64, first: header.regions_offset.saturating_add(first * 8) });
-    }
-    out
 }

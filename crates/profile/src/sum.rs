@@ -24,6 +24,15 @@ impl Sums {
         }
     }
 
+    /// Adds to a counter more than a word may hold.
+    pub fn add_wide(&mut self, index: u64, count: u128) {
+        let low = u64::try_from(count).unwrap_or(u64::MAX);
+        self.add(index, low);
+        if count > u128::from(low) {
+            *self.beyond.entry(index).or_default() += count - u128::from(low);
+        }
+    }
+
     /// The sums; and for those that stopped at the largest number, by how much they are beyond it.
     pub fn finish(mut self) -> Counted {
         self.settle();

@@ -77,8 +77,7 @@ pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Tar
 fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
     let size = u64::from(place.kind.counters());
     let mut counts = vec![0; size as usize];
-    let from = unit.counts.partition_point(|c| c.0 < place.first);
-    for &(at, count) in unit.counts[from..].iter().take_while(|c| c.0 - place.first < size) {
+    for (at, count) in unit.counts.within(place.first..place.first.saturating_add(size)) {
         counts[(at - place.first) as usize] = count;
     }
     counts

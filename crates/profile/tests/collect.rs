@@ -66,7 +66,7 @@ fn maps_come_from_the_image() {
     assert!(problems.is_empty(), "{problems:?}");
     assert_eq!(profile.images[0].path, built.image.display().to_string());
     assert_eq!(units(&profile), built.units.iter().map(|u| u.0).collect::<Vec<_>>());
-    assert!(profile.images[0].units.iter().zip(&built.maps).all(|(u, m)| u.map == *m && u.counts == [(0, 5)]));
+    assert!(profile.images[0].units.iter().zip(&built.maps).all(|(u, m)| u.map == *m && u.counts.executions == [(0, 5)]));
     assert_eq!(profile.run, run("./prog"));
     let stored = built.folder.path().join("p.trodden");
     profile.write(&stored).unwrap();
@@ -83,7 +83,7 @@ fn raw_files_of_one_image_are_added() {
     ];
     let collected = collect(files, run("./prog"), None);
     assert!(collected.problems.is_empty());
-    assert_eq!((collected.profile.images.len(), &collected.profile.images[0].units[0].counts[..]), (1, &[(0, u64::MAX)][..]));
+    assert_eq!((collected.profile.images.len(), &collected.profile.images[0].units[0].counts.executions[..]), (1, &[(0, u64::MAX)][..]));
 }
 
 #[test]

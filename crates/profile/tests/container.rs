@@ -104,8 +104,8 @@ fn what_is_written_comes_back() {
     let folder = tempfile::tempdir().unwrap();
     for seed in 0..50 {
         let mut profile = profile(0, seed);
-        profile.images[0].units[0].counts.clear();
-        if let Some(count) = profile.images[0].units[1].counts.last_mut() {
+        profile.images[0].units[0].counts.executions.clear();
+        if let Some(count) = profile.images[0].units[1].counts.executions.last_mut() {
             count.1 = u64::MAX;
         }
         let path = folder.path().join(format!("new/folder/{seed}.trodden"));
@@ -135,7 +135,7 @@ fn maps_are_stored_once_and_shared_by_readers() {
     let bytes = bytes_of(&profile);
     let blocks = bytes.windows(8).filter(|w| w == b"TRODBLCK").count();
     // Run, end, 2 images, 4 maps (one unit is there twice), and counts.
-    let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.is_empty()).count();
+    let counts = profile.images.iter().flat_map(|i| &i.units).filter(|u| !u.counts.executions.is_empty()).count();
     assert_eq!(blocks, 2 + 2 + 4 + counts);
     with_file(&bytes, |path| {
         let mut maps = Maps::new();
@@ -191,7 +191,11 @@ fn assert_part(part: &Profile, whole: &Profile) {
         let mut rest = all.units.iter();
         for unit in &image.units {
             let original = rest.find(|u| u.unit == unit.unit).expect("units in order");
-            assert!(unit.counts.is_empty() || unit.counts == original.counts || all.units.iter().any(|u| u.counts == unit.counts));
+            assert!(
+                unit.counts.executions.is_empty()
+                    || unit.counts.executions == original.counts.executions
+                    || all.units.iter().any(|u| u.counts.executions == unit.counts.executions)
+            );
             assert_eq!(unit.map, original.map);
         }
     }

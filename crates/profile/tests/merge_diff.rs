@@ -12,7 +12,7 @@ type Sums = BTreeMap<(String, usize, u64), u128>;
 fn add_to(sums: &mut Sums, profile: &Profile) {
     for image in &profile.images {
         for (place, unit) in image.units.iter().enumerate() {
-            for &(at, count) in &unit.counts {
+            for &(at, count) in &unit.counts.executions {
                 *sums.entry((image.path.clone(), place, at)).or_default() += u128::from(count);
             }
         }
@@ -63,7 +63,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
         let mut merger = Merger::new(Builds::Refuse);
         for &seed in seeds {
             let mut profile = profile(0, seed);
-            if let Some(count) = profile.images[0].units[3].counts.first_mut() {
+            if let Some(count) = profile.images[0].units[3].counts.executions.first_mut() {
                 count.1 = u64::MAX - 1;
             }
             merger.add("p", profile).unwrap();
@@ -72,7 +72,7 @@ fn merging_does_not_depend_on_the_order_and_saturates() {
     };
     let (one, other) = (sum(&[1, 2, 3, 4]), sum(&[4, 2, 1, 3]));
     assert_eq!(one, other);
-    assert!(sum(&[1, 1]).images[0].units[3].counts.iter().any(|c| c.1 == u64::MAX));
+    assert!(sum(&[1, 1]).images[0].units[3].counts.executions.iter().any(|c| c.1 == u64::MAX));
 }
 
 #[test]

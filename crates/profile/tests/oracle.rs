@@ -103,7 +103,6 @@ impl Machine<'_> {
                     return false;
                 }
             }
-            Action::Poison { .. } => panic!("nothing is left out"),
             Action::Dead => panic!("a dead edge was taken"),
         }
         a.at = to;

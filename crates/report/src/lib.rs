@@ -35,6 +35,7 @@ pub mod residual;
 mod sampled;
 pub mod sarif;
 mod schema;
+pub mod segments;
 pub mod select;
 pub mod source;
 pub mod story;

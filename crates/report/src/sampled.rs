@@ -59,6 +59,7 @@ fn branches_json(sampling: &BranchSampling) -> Value {
     let source = match sampling.source {
         BranchSource::BranchRecords => "branch records",
         BranchSource::BranchTrace => "branch trace",
+        BranchSource::HotPaths => "hot paths",
     };
     let losses = &sampling.losses;
     json!({

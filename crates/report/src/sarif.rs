@@ -82,10 +82,17 @@ fn result(residual: &Residual, path: &Untested, sources: &SourceCache) -> Value 
 }
 
 /// Where a function is declared.
-fn place(function: &Function, sources: &SourceCache) -> Option<Value> {
+pub(crate) fn place(function: &Function, sources: &SourceCache) -> Option<Value> {
     let mut place = location(function, function.map.position.filter(|p| p.line > 0)?, "", sources)?;
     place["logicalLocations"] = json!([{ "name": function.name.short, "fullyQualifiedName": function.name.full, "kind": "function" }]);
     Some(place)
+}
+
+/// A step of a path as a location of a code flow; `deeper`: calls around the function.
+pub(crate) fn step_at(function: &Function, story: &Story, at: &Step, sources: &SourceCache, deeper: usize) -> Option<Value> {
+    let mut location = step(function, story, at, sources)?;
+    location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + deeper);
+    Some(location)
 }
 
 fn step(function: &Function, story: &Story, step: &Step, sources: &SourceCache) -> Option<Value> {

@@ -3,9 +3,10 @@
 //! Instrumented code writes events by itself. It comes here when a chunk is full ([`next_chunk`]) and when a thread has
 //! no frame yet ([`next_slot`]). Chunks of a *whole program* are filled where nothing is in use: in the thread's
 //! regions in turn, which form a ring; if all are in use, since the recorder is slower, the thread gets one region
-//! more. So nothing waits and nothing is lost, and the space is that of the greatest backlog. Where there is no room for
-//! another region, the last chunk's events are given up, and counted. A *flight recorder* overwrites the first chunks of
-//! the one region.
+//! more, up to a bound. Then it waits until the recorder gives a chunk back. Where none comes back for the time of
+//! patience, as when the recorder is dead, or where there is no room for another region, the last chunk's events are
+//! given up, and counted; and nobody waits again before a chunk came back. A *flight recorder* overwrites the first
+//! chunks of the one region.
 //!
 //! Invariants: signals are blocked while a thread's chunk changes; a region's stream is written by its thread alone; a
 //! chunk is [`CHUNK_FULL`] only when it will not change any more.
@@ -17,11 +18,12 @@ use crate::state;
 use crate::system;
 use crate::text::{self, Text};
 use crate::wire::stream::{
-    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, DEFAULT_LAST, HEADER_BYTES, MOST_LAST, RING_OFFSET,
-    RegionStream, SHADOW_BYTES, SLOTS, STREAM_VARIABLE, TAG_INHERITED, TAG_MASK, ThreadStream,
+    CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, DEFAULT_LAST, DEFAULT_PATIENCE_MS, DEFAULT_REGIONS,
+    HEADER_BYTES, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS, RING_OFFSET, RegionStream, SHADOW_BYTES, SLOTS, STREAM_VARIABLE,
+    TAG_INHERITED, TAG_MASK, ThreadStream,
 };
 use core::arch::{asm, global_asm};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 
 const CHUNK: usize = CHUNK_BYTES as usize;
 const HEADER: usize = HEADER_BYTES as usize;
@@ -32,6 +34,11 @@ const MOST_BEHIND: usize = 256;
 
 /// Chunks that a flight recorder uses; 0: whole programs.
 static RECORDER_SLOTS: AtomicU32 = AtomicU32::new(0);
+/// Of whole programs: regions of a thread at most, and how long it waits.
+static REGIONS: AtomicU32 = AtomicU32::new(DEFAULT_REGIONS as u32);
+static PATIENCE_MS: AtomicU32 = AtomicU32::new(DEFAULT_PATIENCE_MS as u32);
+/// A thread waited in vain, and no chunk came back since then.
+static IS_STALLED: AtomicBool = AtomicBool::new(false);
 
 // Jumped to with the cursor (the shadow stack pointer) in rax and the place to go on in r11, which code does after its
 // red zone was left alone. rax, r11 and flags are changed.
@@ -120,18 +127,30 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     }
     let asked = output::find_variable(STREAM_VARIABLE, value, scratch);
     let last = match value.bytes() {
-        b"whole" if asked => return,
+        whole if asked && whole.starts_with(b"whole") && bound(&whole[5..]) => return,
         digits if asked && !digits.is_empty() => number(digits),
         _ => Some(DEFAULT_LAST),
     };
     let last = last.filter(|n| (1..=MOST_LAST).contains(n)).unwrap_or_else(|| {
         text::say_line(
-            b"trodden: TRODDEN_STREAM is neither whole nor a number from 1 to 175000: the last 1000 events of each thread are kept\n",
+            b"trodden: TRODDEN_STREAM is neither whole, whole,REGIONS,MILLISECONDS nor a number from 1 to 175000: the last 1000 events of each thread are kept\n",
         );
         DEFAULT_LAST
     });
     // One is being filled, and the one behind it is free.
     RECORDER_SLOTS.store((last.div_ceil(CHUNK_EVENTS) + 2) as u32, Relaxed);
+}
+
+/// Reads the bounds of whole programs: nothing, or `,REGIONS,MILLISECONDS`. Whether they are understood.
+fn bound(text: &[u8]) -> bool {
+    if text.is_empty() {
+        return true;
+    }
+    let mut numbers = text[1..].split(|byte| *byte == b',').map(number);
+    let (Some(Some(regions)), Some(Some(patience)), None) = (numbers.next(), numbers.next(), numbers.next()) else { return false };
+    REGIONS.store(regions.clamp(1, MOST_REGIONS) as u32, Relaxed);
+    PATIENCE_MS.store(patience.min(MOST_PATIENCE_MS) as u32, Relaxed);
+    text[0] == b','
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -153,7 +172,7 @@ fn begin_after(base: usize, parent: u32, frames: &[u32]) {
         thread: system::thread_id(),
         process: system::process_id(),
         slots: RECORDER_SLOTS.load(Relaxed),
-        reserved: 0,
+        more_regions: 0,
         started_ns: system::now_ns(),
         sequence: 0,
         lost: 0,
@@ -314,13 +333,15 @@ extern "C" fn next_slot(pointer: usize) -> usize {
 /// Finishes the chunk that is being filled and begins another; gives the address of its first event. `None`: there is
 /// no room, not even at first.
 fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
-    if stream.end != 0 {
-        state_of(stream.end as usize - CHUNK).store(CHUNK_FULL, Release);
-    }
+    let before = stream.end as usize;
     let chunk = match stream.slots {
         0 => find_free(stream),
         slots => Some(overwrite(stream, slots as usize)),
     };
+    // A chunk that is given up was never full, so that nobody reads it.
+    if chunk.is_some() && before != 0 {
+        state_of(before - CHUNK).store(CHUNK_FULL, Release);
+    }
     let chunk = chunk.or_else(|| give_up(stream))?;
     // SAFETY: the chunk is mapped, this thread's, and free.
     unsafe { core::ptr::write_bytes((chunk + HEADER) as *mut u8, 0, CHUNK - HEADER) };
@@ -355,8 +376,31 @@ fn overwrite(stream: &RegionStream, slots: usize) -> usize {
     chunk_at(base, index)
 }
 
-/// A free chunk: of the region that is being filled, of the next one, of a new one.
+/// A free chunk: of the regions that there are, of a new one, or one that comes back.
 fn find_free(stream: &mut RegionStream) -> Option<usize> {
+    if let Some(chunk) = known_free(stream) {
+        IS_STALLED.store(false, Relaxed);
+        return Some(chunk);
+    }
+    let may_grow = stream.more_regions + 1 < REGIONS.load(Relaxed);
+    if may_grow && let Some(chunk) = new_region(stream) {
+        return Some(chunk);
+    }
+    if stream.end == 0 || IS_STALLED.load(Relaxed) {
+        return None;
+    }
+    for _ in 0..PATIENCE_MS.load(Relaxed) {
+        system::sleep_ms(1);
+        if let Some(chunk) = known_free(stream) {
+            return Some(chunk);
+        }
+    }
+    IS_STALLED.store(true, Relaxed);
+    None
+}
+
+/// A free chunk of the region that is being filled, or of the next one, whose chunks are the oldest.
+fn known_free(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
     let from = match stream.end {
         0 => 0,
@@ -366,19 +410,33 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
     if let Some(chunk) = free(base, from) {
         return Some(chunk);
     }
-    let next = home(base).next as usize;
-    if let Some(chunk) = free(next, 0) {
-        stream.region = next as u64;
-        return Some(chunk);
-    }
+    let next = region_head(base).next as usize;
+    let chunk = free(next, 0)?;
+    stream.region = next as u64;
+    Some(chunk)
+}
+
+/// The first chunk of one region more, behind the one that is being filled.
+fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::another_region()?;
     finish_chunks(new);
-    let here = home(base);
-    let (thread, process, following) = (stream.thread, stream.process, here.next);
-    here.next = new as u64;
-    *home(new) = RegionStream { thread: 0, process, next: following, slots: 0, reserved: thread, ..*stream };
+    let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index));
+    let base = stream.region as usize;
+    let following = region_head(base).next;
+    // SAFETY: the region is mapped and this thread's; nothing else refers to its beginning.
+    unsafe {
+        (new as *mut RegionStream).write_volatile(RegionStream { thread: 0, next: following, slots: 0, more_regions: 0, ..*stream });
+        (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64);
+    }
+    stream.more_regions += 1;
     stream.region = new as u64;
-    free(new, 0)
+    chunk
+}
+
+/// What is at the beginning of a region.
+fn region_head(base: usize) -> RegionStream {
+    // SAFETY: regions of stream images begin so, and are mapped as long as their thread lives.
+    unsafe { (base as *const RegionStream).read_volatile() }
 }
 
 /// Whether a chunk and the one behind it are free.
@@ -393,6 +451,8 @@ fn give_up(stream: &mut RegionStream) -> Option<usize> {
         return None;
     }
     stream.lost += CHUNK_EVENTS;
+    // Another chunk takes its place in the stream.
+    stream.sequence -= 1;
     Some(stream.end as usize - CHUNK)
 }
 

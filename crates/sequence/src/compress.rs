@@ -4,17 +4,20 @@
 //! |---|---|---|---|---|
 //! | [`Sequitur`] | amortised O(1) for a symbol | small | unbounded | yes: the grammar is that of what was read |
 //! | [`RePair`] | O(1) for a symbol, when the window is closed | smallest | logarithmic in practice | by windows |
+//! | [`Phrases`] | O(1) for a symbol, one step of Sequitur for a phrase | near Sequitur's | unbounded | yes, phrase by phrase |
 //! | [`LocallyConsistent`] | O(1) for a symbol, few hash look-ups | larger | O(log n) | yes, level by level |
 //!
 //! Measurements are in the guide's chapter on streams.
 
 pub(crate) mod hashing;
 mod locally_consistent;
+mod phrases;
 mod re_pair;
 mod sequitur;
 mod window;
 
 pub use locally_consistent::LocallyConsistent;
+pub use phrases::Phrases;
 pub use re_pair::RePair;
 pub use sequitur::Sequitur;
 pub use window::{WindowLimits, WindowWriter};
@@ -45,11 +48,13 @@ pub enum Method {
     RePair,
     /// Blocks by local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
     LocallyConsistent,
+    /// Phrases by their content, and Sequitur's grammar of them.
+    Phrases,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Method; 3] = [Method::Sequitur, Method::RePair, Method::LocallyConsistent];
+    pub const ALL: [Method; 4] = [Method::Sequitur, Method::RePair, Method::LocallyConsistent, Method::Phrases];
 
     /// Its name in options and reports.
     pub fn name(self) -> &'static str {
@@ -57,6 +62,7 @@ impl Method {
             Method::Sequitur => "sequitur",
             Method::RePair => "re-pair",
             Method::LocallyConsistent => "locally-consistent",
+            Method::Phrases => "phrases",
         }
     }
 
@@ -66,7 +72,7 @@ impl Method {
     /// There is none of that name.
     pub fn named(name: &str) -> Result<Method, SequenceError> {
         let found = Method::ALL.into_iter().find(|method| method.name() == name);
-        found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair or locally-consistent"))
+        found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
     /// A compressor that has read nothing.
@@ -75,6 +81,7 @@ impl Method {
             Method::Sequitur => Box::new(Sequitur::new()),
             Method::RePair => Box::new(RePair::new()),
             Method::LocallyConsistent => Box::new(LocallyConsistent::new()),
+            Method::Phrases => Box::new(Phrases::new()),
         }
     }
 
@@ -93,6 +100,7 @@ impl Method {
             Method::Sequitur => 1,
             Method::RePair => 2,
             Method::LocallyConsistent => 3,
+            Method::Phrases => 4,
         }
     }
 

@@ -16,7 +16,7 @@ mod search;
 pub use access::{Symbols, TerminalIds};
 pub use codec::{Window, read_window};
 pub use fingerprint::{Fingerprint, Fingerprints, common_extension};
-pub use frames::Frames;
+pub use frames::{FrameEffect, Frames};
 pub use search::{Occurrences, Pattern};
 
 use crate::SequenceError;
@@ -261,6 +261,37 @@ impl Grammar {
                     // A rule of which at most one item is left is that item.
                     Item::Rule(child) if bodies[child.0 as usize].len() < 2 => body.extend(bodies[child.0 as usize].first().copied()),
                     Item::Rule(child) => body.push(RULE | child.0),
+                }
+            }
+            bodies.push(body);
+        }
+        Draft { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
+    }
+
+    /// The sequence with other symbols in the place of each: none, one, or several. Time and memory are linear in the items and in what is
+    /// put in for the distinct symbols; nothing is expanded.
+    ///
+    /// # Errors
+    /// The result has more than [`MOST_ITEMS`] items.
+    pub fn substituted(&self, put_in: impl FnMut(u64) -> Vec<u64>) -> Result<Grammar, SequenceError> {
+        let mut terminals = Terminals::default();
+        let mut bodies: Vec<Vec<u32>> = Vec::with_capacity(self.terminals.len() + self.rule_count());
+        for symbols in self.terminals.iter().copied().map(put_in) {
+            bodies.push(symbols.into_iter().map(|symbol| terminals.number(symbol)).collect());
+        }
+        let first = bodies.len();
+        for rule in self.rules() {
+            let mut body = Vec::new();
+            for item in self.body(rule) {
+                let place = match item {
+                    Item::Terminal(terminal) => terminal.0 as usize,
+                    Item::Rule(child) => first + child.0 as usize,
+                };
+                // What is one item, or none, is no rule.
+                if bodies[place].len() < 2 {
+                    body.extend(bodies[place].first().copied());
+                } else {
+                    body.push(RULE | place as u32);
                 }
             }
             bodies.push(body);

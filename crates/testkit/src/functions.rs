@@ -85,13 +85,14 @@ fn empty(name: &str) -> FunctionMap {
         code: 0,
         first_counter: 0,
         counters: 0,
-        storage: Storage::Array { beyond: 0 },
+        storage: Storage::Array,
         blocks: Vec::new(),
         edges: Vec::new(),
         dag: Vec::new(),
         values: Vec::new(),
         cuts: Vec::new(),
         by_rounds: Vec::new(),
+        calls: Vec::new(),
     }
 }
 

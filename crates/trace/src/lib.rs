@@ -13,6 +13,7 @@
 //! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
+//! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
@@ -26,6 +27,7 @@ mod displaced;
 mod error;
 mod follow;
 mod hardware;
+mod hot_paths;
 mod memory;
 mod partial;
 pub mod perf_script;
@@ -48,6 +50,7 @@ pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, Singl
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub use repeat::{CallRecord, Divergence, Recipe, RunLog};

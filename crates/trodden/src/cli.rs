@@ -13,6 +13,7 @@ mod overview;
 mod parameters;
 mod partition;
 mod residual;
+mod segments;
 mod sequences;
 mod showing;
 mod simulate;
@@ -38,11 +39,12 @@ pub use overview::command as command_line;
 pub use parameters::Parameters;
 pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
+pub use segments::{SegmentFormat, Segments};
 pub use sequences::{
-    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamMethod, StreamIterations, StreamPhases, StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
-pub use simulate::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
+pub use simulate::{EventKind, ModelKind, PathKind, ProfileKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
@@ -51,12 +53,14 @@ pub use trace::{
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
-use crate::profiles::LAST;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use times::{an_hour_at_most, duration};
+
+/// The run that is meant when none is named.
+pub const LAST: &str = "last";
 
 /// Counts every acyclic path through every function of a native program, and shows which it trod.
 #[derive(Debug, Parser)]
@@ -159,6 +163,8 @@ pub enum Command {
     Advise(Advise),
     /// Find the paths that run through given lines, blocks and inlined functions.
     Find(Find),
+    /// Show a caller's path and the callee's path behind it, counted together: interprocedural segments.
+    Segments(Segments),
     /// Rank the paths by which failing runs differ from passing ones.
     Isolate(Isolate),
     /// Show which paths the field takes that no test has taken.
@@ -296,6 +302,10 @@ pub struct Pgo {
     /// Stop at what counts of edges tell: one training, and nothing changed by paths.
     #[arg(long)]
     pub edges: bool,
+    /// Run the second training under QEMU, and take paths from the model of a hardware path profiler with this table (as
+    /// `simulate --table`; `complete`: all paths that it detects), instead of counting them.
+    #[arg(long, value_name = "TABLE", conflicts_with = "edges")]
+    pub hot_paths: Option<String>,
     /// Least share of the program's executed instructions that a copied way must save. Branches are weighed by the paths taken in any case.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
@@ -517,6 +527,21 @@ pub struct Instrument {
     /// several times.
     #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
     pub interesting: Vec<String>,
+    /// Count interprocedural segments in the place of paths, without a trace: all that a run took (one recorded by `record
+    /// --whole-program`, or by such a program), `top:N[:RUN]` or `share:99%[:RUN]` of them, or what follows the calls to
+    /// which the paths of an ordinary run come, `calls:RUN`. `trodden segments` shows them.
+    #[arg(long, value_name = "SET", conflicts_with_all = ["interesting", "watch", "tested_segments"])]
+    pub segments: Option<String>,
+    /// With --segments RUN: only this segment, as in 'main:12 > parse:3'. May be given several times.
+    #[arg(long, value_name = "SEGMENT", requires = "segments")]
+    pub only: Vec<String>,
+    /// Count every segment that begins with a tested path up to a call; `trodden segments --untested` shows those that this run of the
+    /// tests did not take.
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["interesting", "watch"])]
+    pub tested_segments: Option<String>,
+    /// Calls that a segment runs through at most.
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub depth: u32,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = an_hour_at_most)]
     pub time_limit: Option<u64>,

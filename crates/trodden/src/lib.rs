@@ -33,17 +33,9 @@ const FAILED: u8 = 2;
 
 /// Runs the command under the name by which it was called.
 pub fn main() -> ExitCode {
-    let name = env::args_os().next().unwrap_or_default();
-    let name = Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
-    main_as(&name)
-}
-
-/// Runs the command of that name.
-pub fn main_as(name: &str) -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
-    // A link `trodden-c++` may lead to the program `trodden-cc`.
-    let called = Path::new(&arguments[0]).file_name().unwrap_or_default();
-    let name = if called == "trodden-c++" { "trodden-c++" } else { name };
+    let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    let name = &*called.to_string_lossy().into_owned();
     match run(name, arguments) {
         Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,

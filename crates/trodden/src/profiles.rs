@@ -1,5 +1,6 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
+use crate::cli::LAST;
 use crate::notes::{printable, warn};
 use crate::output;
 use anyhow::{Context, Result, bail};
@@ -15,9 +16,6 @@ use trodden_unit::distinct;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
-
-/// The run that is meant when none is named.
-pub const LAST: &str = "last";
 
 /// Reads the profile that `wanted` names: a file if there is one of that name, else a run, or all runs of a suite added up.
 ///

@@ -126,7 +126,7 @@ fn copies_count_edges_as_paths_tell() {
 /// Counters of which it is known when they were counted first.
 fn timed(place: &Place) -> Vec<u64> {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
-    profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.first_seen.iter().map(|seen| seen.0)).collect()
+    profile.images.iter().flat_map(|i| &i.units).flat_map(|u| u.counts.first_seen.iter().map(|seen| seen.0)).collect()
 }
 
 #[test]

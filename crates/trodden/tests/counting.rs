@@ -72,31 +72,6 @@ fn full_tables_lose_paths_but_no_execution_and_say_so() {
     assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= untold));
 }
 
-#[test]
-fn paths_with_cold_edges_are_left_out_counted_and_reported() {
-    let place = Place::with(&[(
-        "prog.c",
-        "#define NOP __asm__ volatile(\"nop\")\n__attribute__((noinline)) void f(unsigned x) { if (x & 1) NOP; if (x % 100 == 3) NOP; if \
-            (x & 2) NOP; }\n\
-         int main(void) { for (unsigned i = 0; i < 100000; i++) f(i); return 0; }\n",
-    )]);
-    let refused = build(&place, "scheme=targeted").output().unwrap();
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("--weights"));
-    assert!(build(&place, "").status().unwrap().success());
-    record(&place);
-    let export = place.command(trodden()).args(["export", "weights", "run.trodden", "-o", "weights"]).status().unwrap();
-    assert!(export.success());
-    let weights = place.path("weights");
-    assert!(build(&place, &format!("scheme=targeted weights={}", weights.display())).status().unwrap().success());
-    let profile = record(&place);
-    let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "f").unwrap();
-    let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
-    assert_eq!((paths.total(), unit.untold(function), paths.unfinished.len()), (99_000, 1000, 0));
-    assert!(matches!(profile.inexact()[..], [Inexact::Partial { functions: 1, executions: 1000, .. }]), "{:?}", profile.inexact());
-    let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&report.stdout).contains("1000 executions not told apart"));
-}
-
 /// With RARE set, a thread comes to a function that is in no other run, and control to a call that must be a tail call.
 const RARE: &str = "#include <pthread.h>\n#include <stdlib.h>\n#define NOP __asm__ volatile(\"nop\")\n\
     static __attribute__((noinline)) void rare(unsigned x) { if (x & 1) NOP; }\n\

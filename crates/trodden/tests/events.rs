@@ -53,7 +53,8 @@ fn check_squares(profile: &Profile) {
             assert!(events.squares * u128::from(*count) >= sum * sum, "{} path {id}: {events:?} in {count}", function.name);
         }
         let has_count = |at: u64| executed.iter().any(|(id, _)| function.first_counter + id == at);
-        let own = unit.events.iter().filter(|(at, _)| (function.first_counter..function.first_counter + function.counters).contains(at));
+        let own =
+            unit.counts.events.iter().filter(|(at, _)| (function.first_counter..function.first_counter + function.counters).contains(at));
         own.for_each(|(at, _)| assert!(has_count(*at), "{}: events without executions", function.name));
     }
 }

@@ -111,7 +111,7 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
         (vec!["build", "--sample", "--table-slots", "8", "--", "true"], "--sample (when=bursts) does not go together with --table-slots"),
         (vec!["build", "--tail-merging", "off", "--", "true"], "--tail-merging makes no sense without --addresses"),
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
-        (vec!["build", "--scheme", "targeted", "--", "true"], "trodden export weights"),
+        (vec!["build", "--scheme", "ppp", "--", "true"], "trodden instrument --interesting"),
     ];
     for (words, reason) in cases {
         let error = refused(place.command(trodden()).args(&words));

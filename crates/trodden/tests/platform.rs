@@ -379,9 +379,10 @@ fn stripped_programs_are_known_by_the_store() {
 #[test]
 fn ccache() {
     let place = two_units();
+    place.trodden("drivers bin");
     let compile = |source: &str| {
         let mut command = place.command("ccache");
-        command.arg(trodden().with_file_name("trodden-cc")).args(["-O2", "-c", source]);
+        command.arg(place.path("bin/trodden-cc")).args(["-O2", "-c", source]);
         must(command.env("CCACHE_DIR", place.path("cache")))
     };
     for _ in 0..2 {

@@ -45,6 +45,8 @@ fn a_counted_program_is_counted_exactly() {
     // One before the loop; test, jz, call, seven of the callee, dec, jnz, and nop in half of the iterations; three at the end.
     assert_eq!(report["instructions"], 1 + 1000 * 12 + 500 + 3);
     assert_eq!(report["branches"]["retired"], 4000);
+    // Each of the callee's stosb has eight iterations.
+    assert_eq!(report["string_iterations"], 1000 * 7);
     let kinds: Vec<(&str, u64, u64)> = report["branches"]["by_kind"]
         .as_array()
         .unwrap()
@@ -136,6 +138,109 @@ fn events_and_slowdown_come_from_the_processor_model() {
     assert!(error(folder.path(), &["--event", "power-cycle", "--", "./counted"]).contains("--model reference"));
 }
 
+/// Programs of which the detector's paths become paths of functions.
+const PATHS: &str = "
+#include <stdio.h>
+__attribute__((noinline)) static int classify(int x) {
+  int r = 0;
+  if (x & 1) r += 3;
+  if (x % 3 == 0) puts(\"three\");
+  if (x % 7 == 0) r += 11;
+  return r;
+}
+__attribute__((noinline)) static long loops(int n) {
+  long s = 0;
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j < i % 5; j++) { if ((i ^ j) & 2) s += classify(j); else s -= i; }
+    if (i % 4 == 1) s ^= classify(i);
+  }
+  return s;
+}
+int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
+";
+
+/// Counts of paths by function and number.
+fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let out = command.args(["report", profile, "--json", "--top", "1000"]).current_dir(folder).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
+    let paths = report["paths"].as_array().unwrap();
+    paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn the_detectors_paths_become_paths_of_functions() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    fs::write(at.join("paths.c"), PATHS).unwrap();
+    let trodden = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+        let out = command.args(arguments).current_dir(at).env("TRODDEN_STORE", at.join("store")).output().unwrap();
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stderr).into_owned()
+    };
+    trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
+    trodden(&["cc", "--trodden-addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
+    trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
+    let said = trodden(&["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./paths"]);
+    assert!(said.contains("executions of paths"), "{said}");
+    let (counted, found) = (counts(at, "counted.trodden"), counts(at, "hot.trodden"));
+    let of = |counts: &std::collections::BTreeMap<(String, u64), u64>, function: &str| -> Vec<(u64, u64)> {
+        counts.iter().filter(|((name, _), _)| name == function).map(|((_, id), count)| (*id, *count)).collect()
+    };
+    // Paths of a function without loops begin and end within one of the detector's.
+    assert_eq!(of(&found, "classify"), of(&counted, "classify"));
+    // Pieces are joined by the counts of what follows, so nothing is lost or counted twice.
+    let sum = |counts: &[(u64, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>() as f64;
+    let (one, other) = (sum(&of(&counted, "loops")), sum(&of(&found, "loops")));
+    assert!((one - other).abs() <= 0.02 * one, "{one} {other}: {counted:?} {found:?}");
+    let held = trodden(&["simulate", "--profile", "table.trodden", "--table", "512x4", "--", "./paths"]);
+    assert!(held.contains("table.trodden"), "{held}");
+    assert!(error(at, &["--profile", "x", "--preset", "whole-program", "--", "./paths"]).contains("ball-larus"));
+    assert!(error(at, &["--profile", "x", "--", "true"]).contains("--addresses"));
+}
+
+#[test]
+fn a_recording_of_instructions_serves_events() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    compile(at, "counted", COUNTED, &["-nostdlib", "-static", "-g"]);
+    let events = ["--event", "l1-misses", "--event", "mispredictions", "--event", "power-analytical", "--json"];
+    let live = json(at, &[&events[..], &["--record", "whole.trodrec", "--", "./counted"]].concat());
+    let again = json(at, &[&events[..], &["--from", "whole.trodrec"]].concat());
+    for key in ["instructions", "events", "processor", "tables", "skew", "lengths"] {
+        assert_eq!(live[key], again[key], "{key}");
+    }
+    let only = json(at, &["--json", "--record", "only.trodrec", "--instructions", "--", "./counted"]);
+    assert_eq!(
+        (&only["instructions"], json(at, &["--json", "--from", "only.trodrec"])["overlap"].as_f64()),
+        (&live["instructions"], Some(100.0))
+    );
+    let power = ["--model", "reference", "--event", "power-analytical", "--event", "power-cycle", "--json", "--from", "only.trodrec"];
+    assert!(json(at, &power)["power_models"]["overlap"].as_f64().unwrap() > 50.0);
+    fs::write(
+        at.join("e.toml"),
+        "sources = [\"whole.trodrec\"]\nmetrics = [\"frequency\", \"l1-misses\", \"power-analytical\"]\n[factors]\n\
+        preset = [\"ball-larus\", \"extended-loops\"]\nbranch-queue = [1, 4]\n",
+    )
+    .unwrap();
+    let out = simulate(at, &["sweep", "e.toml", "--html", "e.html", "--json", "e.json", "--distributions", "d.csv"]);
+    let csv = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(csv.lines().count(), 4 * 3 + 1, "{csv}{}", String::from_utf8_lossy(&out.stderr));
+    let page = fs::read_to_string(at.join("e.html")).unwrap();
+    for title in
+        ["Slow-down against the branch queue", "predictions frozen", "power-analytical", "hottest paths", "at most so many branches"]
+    {
+        assert!(page.contains(title), "{title}");
+    }
+    let distributions = fs::read_to_string(at.join("d.csv")).unwrap();
+    assert!(distributions.contains("whole,overlap-with-frequency,l1-misses,") && distributions.contains("whole,branches,32,100.0000"));
+    let results: Value = serde_json::from_str(&fs::read_to_string(at.join("e.json")).unwrap()).unwrap();
+    assert_eq!((results["schema_version"].as_u64(), results["outcomes"].as_array().unwrap().len()), (Some(1), 12));
+}
+
 #[test]
 fn a_sweep_writes_results_effects_and_a_page() {
     let folder = TempDir::new().unwrap();
@@ -152,7 +257,7 @@ fn a_sweep_writes_results_effects_and_a_page() {
         let out = experiment(design);
         let (csv, notes) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert_eq!(csv.lines().count(), rows + 1, "{csv}{notes}");
-        assert!(csv.starts_with("source,associativity,entries,index,replacement,overlap"));
+        assert!(csv.starts_with("source,associativity,entries,index,replacement,metric,overlap"));
         assert!(notes.contains(" 1. entries"), "{notes}");
         let page = fs::read_to_string(at.join("e.html")).unwrap();
         assert!(page.contains("<svg") && page.contains("Which factors matter"));

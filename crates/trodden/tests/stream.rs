@@ -7,9 +7,8 @@ use place::{Place, must, trodden};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
-use trodden_profile::stream::{Nesting, Places, Step, StreamLog};
+use trodden_profile::stream::{Nesting, Places, Step, StreamLog, Symbol};
 use trodden_profile::{FunctionPaths, Profile};
-use trodden_wire::stream::Event;
 
 /// Threads, recursion, `longjmp` over frames, `fork` in the middle of a function, `exec`, a signal handler that counts.
 const PROGRAM: &str = r#"
@@ -146,14 +145,14 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
         let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap();
         let places = Places::new(log.head(), image);
         for thread in log.threads() {
-            let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places, true), 0, 0);
+            let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
                 let step = nesting.feed(event);
                 assert_ne!(step, Step::Unknown);
                 if let Step::Unwound(frames) = step {
                     unwound += frames as u64;
                 }
-                if let (Step::Entered(frame), Event::Enter(_)) = (step, event) {
+                if let (Step::Entered(frame), Symbol::Enter(_)) = (step, event) {
                     uncalled += u64::from(frame.call.is_none() && nesting.frames().len() > 1);
                 }
                 true

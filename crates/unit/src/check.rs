@@ -2,6 +2,7 @@
 //!
 //! Readers index arrays by what a map says, so every map that comes from outside passes here first. Time: O(n log n) for n functions.
 
+use crate::SegmentWords;
 use crate::map::{Chosen, FunctionMap, Storage, UnitMap};
 
 impl UnitMap {
@@ -35,7 +36,8 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
             Storage::Table(table) => (table.first_word, table.cells().end),
             Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
             Storage::Labels(labels) => (labels.range().start, labels.range().end),
-            Storage::Array { .. } => (function.first_counter, function.untold().end),
+            Storage::Segments(segments) => (segments.range().start, segments.range().end),
+            Storage::Array => (function.first_counter, function.untold().end),
         };
         ranges.push((from, to, &function.name));
     }
@@ -51,7 +53,8 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         Storage::Table(table) => table.slots == 0 || f.first_counter < words,
         Storage::Chosen(chosen) => !is_sound(chosen, f.counters) || f.first_counter < words,
         Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
-        Storage::Array { .. } => false,
+        Storage::Segments(segments) => !is_sound_of_segments(segments, f.counters) || f.first_counter < words,
+        Storage::Array => false,
     };
     match map.functions.iter().find(is_bad) {
         Some(bad) => Err(format!("what the map says of the words of function `{}` makes no sense", bad.name)),
@@ -63,4 +66,15 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
 fn is_sound(chosen: &Chosen, paths: u64) -> bool {
     let known = |&(word, path): &(u64, u64)| word < chosen.words.saturating_sub(1) && path < paths;
     chosen.words > 0 && chosen.paths.is_sorted_by(|a, b| a.0 < b.0) && chosen.paths.iter().all(known)
+}
+
+/// Whether words, contexts and pairs are such as a function with so many paths has.
+fn is_sound_of_segments(segments: &SegmentWords, paths: u64) -> bool {
+    let pairs = segments.interesting.iter().all(|(context, path)| *context as usize <= segments.contexts.len() && *path < paths);
+    let rows = (segments.contexts.len() as u64 + 1).saturating_mul(paths.max(1).next_power_of_two());
+    let words = match segments.keys.len() as u64 {
+        0 => segments.words == 0 || segments.words == rows,
+        keys => segments.words == keys + 1 && segments.keys.iter().all(|key| *key < rows || *key == u64::MAX),
+    };
+    pairs && words
 }

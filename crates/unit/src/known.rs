@@ -63,7 +63,7 @@ impl KnownFunction {
 }
 
 /// Which of the functions that had a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Version {
     /// Hash of the graph.
     pub shape: u64,

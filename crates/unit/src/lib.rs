@@ -20,6 +20,8 @@ pub mod map;
 pub mod marks;
 mod packed;
 pub mod parts;
+pub mod segment_words;
+pub mod segments;
 pub mod store;
 pub mod weights;
 
@@ -35,5 +37,7 @@ pub use known::{KnownFunction, KnownPaths, NoKnownPaths, TwoWays, Version};
 pub use map::*;
 pub use packed::most_unpacked;
 pub use parts::{FunctionPart, NoParts, Parts};
+pub use segment_words::{CallerPath, SegmentWords, UnplacedCall};
+pub use segments::{NoSegments, SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
 pub use store::UnitStore;
 pub use weights::{NoWeights, Weights};

@@ -6,12 +6,13 @@
 use crate::edge_profile::EdgeProfile;
 use crate::events::{CELLS, EventSource};
 use crate::experiment::Experiment;
+use crate::segment_words::SegmentWords;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 10;
+pub const MAP_VERSION: u32 = 11;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -194,6 +195,17 @@ pub struct FunctionMap {
     pub cuts: Vec<(Edge, CutReason)>,
     /// Edges that close loops which are counted when they are left, by their rounds: a round costs no addition.
     pub by_rounds: Vec<Edge>,
+    /// What its blocks call, each callee of a block once, in the order of the blocks.
+    pub calls: Vec<BlockCall>,
+}
+
+/// A call in a block.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BlockCall {
+    /// The block.
+    pub block: Node,
+    /// Linkage name of the function that is called; none: the call is indirect.
+    pub callee: Option<String>,
 }
 
 /// A basic block.
@@ -304,18 +316,16 @@ pub enum MapError {
 /// Where a function's counts are kept in the memory of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Storage {
-    /// A word for each path: counter `i` is word `first_counter + i`. Behind them lie `beyond` words for executions of
-    /// paths that the scheme leaves out; which path that was is not known.
-    Array {
-        /// Number of words behind those of the paths; 0 if every path has a word.
-        beyond: u64,
-    },
+    /// A word for each path: counter `i` is word `first_counter + i`.
+    Array,
     /// An open-addressing table, since there are more paths than words: see [`Table`].
     Table(Table),
     /// Words for the paths that were asked for, and for all others together: see [`Chosen`].
     Chosen(Chosen),
     /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
     Labels(LabelWords),
+    /// Words for pairs of a context and the function's first path in it: see [`SegmentWords`].
+    Segments(SegmentWords),
 }
 
 /// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
@@ -484,7 +494,7 @@ impl FunctionMap {
     pub fn table(&self) -> Option<Table> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array { .. } | Storage::Chosen(_) | Storage::Labels(_) => None,
+            Storage::Array | Storage::Chosen(_) | Storage::Labels(_) | Storage::Segments(_) => None,
         }
     }
 
@@ -492,7 +502,7 @@ impl FunctionMap {
     pub fn chosen(&self) -> Option<&Chosen> {
         match &self.storage {
             Storage::Chosen(chosen) => Some(chosen),
-            Storage::Array { .. } | Storage::Table(_) | Storage::Labels(_) => None,
+            Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
         }
     }
 
@@ -500,31 +510,36 @@ impl FunctionMap {
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
-            Storage::Array { .. } | Storage::Chosen(_) | Storage::Table(_) => None,
+            Storage::Array | Storage::Chosen(_) | Storage::Table(_) | Storage::Segments(_) => None,
+        }
+    }
+
+    /// The words in which it counts segments, if it does.
+    pub fn segment_words(&self) -> Option<&SegmentWords> {
+        match &self.storage {
+            Storage::Segments(words) => Some(words),
+            Storage::Array | Storage::Chosen(_) | Storage::Table(_) | Storage::Labels(_) => None,
         }
     }
 
     /// Whether its words of memory are not one for each path: its counters then lie behind all words of the unit.
     pub fn counts_elsewhere(&self) -> bool {
-        !matches!(self.storage, Storage::Array { .. })
+        !matches!(self.storage, Storage::Array)
     }
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Array { beyond: 1.. } | Storage::Chosen(_) | Storage::Labels(_))
+        matches!(self.storage, Storage::Chosen(_) | Storage::Labels(_) | Storage::Segments(_))
     }
 
     /// The counters of executions whose path is not known, as a range.
     pub fn untold(&self) -> std::ops::Range<u64> {
         match &self.storage {
-            Storage::Array { beyond } => {
-                let from = self.first_counter.saturating_add(self.counters);
-                from..from.saturating_add(*beyond)
-            }
+            Storage::Array => 0..0,
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
             Storage::Chosen(chosen) => chosen.others()..chosen.range().end,
             // What such words hold besides is dropped when they are read.
-            Storage::Labels(_) => 0..0,
+            Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }
     }
 

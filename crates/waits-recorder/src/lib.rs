@@ -13,7 +13,7 @@
 //! | `thread.rs` | the state of a recorded thread; begin and end of a record |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
 //! | `sample.rs` | samples of what a thread computes, by its processor time |
-//! | `pthread.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads |
+//! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
 //! | `futex.rs`, `blocked.rs`, `fork.rs` | futexes; sleeping and input; child processes |
 //! | `mpi/` | MPI: a table of functions, what is recorded of each, communicators |
 //!
@@ -23,6 +23,7 @@
 //! Threads are recorded if the program made them. Those that an MPI library makes for itself are not.
 
 mod blocked;
+mod c11;
 mod clock;
 mod contention;
 mod fork;

@@ -6,9 +6,11 @@
 
 mod behaviour;
 mod communicator;
+mod files;
 mod implementation;
 mod requests;
 mod table;
+mod windows;
 
 use crate::stack;
 use core::ffi::{CStr, c_int, c_void};

@@ -10,11 +10,11 @@ use core::ffi::{c_int, c_uint, c_void};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
 use trodden_wire::waits::{Function, kind};
 
-type Object = *mut c_void;
+pub type Object = *mut c_void;
 
 /// A call that may wait for `object`.
 #[inline]
-fn waiting(kind: u16, function: Function, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn waiting(kind: u16, function: Function, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
     contention::begin(object as usize);
     let open = begin(thread, kind, function);
@@ -31,7 +31,7 @@ fn failure(result: c_int) -> u64 {
 }
 
 #[inline]
-fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: u64, amount: u64) {
+pub fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
@@ -42,7 +42,7 @@ fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: u64,
 
 /// A call that lets others go on. Its record is complete before they do.
 #[inline]
-fn waking(kind: u16, function: Function, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn waking(kind: u16, function: Function, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
     let open = begin(thread, kind, function);
     complete(thread, open, object, 0, amount);
@@ -97,35 +97,6 @@ locks! {
 }
 unlocks! { pthread_mutex_unlock pthread_rwlock_unlock pthread_spin_unlock }
 
-/// The value of `thrd_busy`, by which C11's `mtx_trylock` says that another thread has the mutex.
-const THRD_BUSY: c_int = 1;
-
-/// Takes a mutex of C11.
-///
-/// # Safety
-/// As the function of that name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_lock(lock: Object) -> c_int {
-    static ATTEMPT: Real = Real::new(c"mtx_trylock");
-    static REAL: Real = Real::new(c"mtx_lock");
-    let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
-    if result != THRD_BUSY {
-        return result;
-    }
-    waiting(kind::LOCK, Function::mtx_lock, lock, 0, || real!(REAL, fn(Object) -> c_int, lock))
-}
-
-/// Releases a mutex of C11.
-///
-/// # Safety
-/// As the function of that name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_unlock(lock: Object) -> c_int {
-    static REAL: Real = Real::new(c"mtx_unlock");
-    let call = || real!(REAL, fn(Object) -> c_int, lock);
-    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::pthread_mutex_unlock, lock, 1, call) } else { call() }
-}
-
 /// Waits for a condition variable, which releases the mutex: threads that wait for that are let go on.
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
@@ -168,7 +139,7 @@ pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
     wake(condition, Function::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(Object) -> c_int, condition))
 }
 
-fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
@@ -233,14 +204,14 @@ pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// What a new thread needs to begin.
-struct Start {
-    routine: Routine,
-    argument: *mut c_void,
-    token: u64,
+pub struct Start<R> {
+    pub routine: R,
+    pub argument: *mut c_void,
+    pub token: u64,
 }
 
 /// Tokens of threads by their handles, for joins.
-mod handles {
+pub mod handles {
     use core::sync::atomic::{AtomicU64, Ordering};
     const SLOTS: usize = 8192;
     static HANDLES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
@@ -272,8 +243,8 @@ mod handles {
     }
 }
 
-extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    let place = start.cast::<Start>();
+pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
+    let place = start.cast::<Start<Routine>>();
     // SAFETY: `pthread_create` below wrote it for this thread alone.
     let Start { routine, argument, token } = unsafe { place.read() };
     release(place, 1);
@@ -283,7 +254,7 @@ extern "C" fn run(start: *mut c_void) -> *mut c_void {
 }
 
 /// Has the recording end when the thread does, however it does: by a key whose destructor runs then.
-fn end_with_thread() {
+pub fn end_with_thread() {
     use core::sync::atomic::{AtomicU32, Ordering};
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
@@ -328,7 +299,7 @@ pub unsafe extern "C" fn pthread_create(
     thread::register(0);
     let Some(thread) = outside() else { return create(routine, argument) };
     let token = thread::token();
-    let Some(start) = memory::<Start>(1) else { return create(routine, argument) };
+    let Some(start) = memory::<Start<Routine>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
     unsafe { start.write(Start { routine, argument, token }) };
     let open = begin(thread, kind::THREAD_CREATE, Function::pthread_create);

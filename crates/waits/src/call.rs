@@ -10,9 +10,19 @@ pub struct CommunicatorId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId(pub u64);
 
-/// A lock, condition variable, futex, semaphore: an address, of one process.
+/// A lock, condition variable, futex, semaphore: an address, of one process; or a lock of all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectId(pub u64);
+
+impl ObjectId {
+    /// Numbers from here on, which are no addresses, are those of objects that all processes share.
+    pub const FIRST_SHARED: u64 = 1 << 63;
+
+    /// Whether all processes share it.
+    pub fn is_shared(self) -> bool {
+        self.0 >= ObjectId::FIRST_SHARED
+    }
+}
 
 /// Names a thread that is made, ends, or is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +52,8 @@ pub enum Rule {
     ToRoot,
     /// Each for the lower ranks.
     Scan,
+    /// The member neither waits nor is waited for: a member of the root's group in an operation between two groups.
+    Absent,
 }
 
 /// A collective operation.
@@ -81,13 +93,17 @@ pub enum Call {
     Receive(Message, Option<(ProcessId, i32)>),
     /// A send and a receive at once.
     Exchange(Message, Message),
+    /// Sends to and receives from several at once; who receives waits for the latest, and that wait is of this kind.
+    Meeting(Vec<Message>, Vec<Message>, WaitKind),
     /// A wait for a message that is not received.
     Probe(Message),
     /// A send or receive (`true`) that is begun only.
     Begin(Message, bool, RequestId),
     /// The same, to be begun by [`Call::Start`] any number of times.
     Prepare(Message, bool, RequestId),
-    /// Prepared messages are begun.
+    /// A collective operation, to be begun likewise.
+    PrepareCollective(Collective, RequestId),
+    /// Prepared messages and collective operations are begun.
     Start(Vec<RequestId>),
     /// A wait for requests.
     Wait(Vec<Completed>),
@@ -141,6 +157,10 @@ pub enum WaitKind {
     WrongOrder,
     /// A send waits for its receive.
     LateReceiver,
+    /// Access to a window waits for its owner.
+    LatePost,
+    /// The owner of a window waits for the end of accesses.
+    LateComplete,
     /// A barrier.
     Barrier,
     /// An operation of all with all.
@@ -172,6 +192,8 @@ impl WaitKind {
             WaitKind::LateSender => "late sender",
             WaitKind::WrongOrder => "late sender, wrong order",
             WaitKind::LateReceiver => "late receiver",
+            WaitKind::LatePost => "late post",
+            WaitKind::LateComplete => "late complete",
             WaitKind::Barrier => "wait at barrier",
             WaitKind::AllToAll => "wait at NxN",
             WaitKind::EarlyReduce => "early reduce",

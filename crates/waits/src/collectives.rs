@@ -55,6 +55,9 @@ impl Collectives {
         let count = self.counts.entry((collective.communicator, process)).or_default();
         let number = *count;
         *count += 1;
+        if collective.rule == Rule::Absent {
+            return (Membership { collective, number }, Some(moment));
+        }
         let instance = self.instances.entry((collective.communicator, number)).or_default();
         let rule = (collective.rule, collective.is_barrier);
         instance.is_contradictory |= *instance.rule.get_or_insert(rule) != rule;
@@ -74,6 +77,9 @@ impl Collectives {
     /// Whom a member that leaves has waited for.
     pub fn waited(&self, membership: Membership) -> Waited {
         let Collective { communicator, rule, is_root, rank, size, .. } = membership.collective;
+        if rule == Rule::Absent {
+            return Waited::NotAtAll;
+        }
         let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return Waited::Early };
         if instance.is_contradictory {
             return Waited::Contradictory;
@@ -98,6 +104,9 @@ impl Collectives {
 
     /// A member leaves. Gives the moments that are no longer needed.
     pub fn leave(&mut self, membership: Membership) -> Vec<Moment> {
+        if membership.collective.rule == Rule::Absent {
+            return Vec::new();
+        }
         let key = (membership.collective.communicator, membership.number);
         let Some(instance) = self.instances.get_mut(&key) else { return Vec::new() };
         instance.left += 1;

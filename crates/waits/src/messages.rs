@@ -3,7 +3,8 @@
 //! Matched first in, first out per channel (communicator, sender, receiver, tag), in the order in which the two sides begin (MPI's
 //! non-overtaking rule). A receive from any process, or of any tag, takes its place when it completes: only then is its channel known.
 
-use crate::call::{CommunicatorId, Message, RequestId};
+use crate::call::{Collective, CommunicatorId, Message, RequestId};
+use crate::collectives::Membership;
 use crate::hash::Map;
 use crate::step::ProcessId;
 use crate::wait::Moment;
@@ -75,8 +76,12 @@ pub enum Request {
     Prepared(Message, bool),
     /// A prepared one that is begun.
     Started(Message, bool, Begun),
+    /// A prepared collective operation that is not begun.
+    PreparedCollective(Collective),
+    /// One that is begun.
+    StartedCollective(Collective, Membership),
     /// Of a collective operation: the number of its instance.
-    Collective(crate::collectives::Membership),
+    Collective(Membership),
 }
 
 /// All channels and requests.

@@ -2,11 +2,11 @@
 
 use crate::Rule;
 use crate::analysis::{Analysis, Open};
-use crate::call::{Call, Completed, Message, RequestId, SleepKind, WaitKind};
+use crate::call::{Call, Completed, Message, ObjectId, RequestId, SleepKind, WaitKind};
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{Begun, Place, Request};
-use crate::objects::Objects;
+use crate::objects::{Object, Objects};
 use crate::step::{CodeId, LocationId, ProcessId, State};
 use crate::wait::{Moment, Wait};
 
@@ -20,12 +20,19 @@ impl Analysis {
                 self.begin_message(id, process, *send, false);
                 self.begin_message(id, process, *receive, true);
             }
+            Call::Meeting(sends, receives, _) => {
+                sends.iter().for_each(|message| self.begin_message(id, process, *message, false));
+                receives.iter().for_each(|message| self.begin_message(id, process, *message, true));
+            }
             Call::Begin(message, is_receive, request) => {
                 let begun = self.place(id, process, *message, *is_receive);
                 self.messages.requests.insert((process, *request), Request::Message(begun));
             }
             Call::Prepare(message, is_receive, request) => {
                 self.messages.requests.insert((process, *request), Request::Prepared(*message, *is_receive));
+            }
+            Call::PrepareCollective(collective, request) => {
+                self.messages.requests.insert((process, *request), Request::PreparedCollective(*collective));
             }
             Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
             Call::Collective(collective) => {
@@ -40,7 +47,7 @@ impl Analysis {
                 self.give_back(old);
                 self.messages.requests.insert((process, *request), Request::Collective(membership));
             }
-            Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock((process, *object), moment)),
+            Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock(held_by(process, *object), moment)),
             Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake((process, *object), *count, moment)),
             Call::Create(token) => self.keep(id, |objects, moment| objects.create(*token, moment)),
             Call::End(token) => self.keep(id, |objects, moment| objects.end(*token, moment)),
@@ -89,6 +96,13 @@ impl Analysis {
                 let begun = self.place(id, process, message, is_receive);
                 self.messages.requests.insert((process, request), Request::Started(message, is_receive, begun));
             }
+            Some(Request::PreparedCollective(collective) | Request::StartedCollective(collective, _)) => {
+                let collective = *collective;
+                let moment = self.moment(id);
+                let (membership, old) = self.collectives.enter(process, collective, moment);
+                self.give_back(old);
+                self.messages.requests.insert((process, request), Request::StartedCollective(collective, membership));
+            }
             _ => self.unknown_request(id),
         }
     }
@@ -102,7 +116,9 @@ impl Analysis {
     pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
         let (enter_ns, site) = (open.enter_ns, open.site);
         match call {
-            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) => self.complete_messages(id, process, open, time_ns, call),
+            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(..) => {
+                self.complete_messages(id, process, open, time_ns, call)
+            }
             Call::Probe(message) => {
                 let found = self.messages.first_unreceived(process, *message);
                 self.resolve(id, (enter_ns, time_ns), site, found.map(|moment| (moment, WaitKind::LateSender)))
@@ -121,7 +137,11 @@ impl Analysis {
                 self.resolve(id, (enter_ns, time_ns), site, None)
             }
             Call::Lock(object) => {
-                let found = self.objects.unlocked((process, *object), id).map(|moment| (moment, WaitKind::LockContention));
+                let found = self.objects.unlocked(held_by(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
+                if object.is_shared() {
+                    // The process that holds a shared lock may only be slow to answer.
+                    return self.resolve(id, (enter_ns, time_ns), site, found);
+                }
                 self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LockWithoutUnlock)
             }
             Call::Sleep(object, kind, was_woken) => {
@@ -227,7 +247,11 @@ impl Analysis {
             }
             let Begun::Placed(place) = begun else { continue };
             places.push(place);
-            latest = later(latest, self.partner(place, is_receive, time_ns));
+            let mut partner = self.partner(place, is_receive, time_ns);
+            if let (Call::Meeting(_, _, kind), Some(found)) = (call, &mut partner) {
+                found.1 = *kind;
+            }
+            latest = later(latest, partner);
         }
         let wait = self.resolve(id, (open.enter_ns, time_ns), open.site, latest);
         self.end_places(&places);
@@ -255,7 +279,7 @@ impl Analysis {
         let kind = match membership.collective {
             collective if collective.is_barrier => WaitKind::Barrier,
             collective => match collective.rule {
-                Rule::All => WaitKind::AllToAll,
+                Rule::All | Rule::Absent => WaitKind::AllToAll,
                 Rule::FromRoot => WaitKind::LateBroadcast,
                 Rule::ToRoot => WaitKind::EarlyReduce,
                 Rule::Scan => WaitKind::EarlyScan,
@@ -297,6 +321,16 @@ impl Analysis {
                 }
                 Request::Prepared(..) => {
                     self.messages.requests.insert((process, one.request), request);
+                    continue;
+                }
+                Request::PreparedCollective(_) => {
+                    self.messages.requests.insert((process, one.request), request);
+                    continue;
+                }
+                Request::StartedCollective(collective, membership) => {
+                    self.messages.requests.insert((process, one.request), Request::PreparedCollective(collective));
+                    members.push(membership);
+                    latest = later(latest, self.collective_wait(id, membership, times.1));
                     continue;
                 }
                 Request::Collective(membership) => {
@@ -345,6 +379,11 @@ impl Analysis {
         }
         None
     }
+}
+
+/// Whose an object is: of a process, or of all.
+fn held_by(process: ProcessId, object: ObjectId) -> Object {
+    (if object.is_shared() { ProcessId(u32::MAX) } else { process }, object)
 }
 
 fn later(one: Option<(Moment, WaitKind)>, other: Option<(Moment, WaitKind)>) -> Option<(Moment, WaitKind)> {

@@ -41,6 +41,10 @@ pub const BIAS_SYMBOL: &str = "__trodden_bias";
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
 /// Function `() -> *mut i64` of such images: where the calling thread's is.
 pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
+/// Thread-local `u64`, hidden in images that count interprocedural segments: the context of the call that is being made; else 0.
+pub const CONTEXT_SYMBOL: &str = "__trodden_context";
+/// Function `() -> *mut u64` of such images: where the calling thread's is.
+pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
 /// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
 /// where there is no memory for a region: then code counts in the template itself, which nobody reads. Preserves every register but `rax`,
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.

@@ -22,7 +22,7 @@
 //! Invariants: no event is 0; the events of a chunk end with the last word that is not 0.
 
 /// First bytes of a stream file.
-pub const STREAM_MAGIC: [u8; 8] = *b"TRODSTR\0";
+pub const STREAM_MAGIC: [u8; 8] = *b"TRODSTR2";
 /// Bytes of a chunk; cursors stop at multiples of it.
 pub const CHUNK_BYTES: u64 = 1 << 14;
 /// Bytes of the shadow stack, with the header before it. A mapped region begins at a multiple of it.
@@ -50,10 +50,19 @@ pub const NEXT_CHUNK_SYMBOL: &str = "__trodden_stream_next";
 /// Code that is jumped to likewise, with a shadow stack pointer in `rax` that has no slot: the thread's first frame, or
 /// one too many. Gives the frame's slot in `rax`; the pointer itself is behind it then.
 pub const NEXT_SLOT_SYMBOL: &str = "__trodden_stream_enter";
-/// Environment variable: `whole`, or the number of events that the flight recorder is to keep of each thread.
+/// Environment variable: `whole` or `whole,REGIONS,MILLISECONDS`, or the number of events that the flight recorder is to keep of
+/// each thread.
 pub const STREAM_VARIABLE: &str = "TRODDEN_STREAM";
 /// What it is where that is not set.
 pub const DEFAULT_LAST: u64 = 1000;
+/// Regions of a thread at most, each a mebibyte of the file: what the recorder may be behind before the thread waits.
+pub const DEFAULT_REGIONS: u64 = 64;
+/// The most that can be asked for.
+pub const MOST_REGIONS: u64 = 1 << 20;
+/// So long, in milliseconds, a thread waits for the recorder to give a chunk back before it gives events up, and counts them.
+pub const DEFAULT_PATIENCE_MS: u64 = 2000;
+/// The most that can be asked for.
+pub const MOST_PATIENCE_MS: u64 = 3_600_000;
 
 /// What a thread of a stream image has in thread-local memory.
 #[repr(C)]
@@ -75,8 +84,8 @@ pub struct RegionStream {
     pub process: u32,
     /// Chunks that are used, one after the other, of a flight recorder; 0 of a whole program.
     pub slots: u32,
-    /// 0.
-    pub reserved: u32,
+    /// Of a thread's first region: regions that it has besides.
+    pub more_regions: u32,
     /// When it began to write here, nanoseconds since 1970.
     pub started_ns: u64,
     /// Number of the next chunk of its stream.
@@ -125,8 +134,10 @@ pub const CHUNK_FULL: u32 = 2;
 /// What an event says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
-    /// A path ended, or came to a call that might not return: its counter in the image.
+    /// A path ended, or came to a call that might not return; its frame goes on: its counter in the image.
     Path(u32),
+    /// A path ended, and with it the frame.
+    Exit(u32),
     /// A function began: its first counter.
     Enter(u32),
     /// Control came back to the frame of this depth, from 1, by an exception or `longjmp`, or for the first time: those
@@ -144,6 +155,8 @@ pub const TAG_ENTER: u32 = 2;
 pub const TAG_RESUME: u32 = 3;
 /// Tag of [`Event::Inherited`].
 pub const TAG_INHERITED: u32 = 4;
+/// Tag of [`Event::Exit`].
+pub const TAG_EXIT: u32 = 5;
 /// The bits of tags.
 pub const TAG_MASK: u32 = 7;
 
@@ -154,6 +167,7 @@ impl Event {
         let counter = (word & !TAG_MASK).wrapping_sub(template as u32) / 8;
         match word & TAG_MASK {
             TAG_PATH => Some(Event::Path(counter)),
+            TAG_EXIT => Some(Event::Exit(counter)),
             TAG_ENTER => Some(Event::Enter(counter)),
             TAG_RESUME => Some(Event::Resume(depth_of((word >> 3) as u64 * 4))),
             TAG_INHERITED => Some(Event::Inherited(counter)),
@@ -166,6 +180,7 @@ impl Event {
     pub const fn to_word(self) -> u32 {
         match self {
             Event::Path(counter) => counter << 3 | TAG_PATH,
+            Event::Exit(counter) => counter << 3 | TAG_EXIT,
             Event::Enter(counter) => counter << 3 | TAG_ENTER,
             Event::Resume(depth) => depth << 3 | TAG_RESUME,
             Event::Inherited(counter) => counter << 3 | TAG_INHERITED,
@@ -178,6 +193,7 @@ impl Event {
         let value = word >> 3;
         match word & TAG_MASK {
             TAG_PATH => Some(Event::Path(value)),
+            TAG_EXIT => Some(Event::Exit(value)),
             TAG_ENTER => Some(Event::Enter(value)),
             TAG_RESUME => Some(Event::Resume(value)),
             TAG_INHERITED => Some(Event::Inherited(value)),
@@ -206,8 +222,8 @@ mod tests {
         let template = 0x5555_ffff_ff00_u64;
         let word = |counter: u64, tag: u32| (template + 8 * counter) as u32 | tag;
         for counter in [0, 1, 31, 32, 1 << 20] {
-            let events = [Event::Path(counter), Event::Enter(counter), Event::Inherited(counter)];
-            for (event, tag) in events.into_iter().zip([TAG_PATH, TAG_ENTER, TAG_INHERITED]) {
+            let events = [Event::Path(counter), Event::Exit(counter), Event::Enter(counter), Event::Inherited(counter)];
+            for (event, tag) in events.into_iter().zip([TAG_PATH, TAG_EXIT, TAG_ENTER, TAG_INHERITED]) {
                 assert_eq!(Event::of_word(word(counter.into(), tag), template), Some(event));
                 assert_eq!(Event::of_stored(event.to_word()), Some(event));
             }

@@ -34,6 +34,8 @@ pub const NO_STACK: u32 = u32::MAX;
 pub const NO_PEER: i32 = -1;
 /// Peer of a receive from any source.
 pub const ANY_PEER: i32 = -2;
+/// Peer of the root of a collective operation between two groups.
+pub const ROOT_PEER: i32 = -3;
 /// Tag of a receive of any tag.
 pub const ANY_TAG: i32 = -1;
 
@@ -141,7 +143,7 @@ pub mod kind {
     pub const COLLECTIVE_SCAN: u16 = 15;
     /// A non-blocking collective operation has this added to its kind.
     pub const NON_BLOCKING: u16 = 0x10;
-    /// A persistent request is made: added to a kind of non-blocking message.
+    /// A persistent request is made: added to a kind of non-blocking message, or of a collective operation.
     pub const PERSISTENT: u16 = 0x20;
     /// A persistent request (`request`) is started.
     pub const START: u16 = 0x30;
@@ -153,6 +155,18 @@ pub mod kind {
     pub const MPI_INIT: u16 = 0x33;
     /// The end of MPI.
     pub const MPI_FINALIZE: u16 = 0x34;
+    /// An MPI call that transfers data and by no rule waits for another process.
+    pub const MPI_TRANSFER: u16 = 0x35;
+    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow.
+    pub const MEETING: u16 = 0x36;
+    /// A side of a [`MEETING`]: `peer`, `tag`, `object`.
+    pub const MEETING_SEND: u16 = 0x37;
+    /// The same, of a receive.
+    pub const MEETING_RECV: u16 = 0x38;
+    /// The lock of a window at a process is taken: `object` names both, for all processes.
+    pub const WINDOW_LOCK: u16 = 0x39;
+    /// It is released.
+    pub const WINDOW_UNLOCK: u16 = 0x3a;
     /// A contended lock (mutex, rwlock or spin lock at `object`) is taken.
     pub const LOCK: u16 = 0x40;
     /// It is released.
@@ -199,7 +213,7 @@ macro_rules! functions {
     };
 }
 
-// Their order is part of the layout: a change of it is a new version.
+// Their order is part of the layout: a change of it is a new version. New ones are added at the end.
 functions! {
     MPI_Send MPI_Bsend MPI_Rsend MPI_Ssend MPI_Isend MPI_Ibsend MPI_Irsend MPI_Issend MPI_Irecv MPI_Send_init MPI_Bsend_init
     MPI_Rsend_init MPI_Ssend_init MPI_Recv_init MPI_Recv MPI_Sendrecv MPI_Sendrecv_replace MPI_Start MPI_Startall MPI_Request_free
@@ -230,4 +244,11 @@ functions! {
     pthread_cond_clockwait pthread_cond_signal pthread_cond_broadcast pthread_barrier_wait sem_wait sem_timedwait sem_clockwait sem_post
     futex sleep usleep nanosleep clock_nanosleep poll ppoll select pselect epoll_wait epoll_pwait read recv recvfrom recvmsg accept
     accept4 wait wait3 wait4 waitpid waitid fork pause flock lockf fsync process_exit thrd_join mtx_lock
+    MPI_Barrier_init MPIX_Barrier_init MPI_Allgather_init MPIX_Allgather_init MPI_Allgatherv_init MPIX_Allgatherv_init
+    MPI_Allreduce_init MPIX_Allreduce_init MPI_Alltoall_init MPIX_Alltoall_init MPI_Alltoallv_init MPIX_Alltoallv_init
+    MPI_Alltoallw_init MPIX_Alltoallw_init MPI_Reduce_scatter_init MPIX_Reduce_scatter_init MPI_Reduce_scatter_block_init
+    MPIX_Reduce_scatter_block_init MPI_Bcast_init MPIX_Bcast_init MPI_Scatter_init MPIX_Scatter_init MPI_Scatterv_init
+    MPIX_Scatterv_init MPI_Reduce_init MPIX_Reduce_init MPI_Gather_init MPIX_Gather_init MPI_Gatherv_init MPIX_Gatherv_init
+    MPI_Scan_init MPIX_Scan_init MPI_Exscan_init MPIX_Exscan_init MPI_Win_test mtx_timedlock mtx_unlock cnd_wait cnd_timedwait
+    cnd_signal cnd_broadcast thrd_create thrd_exit
 }

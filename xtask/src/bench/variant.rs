@@ -59,8 +59,6 @@ struct Kind {
 /// What a build takes of the counts of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trained {
-    /// How often edges were executed.
-    Weights,
     /// Which paths were.
     Known,
     /// Which paths were in that run or in the program's suite.
@@ -71,7 +69,6 @@ impl Trained {
     /// The name of the export that has it, and of the setting for its file.
     pub fn name(self) -> &'static str {
         match self {
-            Trained::Weights => "weights",
             Trained::Known | Trained::KnownWithSuite => "known",
         }
     }
@@ -79,7 +76,7 @@ impl Trained {
     /// Of which runs the counts are, as the name of their profile.
     pub fn runs(self) -> &'static str {
         match self {
-            Trained::Weights | Trained::Known => Input::Train.name(),
+            Trained::Known => Input::Train.name(),
             Trained::KnownWithSuite => "tests",
         }
     }
@@ -145,20 +142,6 @@ static KINDS: &[Kind] = &[
     },
     Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
     Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
-    Kind {
-        name: "targeted",
-        about: "targeted path profiling: paths with locally cold edges left out",
-        words: "scheme=targeted",
-        trained: Some(Trained::Weights),
-        ..TRODDEN
-    },
-    Kind {
-        name: "practical",
-        about: "practical path profiling: paths with globally cold edges left out",
-        words: "scheme=practical",
-        trained: Some(Trained::Weights),
-        ..TRODDEN
-    },
     Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", chosen: Some("ppp"), ..TRODDEN },
     Kind {
         name: "known-table",
@@ -167,13 +150,6 @@ static KINDS: &[Kind] = &[
         ..TRODDEN
     },
     Kind { name: "pspp", about: "paths over the short run's edges, precisely selected; others together", chosen: Some("pspp"), ..TRODDEN },
-    Kind { name: "structural", about: "paths of each loop apart", words: "scheme=structural", ..TRODDEN },
-    Kind {
-        name: "continuous",
-        about: "register always kept, counts behind a switch that is off here",
-        words: "when=bursts versions=one",
-        ..TRODDEN
-    },
     Kind { name: "sample-off", about: "built for sampling, while nobody samples", words: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",
@@ -365,7 +341,7 @@ impl Variant {
     /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose
     /// counts or a switch is off.
     pub fn is_exact(&self) -> bool {
-        const NOT: [&str; 4] = ["scheme=targeted", "scheme=practical", "when=bursts", "table-slots=700"];
+        const NOT: [&str; 2] = ["when=bursts", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
         let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
         self.is_trodden() && !knows && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))

@@ -8,10 +8,7 @@ use crate::verify::Aliases;
 #[derive(Clone, Debug)]
 pub enum Cells {
     /// That of the path's number, which is the sum.
-    Paths {
-        /// Overflow counters behind them, for paths that are left out.
-        overflow: u64,
-    },
+    Paths,
     /// What one of several copies counts: that of the path's sum of labels.
     Labels {
         /// For each edge of the numbered paths' acyclic graph its label.

@@ -29,7 +29,7 @@ use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::partition::Hits;
 use crate::placement::Probes;
-use crate::plan::{Action, Partial, Plan, Share};
+use crate::plan::{Action, Plan, Share};
 use crate::residual::Place;
 use crate::selected::Selected;
 use crate::verify::program::{ProgramFault, WalkBudget, verify_counts};
@@ -189,7 +189,7 @@ impl ProbeProgram {
     pub fn of_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
         match (&plan.share, &plan.partial) {
             (Some(share), _) => ProbeProgram::of_part(graph, plan, share),
-            (None, Some(partial)) => ProbeProgram::leaving_out(graph, plan, partial),
+            (None, Some(_)) => ProbeProgram::leaving_out(graph, plan),
             (None, None) => ProbeProgram::of_all(graph, plan),
         }
     }
@@ -201,11 +201,10 @@ impl ProbeProgram {
         ProbeProgram { increments: Some(plan.probes.clone()), ..program }
     }
 
-    /// Of the paths without edges that are left out. The others are counted by overflow counters, if there are any.
-    fn leaving_out(graph: &Graph, plan: &Plan, left_out: &Partial) -> ProbeProgram {
+    /// Of the paths that do not end on edges which are left out.
+    fn leaving_out(graph: &Graph, plan: &Plan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Worthwhile, dominant: false };
-        let program = ProbeProgram::new(Frame::of_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
-        ProbeProgram { cells: Cells::Paths { overflow: left_out.beyond }, ..program }
+        ProbeProgram::new(Frame::of_function(graph, &plan.dag), actions(graph, plan), admitted, plan)
     }
 
     /// Of what one of several copies counts: at the ends of its paths already.
@@ -247,7 +246,7 @@ impl ProbeProgram {
 
     fn new(frame: Frame, operations: Vec<Vec<Operation>>, admitted: Admitted, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
-        let (code, cells) = (Code::new(operations), Cells::Paths { overflow: 0 });
+        let (code, cells) = (Code::new(operations), Cells::Paths);
         ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None }
     }
 
@@ -442,7 +441,6 @@ pub(crate) fn of_action(action: Action) -> Vec<Operation> {
         Action::Add { increment } => add(increment).into_iter().collect(),
         Action::Count { increment } => vec![Operation::Count { increment }],
         Action::CountAndRestart { increment, start } => vec![Operation::Count { increment }, Operation::Set(start)],
-        Action::Poison { value } => vec![Operation::Set(value)],
         Action::Dead => vec![Operation::Unreachable],
     }
 }

@@ -11,8 +11,8 @@
 //! What is not chosen is marked, with the mark by which LLVM knows loops that it has parted already.
 
 use super::{Place, run};
+use crate::error::Error;
 use crate::llvm::{Value, llvm};
-use crate::unit::Error;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;

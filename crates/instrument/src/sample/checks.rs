@@ -10,7 +10,7 @@
 //!   other looks: there, and in all others, one run of the loop stays in one version;
 //! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
 //! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and
-//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (quickjs's instructions grew by 4
+//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (an interpreter's instructions grew by 4
 //!   %);
 //! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so
 //!   mostly one loop of a nest has;
@@ -61,7 +61,7 @@ const MOST_CODE: f64 = 512.0;
 /// So many rounds, at most.
 const MOST_ROUNDS: usize = 16;
 /// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more
-/// in a function with one (HMMER's `P7Viterbi`) cost 8 % of what it executes.
+/// in a function with one (dynamic programming over a matrix) cost 8 % of what it executes.
 const MANY_LOOKS: usize = 3;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and
 /// nobody knows when it ends.

@@ -94,7 +94,7 @@ impl Copies {
         for instruction in block.instructions() {
             let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
                 let phi = Value(llvm!(LLVMBuildPhi(builder.raw(), instruction.kind(), c"".as_ptr())));
-                crate::probes::copy_fast_math(instruction, phi);
+                crate::llvm::copy_fast_math(instruction, phi);
                 phi
             } else {
                 let copy = Value(llvm!(LLVMInstructionClone(instruction.0)));

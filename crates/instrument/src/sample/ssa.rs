@@ -10,7 +10,7 @@
 //! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not
 //! merged but made anew: merged, it would be in a register or in the stack frame all the time, which in large functions
 //! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
-//! one register for both only if no phi node has the lower part (quickjs extended each of its instructions' numbers
+//! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
 //! twice).
 //!
 //! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
@@ -293,7 +293,7 @@ fn extension(value: Value) -> Option<Value> {
 
 /// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be
 /// several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is executed. Nor are lower
-/// parts in residual builds (5 % of quickjs), whose two definitions are of that kind.
+/// parts in residual builds (5 % of an interpreter), whose two definitions are of that kind.
 fn all_anew(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Anew>> {
     let is_allowed = |value: Value, way: &Anew| match way {
         Anew::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),

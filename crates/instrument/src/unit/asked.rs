@@ -75,7 +75,9 @@ impl Unit {
 
     /// Whether paths of a function are asked for, or of all functions.
     pub(super) fn is_asked_for(&self, function: Value) -> bool {
-        self.options.interesting.as_ref().is_none_or(|paths| paths.names(&self.map.source, &function.name()))
+        let (unit, name) = (&self.map.source, function.name());
+        let is_on_segments = self.options.segments.as_ref().is_none_or(|set| set.names(unit, &name));
+        is_on_segments && self.options.interesting.as_ref().is_none_or(|paths| paths.names(unit, &name))
     }
 
     /// Which of a function's paths are asked for.

@@ -26,11 +26,12 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
         out.functions.push(FunctionMap {
             first_counter,
             counters,
-            storage: Storage::Array { beyond: 0 },
+            storage: Storage::Array,
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
             cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: Vec::new(),
+            calls: Vec::new(),
             ..function.clone()
         });
     }

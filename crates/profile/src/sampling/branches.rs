@@ -31,6 +31,9 @@ pub enum BranchSource {
     BranchRecords,
     /// A trace of all branches; where nothing was lost, counts are exact.
     BranchTrace,
+    /// Paths that a model of the hardware path profiler found: samples are its different paths, windows the executions of
+    /// the unit's paths that lie in one of them, records the executions of its paths. Paths joined of several are estimates.
+    HotPaths,
 }
 
 /// What was seen and is not in the counts.
@@ -68,9 +71,18 @@ pub struct Observed {
 impl BranchSampling {
     /// In words, for the head of a report.
     pub fn summary(&self) -> String {
+        if self.source == BranchSource::HotPaths {
+            let BranchSampling { samples, windows, whole_paths, .. } = self;
+            let joined = whole_paths.saturating_sub(*windows);
+            return format!(
+                "from {samples} paths of the hardware profiler's model: {whole_paths} executions, {joined} of them joined of pieces \
+                 (estimates)"
+            );
+        }
         let source = match self.source {
             BranchSource::BranchRecords => "sampled from branch records",
             BranchSource::BranchTrace => "from a trace of branches",
+            BranchSource::HotPaths => "from hot paths",
         };
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {

@@ -46,8 +46,8 @@ use std::collections::{BTreeMap, HashMap};
 use trodden_unit::Identity;
 
 /// What the count at a path's end, and the path register before it, cost: about so many instructions of intermediate
-/// code. Tuned on bzip2 alone, which has functions of short and of long paths: by which value brings their shares next
-/// to those of the full profile. From 8 to 12 it hardly matters there.
+/// code. By the value that brings the shares of functions of short and of long paths next to those of the full profile, in a
+/// compressor that has both. From 8 to 12 it hardly matters.
 const COST: f64 = 8.0;
 /// No code is held to be slowed down more than so many times.
 const MOST_SLOWDOWN: f64 = 4.0;
@@ -69,7 +69,7 @@ const MOST_COUNTS: usize = 1 << 21;
 /// A unit by its image and its place there.
 type Key = (Identity, usize);
 /// Counters by unit: index and count, ascending.
-type Counts = BTreeMap<Key, Vec<(u64, u64)>>;
+type UnitSums = BTreeMap<Key, Vec<(u64, u64)>>;
 
 /// Time with the switch on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,21 +87,21 @@ struct Reading {
     on: SwitchedOn,
     /// All time, in nanoseconds.
     passed_ns: u64,
-    counts: Counts,
+    counts: UnitSums,
 }
 
 /// Collects readings while a program runs.
 #[derive(Debug)]
 pub struct Readings {
     units: BTreeMap<Key, Identity>,
-    before: Counts,
+    before: UnitSums,
     readings: Vec<Reading>,
     stride: u32,
 }
 
 impl Default for Readings {
     fn default() -> Readings {
-        Readings { units: BTreeMap::new(), before: Counts::new(), readings: Vec::new(), stride: 1 }
+        Readings { units: BTreeMap::new(), before: UnitSums::new(), readings: Vec::new(), stride: 1 }
     }
 }
 
@@ -136,7 +136,7 @@ impl Readings {
 
     /// Notes the counts of now, with the nanoseconds that `passed` since the reading before, and the part of it with the switch `on`.
     pub fn read(&mut self, raws: &[RawProfile], on: SwitchedOn, passed_ns: u64) {
-        let mut now = Counts::new();
+        let mut now = UnitSums::new();
         for raw in raws {
             for (place, unit) in raw.units.iter().enumerate() {
                 self.units.insert((raw.image, place), unit.unit);
@@ -144,7 +144,7 @@ impl Readings {
                 *known = sum::merge(known, &unit.counts);
             }
         }
-        let mut reading = Reading { on, passed_ns, counts: Counts::new() };
+        let mut reading = Reading { on, passed_ns, counts: UnitSums::new() };
         for (key, counts) in &now {
             let gained = difference(counts, self.before.get(key).map_or(&[][..], Vec::as_slice));
             if !gained.is_empty() {
@@ -484,7 +484,7 @@ mod tests {
             }
             let counts = (0..map.counters).map(|counter| (counter, 1)).collect();
             let map = Arc::new(map);
-            let unit = UnitProfile { unit: identity, map: map.clone(), counts, events: Vec::new(), first_seen: Vec::new() };
+            let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::of_executions(counts) };
             let units = vec![unit];
             let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
             let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);

@@ -1,30 +1,36 @@
-//! From a stream file to its log, while the program runs: full chunks are compressed, written, and given back.
+//! From a stream file to its log, while the program runs: full chunks become grammars, and are given back.
 //!
-//! Memory: for each thread, the events of [`FRAME_CHUNKS`] chunks (256 KiB); besides, the frame that is written. A chunk
-//! is given back after its frame was written, so that nothing is lost if the recorder is killed: the next one
-//! finds the chunk again, and readers of logs pass over what is there twice.
+//! Memory: for each thread that runs, the events of [`FRAME_CHUNKS`] chunks (256 KiB); and the open windows ([`super::builder`]). A chunk
+//! is given back after its events were written to a journal, so that nothing is lost if the recorder is killed: the next one finds the
+//! chunk or the journal, and takes what is there twice once.
 
+use super::builder::{Builder, WindowBounds, journals_of};
 use super::live::{Chunk, LiveStream, ThreadKey};
-use super::log::{FrameHead, LogWriter, StreamLog};
+use super::log::{self, Content, FrameHead, StreamLog};
+use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
 use std::path::Path;
+use trodden_sequence::Method;
 use trodden_wire::stream::SLOTS;
 
 /// Chunks of a frame.
 const FRAME_CHUNKS: usize = 16;
 /// So often it is only looked where the next chunk is expected, before all are.
 const QUICK_LOOKS: u32 = 200;
+/// A drain that found nothing for so many looks closes its windows.
+const IDLE_LOOKS: u32 = 500;
 
 /// Drains a stream file.
 #[derive(Debug)]
 pub struct Drain {
     live: LiveStream,
-    log: LogWriter,
+    builder: Builder,
     pending: BTreeMap<ThreadKey, Pending>,
     /// For each region the chunk that is expected to be full next.
     expected: Vec<u64>,
     looks: u32,
+    idle: u32,
     drained: Drained,
 }
 
@@ -53,10 +59,20 @@ impl Drain {
     ///
     /// # Errors
     /// The one cannot be read, the other not be written.
-    pub fn begin(stream: &Path, log: &Path) -> Result<Drain, ProfileError> {
+    pub fn begin(stream: &Path, log: &Path, method: Method) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
-        let log = LogWriter::create(log, live.head())?;
-        Ok(Drain { live, log, pending: BTreeMap::new(), expected: Vec::new(), looks: 0, drained: Drained::default() })
+        let builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
+        Ok(Drain { live, builder, pending: BTreeMap::new(), expected: Vec::new(), looks: 0, idle: 0, drained: Drained::default() })
+    }
+
+    /// How much its windows may hold from now on.
+    pub fn set_bounds(&mut self, bounds: WindowBounds) {
+        self.builder.set_bounds(bounds);
+    }
+
+    /// Whether it has open windows.
+    pub fn is_active(&self) -> bool {
+        self.builder.held() > 0
     }
 
     /// Takes chunks that are full; gives their number.
@@ -75,6 +91,11 @@ impl Drain {
         for chunk in &full {
             self.take(chunk)?;
         }
+        self.idle = if full.is_empty() { self.idle.saturating_add(1) } else { 0 };
+        if self.idle == IDLE_LOOKS {
+            self.flush_all()?;
+            self.builder.close_all()?;
+        }
         Ok(full.len())
     }
 
@@ -88,36 +109,64 @@ impl Drain {
             self.take(&chunk)?;
         }
         self.flush_all()?;
-        Ok(Drained { bytes: self.log.bytes(), ..self.drained })
+        let bytes = self.builder.close_all()?;
+        Ok(Drained { bytes, events: self.builder.symbols(), ..self.drained })
     }
 
-    /// The log of a program that has ended, of its stream file and of the log that another wrote of it before. The
-    /// file is left as it is.
+    /// The log of a program that has ended, of its stream file and of the log and journals that another wrote of it before. These are
+    /// left as they are.
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>) -> Result<Drained, ProfileError> {
+    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: Method) -> Result<Drained, ProfileError> {
         let live = LiveStream::open(stream, false)?;
-        let mut writer = LogWriter::create(log, live.head())?;
+        let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = Drained::default();
+        let mut rest: Vec<Rest> = Vec::new();
         if let Some(before) = before {
-            let before = StreamLog::open(before)?;
-            for thread in before.threads() {
-                before.visit_frames(thread, |head, words| {
-                    drained.events += words.len() as u64;
-                    writer.append(head, words)
-                })?;
+            let windows = StreamLog::open(before)?;
+            for thread in windows.threads() {
+                windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.plain))?;
+            }
+            for (number, path) in journals_of(before)?.into_iter().enumerate() {
+                // One that was begun when the recorder was killed has no head: its chunks were not given back.
+                let Ok(journal) = StreamLog::open(&path) else { continue };
+                for thread in journal.threads() {
+                    journal.visit_frames(thread, |frame| {
+                        rest.push(Rest { head: frame.head, source: Source::Journal(number) });
+                        Ok(())
+                    })?;
+                }
             }
         }
         for chunk in live.chunks()? {
-            let mut words = Vec::new();
-            drained.damaged += live.read_events(&chunk, &mut words)?;
             let Chunk { key, parent, sequence, lost, .. } = chunk;
-            writer.append(FrameHead { key, parent, sequence, chunks: 1, lost, events: words.len() as u32 }, &words)?;
-            drained.events += words.len() as u64;
-            drained.chunks += 1;
+            let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
+            rest.push(Rest { head, source: Source::Chunk(chunk) });
         }
-        Ok(Drained { bytes: writer.bytes(), ..drained })
+        rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
+        let journals = match before {
+            Some(before) => journals_of(before)?,
+            None => Vec::new(),
+        };
+        for rest in rest.chunk_by(|a, b| a.head.key == b.head.key) {
+            let mut next = builder.next_of(rest[0].head.key);
+            for rest in rest {
+                if rest.head.sequence < next {
+                    continue;
+                }
+                let mut words = Vec::new();
+                match &rest.source {
+                    Source::Chunk(chunk) => drained.damaged += live.read_events(chunk, &mut words)?,
+                    Source::Journal(number) => words = journal_words(&journals[*number], &rest.head)?,
+                }
+                builder.take(&rest.head, &words)?;
+                drained.chunks += rest.head.chunks;
+                next = rest.head.sequence + rest.head.chunks;
+            }
+        }
+        let bytes = builder.close_all()?;
+        Ok(Drained { bytes, events: builder.symbols(), ..drained })
     }
 
     /// The file that is drained.
@@ -140,12 +189,12 @@ impl Drain {
     }
 
     fn take(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
-        let follows = |p: &Pending| p.head.sequence + u64::from(p.head.chunks) == chunk.sequence && p.head.lost == chunk.lost;
+        let follows = |p: &Pending| p.head.sequence + p.head.chunks == chunk.sequence && p.head.lost == chunk.lost;
         if self.pending.get(&chunk.key).is_some_and(|p| !follows(p) || p.chunks.len() == FRAME_CHUNKS) {
             self.flush(chunk.key)?;
         }
         let Chunk { key, parent, sequence, lost, .. } = *chunk;
-        let head = FrameHead { key, parent, sequence, chunks: 0, lost, events: 0 };
+        let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::new() };
         let pending = self.pending.entry(key).or_insert_with(|| Pending { head, words: Vec::new(), chunks: Vec::new() });
         self.drained.damaged += self.live.read_events(chunk, &mut pending.words)?;
         pending.head.chunks += 1;
@@ -160,9 +209,38 @@ impl Drain {
 
     fn flush(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
         let Some(Pending { head, words, chunks }) = self.pending.remove(&key) else { return Ok(()) };
-        self.log.append(FrameHead { events: words.len() as u32, ..head }, &words)?;
-        self.drained.events += words.len() as u64;
+        let head = FrameHead { events: words.len() as u64, ..head };
+        self.builder.write_journal(&head, &words)?;
         self.drained.chunks += chunks.len() as u64;
-        chunks.iter().try_for_each(|chunk| self.live.give_back(chunk))
+        chunks.iter().try_for_each(|chunk| self.live.give_back(chunk))?;
+        self.builder.take(&head, &words)
     }
+}
+
+/// What is not in a closed window.
+struct Rest {
+    head: FrameHead,
+    source: Source,
+}
+
+enum Source {
+    /// A chunk of the stream file.
+    Chunk(Chunk),
+    /// A journal, by its place.
+    Journal(usize),
+}
+
+/// The events of a frame of a journal.
+fn journal_words(path: &Path, head: &FrameHead) -> Result<Vec<u32>, ProfileError> {
+    let journal = StreamLog::open(path)?;
+    let mut words = Vec::new();
+    for thread in journal.threads().iter().filter(|t| t.key == head.key) {
+        journal.visit_frames(thread, |frame| {
+            if frame.head.sequence == head.sequence {
+                words = log::words(&frame, path)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(words)
 }

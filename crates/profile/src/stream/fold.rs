@@ -4,31 +4,31 @@
 
 use super::live::StreamHead;
 use super::log::StreamLog;
+use super::symbol::Symbol;
 use crate::error::ProfileError;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_wire::stream::Event;
 use trodden_wire::{Lost, LostReason, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 const PAGE: u64 = 4096;
 
-/// How often each counter of the image was counted.
+/// How often each counter of the image was counted: read off the grammars, one window at a time; nothing is expanded.
 ///
 /// # Errors
 /// The log cannot be read, or is damaged.
 pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     let mut counts = vec![0u64; log.head().counters as usize];
     for thread in log.threads() {
-        log.visit(thread, 0, |event| {
-            if let Event::Path(counter) = event
-                && let Some(count) = counts.get_mut(counter as usize)
-            {
-                *count += 1;
+        for window in 0..thread.windows() {
+            let grammar = log.window(thread, window)?;
+            for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
+                if let Some(count) = Symbol::of_number(*symbol).and_then(Symbol::counted).and_then(|c| counts.get_mut(c as usize)) {
+                    *count += times;
+                }
             }
-            true
-        })?;
+        }
     }
     Ok(counts)
 }

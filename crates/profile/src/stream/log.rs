@@ -1,48 +1,69 @@
 //! Streams as they are kept.
 //!
 //! ```text
-//! file   "TRODWPP1" | u32 length | head (postcard of StreamHead) | frame ...
-//! frame  FrameHead (64 bytes) | zstd of events as Event::to_word has them, u32 each
+//! file   "TRODWPP2" | u32 length | head (postcard of StreamHead) | frame ...
+//! frame  FrameHead (88 bytes) | content, compressed by zstd
 //! ```
 //!
-//! A frame has events of one thread: those of consecutive chunks. Frames of a thread may be out of order where
-//! the program used several regions, and a frame may be there twice where the recorder was killed before it gave the chunks back:
-//! readers put them in order. A frame that is cut off at the end is what was being written then; its chunks are still in the stream file.
+//! A frame has what one thread wrote to consecutive chunks. Its content is a *window*, a grammar of [`Symbol`]s
+//! ([`trodden_sequence::grammar::Window`]), or *events* as [`Event::to_word`] has them, u32 each. A log of a finished recording has windows
+//! only; events are in the journals of windows that were not closed yet ([`super::builder`]).
 //!
-//! Memory: of writing, nothing but the frame; of reading, an entry of 64 bytes for each frame, and one frame.
+//! A frame may be there twice, or in a window and in a journal, where the recorder was killed: readers put frames in order and take each
+//! chunk once. A frame that is cut off at the end is what was being written then; its chunks are still in the journal or the stream file.
+//!
+//! Memory: of writing, nothing but the frame; of reading, an entry of 100 bytes for each frame, and the frames that are asked for.
 
 use super::live::{StreamHead, ThreadKey};
+use super::symbol::{Depth, Symbol};
 use crate::error::ProfileError;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use trodden_sequence::Grammar;
+use trodden_sequence::grammar::read_window;
 use trodden_wire::checksum;
-use trodden_wire::stream::Event;
+use trodden_wire::stream::CHUNK_EVENTS;
 
-const MAGIC: [u8; 8] = *b"TRODWPP1";
-const FRAME_MAGIC: u32 = 0x4652_4d31;
-const FRAME_HEAD: usize = 64;
+const MAGIC: [u8; 8] = *b"TRODWPP2";
+const OLD_MAGIC: [u8; 8] = *b"TRODWPP1";
+const FRAME_MAGIC: u32 = 0x4652_4d32;
+const FRAME_HEAD: usize = 88;
 /// More than any head or frame has; a larger claim is damage.
-const MOST: u32 = 1 << 28;
-/// Fast: the program must not wait for it.
-const LEVEL: i32 = 3;
+const MOST: u32 = 1 << 30;
+/// Events are written while the program may wait; windows seldom.
+const EVENTS_LEVEL: i32 = 1;
+const WINDOW_LEVEL: i32 = 6;
 
-/// Events of consecutive chunks of a thread.
+/// What a frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Events, one after another.
+    Events,
+    /// A grammar of symbols.
+    Window,
+}
+
+/// Of a frame: what one thread wrote to consecutive chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Whose they are.
+    /// What it has.
+    pub content: Content,
+    /// Whose it is.
     pub key: ThreadKey,
     /// Process that was forked, if the stream began so.
     pub parent: Option<u32>,
     /// Number of the first chunk.
     pub sequence: u64,
     /// Number of chunks.
-    pub chunks: u32,
+    pub chunks: u64,
     /// Events lost before it.
     pub lost: u64,
-    /// Number of events.
-    pub events: u32,
+    /// Number of events, or of symbols.
+    pub events: u64,
+    /// Frames that are live behind a window.
+    pub depth: Depth,
 }
 
 /// Writes a log.
@@ -66,22 +87,47 @@ impl LogWriter {
         Ok(log)
     }
 
-    /// Appends a frame.
+    /// Goes on with a log that was made before.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn append(&mut self, head: FrameHead, words: &[u32]) -> Result<(), ProfileError> {
-        let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        let packed = zstd::bulk::compress(&plain, LEVEL).map_err(ProfileError::io(&self.path, "write"))?;
+    pub fn reopen(path: &Path) -> Result<LogWriter, ProfileError> {
+        let file = OpenOptions::new().append(true).open(path).map_err(ProfileError::io(path, "write"))?;
+        let bytes = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+        Ok(LogWriter { path: path.to_owned(), file, bytes })
+    }
+
+    /// Appends a frame of that content, not compressed yet.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn append(&mut self, head: &FrameHead, content: &[u8]) -> Result<(), ProfileError> {
+        let level = match head.content {
+            Content::Events => EVENTS_LEVEL,
+            Content::Window => WINDOW_LEVEL,
+        };
+        let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
+        self.append_packed(head, &packed, content.len() as u32)
+    }
+
+    pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], plain: u32) -> Result<(), ProfileError> {
+        let kind = u32::from(head.content == Content::Window) | u32::from(head.depth.is_known) << 1;
         let mut bytes = Vec::with_capacity(FRAME_HEAD + packed.len());
-        for word in [FRAME_MAGIC, packed.len() as u32, words.len() as u32, head.chunks, head.key.thread, head.key.process] {
+        for word in [FRAME_MAGIC, packed.len() as u32, plain, kind, head.key.thread, head.key.process] {
             bytes.extend(word.to_le_bytes());
         }
-        for word in [head.key.started_ns, head.sequence, head.lost, u64::from(head.parent.unwrap_or(0)), checksum(&packed)] {
+        let parent = u64::from(head.parent.unwrap_or(0));
+        let FrameHead { sequence, chunks, lost, events, depth, .. } = *head;
+        for word in [head.key.started_ns, sequence, chunks, lost, parent, events, depth.frames, checksum(packed)] {
             bytes.extend(word.to_le_bytes());
         }
-        bytes.extend(&packed);
+        bytes.extend(packed);
         self.write(&bytes)
+    }
+
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Its size in bytes.
@@ -114,11 +160,23 @@ pub struct ThreadLog {
     pub key: ThreadKey,
     /// Process that was forked, if the stream began so.
     pub parent: Option<u32>,
-    /// Events that there are.
+    /// Symbols that there are.
     pub events: u64,
     /// Events that were lost.
     pub lost: u64,
     frames: Vec<FramePlace>,
+}
+
+impl ThreadLog {
+    /// Number of its windows.
+    pub fn windows(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Its compressed size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.frames.iter().map(|f| FRAME_HEAD as u64 + u64::from(f.length)).sum()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,45 +184,55 @@ struct FramePlace {
     head: FrameHead,
     offset: u64,
     length: u32,
+    /// Size of its content when it is not compressed.
+    plain: u32,
     checksum: u64,
-    /// Events of the thread before it.
+    /// Symbols of the thread before it.
     before: u64,
 }
 
+/// A frame as it is in the file.
+pub(super) struct PackedFrame {
+    pub head: FrameHead,
+    pub packed: Vec<u8>,
+    pub plain: u32,
+}
+
 impl StreamLog {
-    /// Reads where everything is.
+    /// Opens a log.
     ///
     /// # Errors
     /// It cannot be read, or is no log.
     pub fn open(path: &Path) -> Result<StreamLog, ProfileError> {
         let mut file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let foreign = |what: &str| ProfileError::Foreign { path: path.to_owned(), expected: "log of a stream", what: what.into() };
+        let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "log of a stream", what };
         let mut begin = [0; 12];
-        file.read_exact(&mut begin).map_err(|_| foreign("it is too short"))?;
-        let length = u32::from_le_bytes(begin[8..12].try_into().expect("four bytes"));
-        if begin[..8] != MAGIC || length > MOST {
-            return Err(foreign("it does not begin with TRODWPP1"));
+        file.read_exact(&mut begin).map_err(|_| foreign("it is shorter than its head".into()))?;
+        if begin[..8] == OLD_MAGIC {
+            return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found: 1, known: 2 });
+        }
+        if begin[..8] != MAGIC {
+            return Err(foreign("it does not begin with TRODWPP2".into()));
+        }
+        let length = u32::from_le_bytes(begin[8..].try_into().expect("four bytes"));
+        if length > MOST {
+            return Err(foreign(format!("its head would have {length} bytes")));
         }
         let mut head = vec![0; length as usize];
-        file.read_exact(&mut head).map_err(|_| foreign("it ends within its head"))?;
-        let head = postcard::from_bytes(&head).map_err(|e| foreign(&e.to_string()))?;
+        file.read_exact(&mut head).map_err(|_| foreign("it is shorter than its head".into()))?;
+        let head = postcard::from_bytes(&head).map_err(|e| foreign(e.to_string()))?;
         let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_cut: false };
         let frames = log.find_frames(12 + u64::from(length))?;
         log.threads = threads(frames);
         Ok(log)
     }
 
-    /// Its image.
+    /// The image.
     pub fn head(&self) -> &StreamHead {
         &self.head
     }
 
-    /// Its file.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Whether its end is cut off.
+    /// Whether the end of the log is cut off.
     pub fn is_cut(&self) -> bool {
         self.is_cut
     }
@@ -174,17 +242,47 @@ impl StreamLog {
         &self.threads
     }
 
-    /// Calls `visit` with a thread's events from number `from` on, in order, while it says so.
+    /// The grammar of a thread's window, as it is stored; of numbers of [`Symbol`]s.
     ///
     /// # Errors
     /// The file cannot be read, or is damaged.
-    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Event) -> bool) -> Result<(), ProfileError> {
-        let first = thread.frames.partition_point(|f| f.before + u64::from(f.head.events) <= from);
-        for frame in &thread.frames[first..] {
-            let words = self.words(frame)?;
-            let skipped = from.saturating_sub(frame.before) as usize;
-            for event in words.chunks_exact(4).skip(skipped).filter_map(|w| Event::of_stored(u32::from_le_bytes(w.try_into().ok()?))) {
-                if !visit(event) {
+    pub fn window(&self, thread: &ThreadLog, number: usize) -> Result<Grammar, ProfileError> {
+        let frame = &thread.frames[number];
+        let content = self.content(frame)?;
+        let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
+        if frame.head.content != Content::Window {
+            return Err(damaged("events in the place of a window: it is a journal, which `trodden stream collect` reads".into()));
+        }
+        let (window, _) = read_window(&content).map_err(|e| damaged(e.to_string()))?;
+        if window.grammar.len() != frame.head.events {
+            return Err(damaged(format!("{} symbols, {} were announced", window.grammar.len(), frame.head.events)));
+        }
+        Ok(window.grammar)
+    }
+
+    /// A thread's windows as one grammar. Nothing is expanded, and no grammar made again.
+    ///
+    /// # Errors
+    /// The file cannot be read, is damaged, or its grammars are too large together.
+    pub fn grammar(&self, thread: &ThreadLog) -> Result<Grammar, ProfileError> {
+        let windows = (0..thread.windows()).map(|number| self.window(thread, number)).collect::<Result<Vec<_>, _>>()?;
+        if let [window] = windows.as_slice() {
+            return Ok(window.clone());
+        }
+        Grammar::concatenated(&windows).map_err(|e| ProfileError::Damaged { path: self.path.clone(), offset: 0, what: e.to_string() })
+    }
+
+    /// Calls `visit` with a thread's symbols from number `from` on, in order, while it says so.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is damaged.
+    pub fn visit(&self, thread: &ThreadLog, from: u64, mut visit: impl FnMut(Symbol) -> bool) -> Result<(), ProfileError> {
+        let first = thread.frames.partition_point(|f| f.before + f.head.events <= from);
+        for number in first..thread.frames.len() {
+            let grammar = self.window(thread, number)?;
+            let skipped = from.saturating_sub(thread.frames[number].before);
+            for symbol in grammar.symbols_from(skipped).filter_map(Symbol::of_number) {
+                if !visit(symbol) {
                     return Ok(());
                 }
             }
@@ -192,28 +290,31 @@ impl StreamLog {
         Ok(())
     }
 
-    /// Calls `visit` with a thread's frames, in order.
+    /// Calls `visit` with a thread's frames as they are in the file, in order.
     pub(super) fn visit_frames(
         &self,
         thread: &ThreadLog,
-        mut visit: impl FnMut(FrameHead, &[u32]) -> Result<(), ProfileError>,
+        mut visit: impl FnMut(PackedFrame) -> Result<(), ProfileError>,
     ) -> Result<(), ProfileError> {
         for frame in &thread.frames {
-            let words = self.words(frame)?;
-            let words: Vec<u32> = words.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect();
-            visit(frame.head, &words)?;
+            visit(PackedFrame { head: frame.head, packed: self.packed(frame)?, plain: frame.plain })?;
         }
         Ok(())
     }
 
-    fn words(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
-        let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
+    fn packed(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
         let mut packed = vec![0; frame.length as usize];
         self.file.read_exact_at(&mut packed, frame.offset).map_err(ProfileError::io(&self.path, "read"))?;
         if checksum(&packed) != frame.checksum {
-            return Err(damaged("its checksum is another".into()));
+            return Err(ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: "its checksum is another".into() });
         }
-        zstd::bulk::decompress(&packed, 4 * frame.head.events as usize).map_err(|e| damaged(e.to_string()))
+        Ok(packed)
+    }
+
+    fn content(&self, frame: &FramePlace) -> Result<Vec<u8>, ProfileError> {
+        let packed = self.packed(frame)?;
+        let damaged = |e: std::io::Error| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what: e.to_string() };
+        zstd::bulk::decompress(&packed, frame.plain as usize).map_err(damaged)
     }
 
     fn find_frames(&mut self, mut at: u64) -> Result<Vec<FramePlace>, ProfileError> {
@@ -236,17 +337,32 @@ impl StreamLog {
     }
 }
 
+/// The events of a frame that has events.
+pub(super) fn words(frame: &PackedFrame, path: &Path) -> Result<Vec<u32>, ProfileError> {
+    let damaged = |e: std::io::Error| ProfileError::Damaged { path: path.to_owned(), offset: 0, what: e.to_string() };
+    let bytes = zstd::bulk::decompress(&frame.packed, frame.plain as usize).map_err(damaged)?;
+    Ok(bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).collect())
+}
+
 fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let (length, events) = (u32_at(4), u32_at(8));
-    if u32_at(0) != FRAME_MAGIC || length > MOST || events > MOST {
+    let (length, plain, kind) = (u32_at(4), u32_at(8), u32_at(12));
+    if u32_at(0) != FRAME_MAGIC || length > MOST || plain > MOST {
         return None;
     }
     let key = ThreadKey { process: u32_at(20), started_ns: u64_at(24), thread: u32_at(16) };
-    let parent = Some(u64_at(48) as u32).filter(|p| *p != 0);
-    let head = FrameHead { key, parent, sequence: u64_at(32), chunks: u32_at(12), lost: u64_at(40), events };
-    Some(FramePlace { head, offset, length, checksum: u64_at(56), before: 0 })
+    let head = FrameHead {
+        content: if kind & 1 == 1 { Content::Window } else { Content::Events },
+        key,
+        parent: Some(u64_at(56) as u32).filter(|p| *p != 0),
+        sequence: u64_at(32),
+        chunks: u64_at(40),
+        lost: u64_at(48),
+        events: u64_at(64),
+        depth: Depth { frames: u64_at(72), is_known: kind & 2 == 2 },
+    };
+    Some(FramePlace { head, offset, length, plain, checksum: u64_at(80), before: 0 })
 }
 
 /// Puts frames in order, each once.
@@ -255,18 +371,18 @@ fn threads(mut frames: Vec<FramePlace>) -> Vec<ThreadLog> {
     let mut threads = Vec::new();
     for frames in frames.chunk_by(|a, b| a.head.key == b.head.key) {
         let mut thread = ThreadLog { key: frames[0].head.key, parent: frames[0].head.parent, events: 0, lost: 0, frames: Vec::new() };
-        let (mut next, mut gaps) = (0, 0);
+        let (mut next, mut gaps) = (0, 0_u64);
         for frame in frames {
             if frame.head.sequence < next {
                 continue;
             }
-            gaps += frame.head.sequence - next;
-            next = frame.head.sequence + u64::from(frame.head.chunks);
+            gaps = gaps.saturating_add(frame.head.sequence - next);
+            next = frame.head.sequence.saturating_add(frame.head.chunks);
             thread.frames.push(FramePlace { before: thread.events, ..*frame });
-            thread.events += u64::from(frame.head.events);
+            thread.events = thread.events.saturating_add(frame.head.events);
             thread.lost = frame.head.lost;
         }
-        thread.lost += gaps * trodden_wire::stream::CHUNK_EVENTS;
+        thread.lost = thread.lost.saturating_add(gaps.saturating_mul(CHUNK_EVENTS));
         threads.push(thread);
     }
     threads

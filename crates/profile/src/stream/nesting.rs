@@ -6,12 +6,12 @@
 //! - *path*: of the top frame. If that is of another function, frames are gone that could not say so (their stack was
 //!   switched, or the stream began later): those above the nearest frame of the function, or the function's frame was not seen to begin.
 //!   Both are counted ([`Unclear`]), and neither happens in a program of one stack whose stream is whole;
-//! - *resume*: the frame of that depth is on top; frames above it were unwound by an exception or `longjmp`.
+//! - *unwound*: so many frames are gone by an exception or `longjmp`.
 //!
 //! Complexity: constant for each event, but for frames that are unwound.
 
 use super::places::{FunctionPlace, PathRole, Places};
-use trodden_wire::stream::Event;
+use super::symbol::Symbol;
 
 /// An activation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,15 +58,20 @@ pub struct Unclear {
 pub struct Nesting<'p, 'a> {
     places: &'p Places<'a>,
     frames: Vec<Frame>,
-    /// Whether depths in events are those of frames here: not if the stream's beginning is missing.
-    is_whole: bool,
     unclear: Unclear,
 }
 
 impl<'p, 'a> Nesting<'p, 'a> {
-    /// No frames yet; `is_whole` if the stream is there from its beginning.
-    pub fn new(places: &'p Places<'a>, is_whole: bool) -> Nesting<'p, 'a> {
-        Nesting { places, frames: Vec::new(), is_whole, unclear: Unclear::default() }
+    /// No frames yet.
+    pub fn new(places: &'p Places<'a>) -> Nesting<'p, 'a> {
+        Nesting { places, frames: Vec::new(), unclear: Unclear::default() }
+    }
+
+    /// In the midst of a stream, where frames are live, outermost first: each by a counter of its function. Their calls are not known.
+    pub fn within(places: &'p Places<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
+        let functions = live.into_iter().filter_map(|counter| places.path(counter));
+        let frames = functions.map(|(function, _)| Frame { function, call: None, at: None }).collect();
+        Nesting { places, frames, unclear: Unclear::default() }
     }
 
     /// The live frames, outermost first.
@@ -79,25 +84,21 @@ impl<'p, 'a> Nesting<'p, 'a> {
         self.unclear
     }
 
-    /// Takes the next event.
-    pub fn feed(&mut self, event: Event) -> Step {
-        match event {
-            Event::Enter(counter) | Event::Inherited(counter) => {
+    /// Takes the next symbol.
+    pub fn feed(&mut self, symbol: Symbol) -> Step {
+        match symbol {
+            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
                 let Some((function, _)) = self.places.path(counter) else { return Step::Unknown };
-                let inherited = matches!(event, Event::Inherited(_));
+                let inherited = matches!(symbol, Symbol::Inherited(_));
                 let call = self.frames.last().and_then(|f| f.at);
                 let is_call = |c: &u32| self.places.role(*c) == Some(PathRole::Call);
                 let frame = Frame { function, call, at: inherited.then_some(counter).filter(is_call) };
                 self.frames.push(frame);
                 Step::Entered(frame)
             }
-            Event::Path(counter) => self.path(counter),
-            Event::Resume(depth) => {
-                let depth = depth as usize;
-                let gone = match self.is_whole && depth > 0 {
-                    true => self.frames.len().saturating_sub(depth),
-                    false => 0,
-                };
+            Symbol::Path(counter) | Symbol::Exit(counter) => self.path(counter),
+            Symbol::Unwound(frames) => {
+                let gone = self.frames.len().min(frames as usize);
                 self.frames.truncate(self.frames.len() - gone);
                 Step::Unwound(gone)
             }

@@ -10,7 +10,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::Action;
 use trodden_flow::{Edge, Graph, Node, Plan, PlanOptions};
-use trodden_profile::{Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_profile::{Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
 use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap};
 
 pub mod demo;
@@ -85,13 +85,14 @@ impl UnitBuilder {
             code: 0,
             first_counter,
             counters,
-            storage: Storage::Array { beyond: 0 },
+            storage: Storage::Array,
             blocks,
             edges,
             dag: walker.plan.dag.edges().to_vec(),
             values: walker.plan.numbering.values().to_vec(),
             cuts: walker.plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
             by_rounds: Vec::new(),
+            calls: Vec::new(),
         });
         walker
     }
@@ -118,7 +119,6 @@ impl UnitBuilder {
                     self.count(walker, register + increment, times);
                     register = start;
                 }
-                Action::Poison { .. } => panic!("nothing is left out"),
                 Action::Dead => panic!("edge {taken:?} cannot be reached"),
             }
         }
@@ -130,7 +130,7 @@ impl UnitBuilder {
 
     pub fn finish(self) -> UnitProfile {
         let unit = Identity::of(self.map.source.as_bytes());
-        UnitProfile { unit, map: Arc::new(self.map), counts: self.counts.into_iter().collect(), events: Vec::new(), first_seen: Vec::new() }
+        UnitProfile { unit, map: Arc::new(self.map), counts: Counts::of_executions(self.counts.into_iter().collect()) }
     }
 }
 

@@ -10,8 +10,19 @@ use crate::events::{Classify, EventClass, classes};
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     grammar: &'a Grammar,
+    /// Classes of terminals; empty if only their effects are known.
     classes: Vec<EventClass>,
+    effects: Vec<FrameEffect>,
     rules: Vec<Brackets>,
+}
+
+/// What a symbol does to the stack of calls: it closes frames, then it may open one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameEffect {
+    /// Frames that it closes.
+    pub closes: u64,
+    /// Whether it opens one.
+    pub opens: bool,
 }
 
 /// Brackets of a stretch that have no partner in it.
@@ -33,7 +44,24 @@ impl Brackets {
 impl<'a> Frames<'a> {
     /// Computes what each rule does.
     pub fn new(grammar: &'a Grammar, classify: &impl Classify) -> Frames<'a> {
-        let mut frames = Frames { grammar, classes: classes(grammar, classify), rules: Vec::new() };
+        let classes = classes(grammar, classify);
+        let effect = |class: &EventClass| match class {
+            EventClass::Enter => FrameEffect { closes: 0, opens: true },
+            EventClass::Leave => FrameEffect { closes: 1, opens: false },
+            EventClass::Subpath { .. } => FrameEffect::default(),
+        };
+        let effects = classes.iter().map(effect).collect();
+        Frames::of_effects(grammar, classes, effects)
+    }
+
+    /// Of symbols that may close several frames, or none.
+    pub fn with_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
+        let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
+        Frames::of_effects(grammar, Vec::new(), effects)
+    }
+
+    fn of_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
+        let mut frames = Frames { grammar, classes, effects, rules: Vec::new() };
         for rule in grammar.rules() {
             let mut brackets = Brackets::default();
             grammar.body(rule).for_each(|item| frames.apply(&mut brackets, item));
@@ -44,7 +72,7 @@ impl<'a> Frames<'a> {
 
     /// The class of the symbol at a position.
     pub fn class_at(&self, position: u64) -> Option<EventClass> {
-        self.grammar.terminal_ids(self.grammar.root(), position).next().map(|terminal| self.classes[terminal.0 as usize])
+        self.grammar.terminal_ids(self.grammar.root(), position).next().and_then(|terminal| self.classes.get(terminal.0 as usize).copied())
     }
 
     /// The `Enter` symbols of the calls that are open before a position, outermost first.
@@ -98,11 +126,10 @@ impl<'a> Frames<'a> {
                 let brackets = &self.rules[rule.0 as usize];
                 (brackets.closes, brackets.opens.len() as u64)
             }
-            Item::Terminal(terminal) => match self.classes[terminal.0 as usize] {
-                EventClass::Enter => (0, 1),
-                EventClass::Leave => (1, 0),
-                EventClass::Subpath { .. } => (0, 0),
-            },
+            Item::Terminal(terminal) => {
+                let FrameEffect { closes, opens } = self.effects[terminal.0 as usize];
+                (closes, u64::from(opens))
+            }
         }
     }
 
@@ -112,11 +139,10 @@ impl<'a> Frames<'a> {
                 let next = &self.rules[rule.0 as usize];
                 brackets.join(next.closes, &next.opens);
             }
-            Item::Terminal(terminal) => match self.classes[terminal.0 as usize] {
-                EventClass::Enter => brackets.opens.push(terminal),
-                EventClass::Leave => brackets.join(1, &[]),
-                EventClass::Subpath { .. } => {}
-            },
+            Item::Terminal(terminal) => {
+                let FrameEffect { closes, opens } = self.effects[terminal.0 as usize];
+                brackets.join(closes, if opens { std::slice::from_ref(&terminal) } else { &[] });
+            }
         }
     }
 }

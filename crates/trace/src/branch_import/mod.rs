@@ -228,9 +228,7 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
             UnitProfile {
                 unit: *unit,
                 map: map.clone(),
-                counts: paths.map(|(at, seen)| (*at, estimate(seen))).collect(),
-                events: Vec::new(),
-                first_seen: Vec::new(),
+                counts: trodden_profile::Counts::of_executions(paths.map(|(at, seen)| (*at, estimate(seen))).collect()),
             }
         });
         ImageProfile {

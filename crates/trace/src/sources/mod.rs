@@ -9,6 +9,7 @@
 //! | `perf_script.rs` | text of `perf script`: branch stacks, or branches of Intel PT | branches |
 //! | `x86.rs` | | what the processor model needs of x86-64 instructions |
 //! | `recorded.rs`, `recorded_writer.rs` | the compact format of `trodden simulate --record` | branches |
+//! | `recorded_instructions.rs` | the same with `--instructions` | instructions |
 //!
 //! A source gives batches, so that several tables and configurations can be fed from one reading. Each record names its
 //! thread; records of one thread are in program order. A damaged source fails with the offset of the damage, and what
@@ -22,6 +23,7 @@ mod perf_script;
 mod qemu;
 mod qemu_blocks;
 mod recorded;
+mod recorded_instructions;
 mod recorded_writer;
 mod records;
 mod x86;
@@ -78,6 +80,8 @@ pub struct SourceNotes {
     pub mappings: Vec<Mapping>,
     /// Instructions that were executed.
     pub instructions: u64,
+    /// Further iterations of string instructions, which count as no instructions; known while a program runs.
+    pub iterations: Option<u64>,
 }
 
 /// A source of retired branches.

@@ -149,7 +149,7 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
                 "{outside} branches lead into code of no known file: name the file by --program, or print mappings (--show-mmap-events)"
             ));
         }
-        SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.instructions }
+        SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.instructions, ..SourceNotes::default() }
     }
 }
 

@@ -144,7 +144,8 @@ impl<R: Read> BranchSource for QemuSource<R> {
         if self.threads.unexplained > 0 {
             notes.push(format!("{} places where control went on elsewhere than the code says", self.threads.unexplained));
         }
-        SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.threads.instructions }
+        let (instructions, iterations) = (self.threads.instructions, Some(self.threads.iterations));
+        SourceNotes { notes, mappings: self.mappings.clone(), instructions, iterations }
     }
 }
 
@@ -158,6 +159,7 @@ struct Threads {
     handlers: HashSet<u64>,
     unexplained: u64,
     instructions: u64,
+    iterations: u64,
 }
 
 /// A thread.
@@ -183,7 +185,7 @@ impl Threads {
             self.begun += 1;
             Thread { id: ThreadId(self.begun - 1), ..Thread::default() }
         });
-        let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, blocks, batch };
+        let mut context = Context { handlers: &self.handlers, unexplained: 0, instructions: 0, iterations: 0, blocks, batch };
         for word in words.chunks_exact(8) {
             let word = u64::from_le_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]]);
             if let Some(access) = memory_access(word) {
@@ -199,6 +201,7 @@ impl Threads {
         }
         self.unexplained += context.unexplained;
         self.instructions += context.instructions;
+        self.iterations += context.iterations;
         Ok(())
     }
 
@@ -223,6 +226,7 @@ struct Context<'a> {
     handlers: &'a HashSet<u64>,
     unexplained: u64,
     instructions: u64,
+    iterations: u64,
     blocks: &'a [Block],
     batch: &'a mut Batch,
 }
@@ -254,6 +258,7 @@ impl Thread {
             Transition::Straight => context.instructions += self.count(block, block.instructions(), skipped),
             Transition::Iteration => {
                 context.instructions += self.count(block, block.instructions(), skipped);
+                context.iterations += 1;
                 return 1;
             }
             Transition::Restart(executed) => context.instructions += self.count(block, executed, skipped),

@@ -1,6 +1,7 @@
 //! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
 
-use super::recorded_writer::{ChunkKind, MAGIC, VERSION, tag};
+use super::recorded_instructions::InstructionDecoder;
+use super::recorded_writer::{ChunkKind, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use std::io::Read;
 use std::path::Path;
@@ -18,6 +19,8 @@ pub struct RecordedSource<R> {
     events: Vec<StreamEvent>,
     notes: SourceNotes,
     is_ended: bool,
+    properties: u8,
+    instructions: InstructionDecoder,
 }
 
 impl<R: Read> RecordedSource<R> {
@@ -35,13 +38,31 @@ impl<R: Read> RecordedSource<R> {
         let mut version = [0; 4];
         bytes.exactly(&mut version, "the version")?;
         let version = u32::from_le_bytes(version);
-        if version != VERSION {
-            return Err(bytes.foreign(format!("a recording of version {version}, and this program reads {VERSION}: record again")));
+        if version != VERSION && version != VERSION_WITH_PROPERTIES {
+            let read = format!("{VERSION} and {VERSION_WITH_PROPERTIES}");
+            return Err(bytes.foreign(format!("a recording of version {version}, and this program reads {read}: record again")));
         }
-        let notes = SourceNotes::default();
-        let mut source = RecordedSource { bytes, origin: String::new(), events: Vec::new(), notes, is_ended: false };
+        let mut source = RecordedSource {
+            bytes,
+            origin: String::new(),
+            events: Vec::new(),
+            notes: SourceNotes::default(),
+            is_ended: false,
+            properties: 0,
+            instructions: InstructionDecoder::default(),
+        };
         match source.read_chunk()? {
-            Some((_, ChunkKind::Head, content)) => source.origin = String::from_utf8_lossy(&content).into_owned(),
+            Some((_, ChunkKind::Head, content)) => {
+                let (properties, origin) = match content.split_first() {
+                    Some((properties, origin)) if version == VERSION_WITH_PROPERTIES => (*properties, origin),
+                    _ => (0, &content[..]),
+                };
+                if properties & !(HAS_INSTRUCTIONS | LACKS_RETURN_ADDRESSES) != 0 {
+                    return Err(source.bytes.damaged(12, format!("properties {properties:#x} are not known")));
+                }
+                source.properties = properties;
+                source.origin = String::from_utf8_lossy(origin).into_owned();
+            }
             Some(_) => return Err(source.bytes.damaged(12, "it does not begin with its origin")),
             None => return Err(source.bytes.truncated("its origin is missing")),
         }
@@ -61,6 +82,7 @@ impl<R: Read> RecordedSource<R> {
             2 => ChunkKind::Events,
             3 => ChunkKind::Notes,
             4 => ChunkKind::End,
+            5 => ChunkKind::Instructions,
             other => return Err(self.bytes.damaged(offset, format!("a chunk of kind {other}"))),
         };
         let (packed, size) = (packed as usize, size as usize);
@@ -114,7 +136,11 @@ impl<R: Read> RecordedSource<R> {
 
 impl<R: Read> BranchSource for RecordedSource<R> {
     fn level(&self) -> Level {
-        Level::Branches
+        if self.properties & HAS_INSTRUCTIONS == 0 { Level::Branches } else { Level::Instructions }
+    }
+
+    fn knows_return_addresses(&self) -> bool {
+        self.properties & LACKS_RETURN_ADDRESSES == 0
     }
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
@@ -127,6 +153,7 @@ impl<R: Read> BranchSource for RecordedSource<R> {
         let taken = match kind {
             ChunkKind::Head => Some(()),
             ChunkKind::Events => self.take_events(&content, batch),
+            ChunkKind::Instructions => self.instructions.take(&content, &mut batch.instructions),
             ChunkKind::Notes => self.take_notes(&content),
             ChunkKind::End => {
                 self.is_ended = true;
@@ -143,16 +170,16 @@ impl<R: Read> BranchSource for RecordedSource<R> {
 }
 
 /// The rest of a chunk's content.
-struct Cursor<'a>(&'a [u8]);
+pub(super) struct Cursor<'a>(pub &'a [u8]);
 
 impl Cursor<'_> {
-    fn byte(&mut self) -> Option<u8> {
+    pub fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.0.split_first()?;
         self.0 = rest;
         Some(*byte)
     }
 
-    fn number(&mut self) -> Option<u64> {
+    pub fn number(&mut self) -> Option<u64> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -164,7 +191,7 @@ impl Cursor<'_> {
         None
     }
 
-    fn difference(&mut self) -> Option<u64> {
+    pub fn difference(&mut self) -> Option<u64> {
         let number = self.number()?;
         Some((number >> 1) ^ (number & 1).wrapping_neg())
     }

@@ -40,13 +40,66 @@ fn events(seed: u64, number: usize) -> Vec<(ThreadId, StreamEvent)> {
 
 fn notes() -> SourceNotes {
     let mapping = Mapping { process: 0, start: 0x1000, length: 0x2000, offset: 0x40, build_id: None, path: "/usr/bin/my prog".into() };
-    SourceNotes { notes: vec!["a note".into()], mappings: vec![mapping], instructions: 12345 }
+    SourceNotes { notes: vec!["a note".into()], mappings: vec![mapping], instructions: 12345, ..SourceNotes::default() }
 }
 
 fn recording(events: &[(ThreadId, StreamEvent)]) -> Vec<u8> {
-    let mut writer = RecordedWriter::new(Vec::new(), &Recording { origin: "a program".into() }).unwrap();
-    events.chunks(1000).for_each(|chunk| writer.write(chunk).unwrap());
+    let head = Recording { origin: "a program".into(), level: Level::Branches, knows_return_addresses: true };
+    let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
+    for chunk in events.chunks(1000) {
+        writer.write(&Batch { events: chunk.to_vec(), instructions: Vec::new() }).unwrap();
+    }
     writer.finish(&notes()).unwrap()
+}
+
+/// Instructions of events: few different runs, whose accesses wander.
+fn instructions(seed: u64, events: &[(ThreadId, StreamEvent)]) -> Vec<trodden_hardware::Instruction> {
+    use trodden_hardware::{Instruction, InstructionClass};
+    let mut numbers = Numbers(seed);
+    let mut instructions = Vec::new();
+    for (_, event) in events {
+        let start = 0x40_0000 + numbers.below(7) * 0x1000;
+        for at in 0..super::super::recorded_instructions::counted(event) as u64 {
+            let class = [InstructionClass::Integer, InstructionClass::FloatDivide, InstructionClass::Multiply][(at % 3) as usize];
+            let mut access = |of: u64| (start & 0x1000 != 0 && at.is_multiple_of(of)).then(|| Address(wandering(&mut numbers)));
+            let (load, store) = (access(2), access(5));
+            instructions.push(Instruction {
+                address: Address(start + 4 * at),
+                class,
+                sources: [1, at as u8, 0, 7],
+                destinations: [3, 0],
+                load,
+                store,
+            });
+        }
+    }
+    instructions
+}
+
+fn wandering(numbers: &mut Numbers) -> u64 {
+    [u64::MAX, 0, 0x7fff_0000][numbers.below(3) as usize].wrapping_add(numbers.below(1 << 12))
+}
+
+#[test]
+fn instructions_come_back() {
+    for (seed, number) in [(7, 0), (8, 3), (9, 50_000)] {
+        // Ends and branches count below 200 instructions.
+        let events: Vec<_> = events(seed, number).into_iter().filter(|(_, e)| !matches!(e, StreamEvent::End(n) if *n > 200)).collect();
+        let expected = instructions(seed, &events);
+        let head = Recording { origin: "a program".into(), level: Level::Instructions, knows_return_addresses: seed != 9 };
+        let mut writer = RecordedWriter::new(Vec::new(), &head).unwrap();
+        // Instructions may come in an earlier batch than their events.
+        let early = expected.len().min(100);
+        writer.write(&Batch { events: Vec::new(), instructions: expected[..early].to_vec() }).unwrap();
+        writer.write(&Batch { events: events.clone(), instructions: expected[early..].to_vec() }).unwrap();
+        let bytes = writer.finish(&notes()).unwrap();
+        let mut source = RecordedSource::new(&bytes[..], Path::new("file")).unwrap();
+        assert_eq!((source.level(), source.knows_return_addresses()), (Level::Instructions, seed != 9));
+        let mut batch = Batch::default();
+        while source.read(&mut batch).unwrap() {}
+        assert!(batch.events == events && batch.instructions == expected, "{number} events");
+        assert!(bytes.len() < 4096 + 4 * expected.len(), "{} bytes for {} instructions", bytes.len(), expected.len());
+    }
 }
 
 /// What is read, and the error that ends it.

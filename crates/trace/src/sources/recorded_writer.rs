@@ -7,23 +7,31 @@
 //! ```text
 //! file      "trodrec\n" | version u32 | chunks
 //! chunk     kind u32 | packed bytes u32 | content bytes u32 | xxh3 of the packed bytes u64 | packed bytes (zstd)
-//! Head      text: where the recording comes from
+//! Head      in version 2 properties (1: instructions; 2: no return addresses), a byte | text: where the recording comes from
+//! Instructions  see `recorded_instructions.rs`; in version 2 only, before each chunk of events
 //! Events    number of new events | new events | runs: thread, number of events, their numbers
 //! Notes     instructions | number of notes | notes, each with its length | number of mappings | start, length, offset, path of each
 //! End       empty
 //! ```
 //! All numbers in contents are LEB128; addresses of a branch's target and of what follows it are differences from its
-//! own, zigzag. Memory grows with the number of different events.
+//! own, zigzag. Version 1 is written where no property is needed. Memory grows with the number of different events.
 
-use super::SourceNotes;
+use super::recorded_instructions::InstructionEncoder;
+use super::{Batch, Level, SourceNotes};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_hardware::{BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// How a recording begins.
 pub const MAGIC: [u8; 8] = *b"trodrec\n";
-/// Version of the layout.
+/// Version of the layout of branches.
 pub const VERSION: u32 = 1;
+/// Version of the layout with properties.
+pub const VERSION_WITH_PROPERTIES: u32 = 2;
+/// The recording has instructions.
+pub const HAS_INSTRUCTIONS: u8 = 1;
+/// Its calls do not say where they return to.
+pub const LACKS_RETURN_ADDRESSES: u8 = 2;
 /// What a chunk holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -36,16 +44,24 @@ pub enum ChunkKind {
     Notes = 3,
     /// Nothing follows.
     End = 4,
+    /// Instructions of the events of the next chunk.
+    Instructions = 5,
 }
 
 /// Events of a chunk, about.
 const CHUNK_EVENTS: usize = 1 << 18;
+/// The same with instructions, which are some ten times as many.
+const CHUNK_EVENTS_WITH_INSTRUCTIONS: usize = 1 << 15;
 
-/// Where a recording comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a recording is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recording {
     /// The command that ran, or the file that was read.
     pub origin: String,
+    /// What it holds.
+    pub level: Level,
+    /// Whether calls say where they return to.
+    pub knows_return_addresses: bool,
 }
 
 /// Writes a recording.
@@ -57,6 +73,7 @@ pub struct RecordedWriter<W> {
     /// Runs of one thread's events.
     runs: Vec<(ThreadId, Vec<u64>)>,
     events: usize,
+    instructions: Option<InstructionEncoder>,
 }
 
 impl<W: Write> RecordedWriter<W> {
@@ -65,18 +82,27 @@ impl<W: Write> RecordedWriter<W> {
     /// # Errors
     /// It cannot be written.
     pub fn new(mut writer: W, recording: &Recording) -> io::Result<RecordedWriter<W>> {
+        let instructions = (recording.level == Level::Instructions).then(InstructionEncoder::default);
+        let properties = if instructions.is_some() { HAS_INSTRUCTIONS } else { 0 }
+            | if recording.knows_return_addresses { 0 } else { LACKS_RETURN_ADDRESSES };
+        let version = if properties == 0 { VERSION } else { VERSION_WITH_PROPERTIES };
+        let mut head: Vec<u8> = (properties != 0).then_some(properties).into_iter().collect();
+        head.extend(recording.origin.as_bytes());
         writer.write_all(&MAGIC)?;
-        writer.write_all(&VERSION.to_le_bytes())?;
-        write_chunk(&mut writer, ChunkKind::Head, recording.origin.as_bytes())?;
-        Ok(RecordedWriter { writer, numbers: HashMap::new(), definitions: (0, Vec::new()), runs: Vec::new(), events: 0 })
+        writer.write_all(&version.to_le_bytes())?;
+        write_chunk(&mut writer, ChunkKind::Head, &head)?;
+        Ok(RecordedWriter { writer, numbers: HashMap::new(), definitions: (0, Vec::new()), runs: Vec::new(), events: 0, instructions })
     }
 
-    /// Adds events.
+    /// Adds a batch.
     ///
     /// # Errors
-    /// They cannot be written.
-    pub fn write(&mut self, events: &[(ThreadId, StreamEvent)]) -> io::Result<()> {
-        for (thread, event) in events {
+    /// It cannot be written.
+    pub fn write(&mut self, batch: &Batch) -> io::Result<()> {
+        if let Some(encoder) = &mut self.instructions {
+            encoder.add(&batch.events, &batch.instructions);
+        }
+        for (thread, event) in &batch.events {
             let next = self.numbers.len() as u64;
             let number = *self.numbers.entry(*event).or_insert(next);
             if number == next {
@@ -88,11 +114,9 @@ impl<W: Write> RecordedWriter<W> {
                 _ => self.runs.push((*thread, vec![number])),
             }
             self.events += 1;
-            if self.events == CHUNK_EVENTS {
-                self.write_events()?;
-            }
         }
-        Ok(())
+        let most = if self.instructions.is_some() { CHUNK_EVENTS_WITH_INSTRUCTIONS } else { CHUNK_EVENTS };
+        if self.events >= most { self.write_events() } else { Ok(()) }
     }
 
     /// Ends the recording, and gives the writer back.
@@ -119,6 +143,9 @@ impl<W: Write> RecordedWriter<W> {
     fn write_events(&mut self) -> io::Result<()> {
         if self.events == 0 {
             return Ok(());
+        }
+        if let Some(encoder) = &mut self.instructions {
+            write_chunk(&mut self.writer, ChunkKind::Instructions, &encoder.content())?;
         }
         let mut content = Vec::new();
         push_number(self.definitions.0, &mut content);
@@ -175,7 +202,7 @@ fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
     push_number(u64::from(branch.instructions), into);
 }
 
-fn zigzag(difference: u64) -> u64 {
+pub(super) fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
 
@@ -184,7 +211,7 @@ fn push_text(text: &str, into: &mut Vec<u8>) {
     into.extend(text.as_bytes());
 }
 
-fn push_number(mut number: u64, into: &mut Vec<u8>) {
+pub(super) fn push_number(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
         number >>= 7;

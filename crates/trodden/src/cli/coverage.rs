@@ -1,6 +1,6 @@
 //! The syntax of `trodden coverage`.
 
-use crate::profiles::LAST;
+use super::LAST;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 

@@ -1,6 +1,6 @@
 //! The syntax of `trodden find`.
 
-use crate::profiles::LAST;
+use super::LAST;
 use clap::Args;
 use std::path::PathBuf;
 

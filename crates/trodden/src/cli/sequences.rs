@@ -32,9 +32,10 @@ pub struct StreamInput {
     /// Which thread, from 0.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub thread: usize,
-    /// How the sequence is compressed in memory.
-    #[arg(long, value_enum, default_value_t = StreamMethod::Sequitur)]
-    pub method: StreamMethod,
+    /// Compress the sequence again, in memory. By default a run's grammars are used as they were recorded, and a text is compressed by
+    /// phrases.
+    #[arg(long, value_enum)]
+    pub method: Option<StreamMethod>,
     /// At most so many results; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
@@ -52,6 +53,8 @@ pub enum StreamMethod {
     RePair,
     /// Blocks by local minima of hashes.
     LocallyConsistent,
+    /// Phrases that end where their content says so, and Sequitur's grammar of them: fast.
+    Phrases,
 }
 
 impl StreamMethod {
@@ -61,6 +64,7 @@ impl StreamMethod {
             StreamMethod::Sequitur => Method::Sequitur,
             StreamMethod::RePair => Method::RePair,
             StreamMethod::LocallyConsistent => Method::LocallyConsistent,
+            StreamMethod::Phrases => Method::Phrases,
         }
     }
 }

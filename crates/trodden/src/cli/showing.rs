@@ -1,6 +1,6 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
-use crate::profiles::LAST;
+use super::LAST;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_report::Measure;

@@ -13,6 +13,7 @@ Examples:
   trodden simulate --record b.trodrec -- bzip2 -k -9 file
   trodden simulate --from b.trodrec --table 512x4 --table 128x2,start,lru --table 512x4,fold,rap
   trodden simulate --from b.trodrec --preset extended-loops --extensions 2 --json
+  trodden simulate --profile hot.trodden -- ./prog    the table's profile, of a program built with --addresses, for report and diff
   trodden simulate --event l2-misses --event mispredictions --branch-queue 4 -- bzip2 -k -9 file
   trodden simulate --from trace.bt9.gz             a trace of CBP-5; --format says what a file is where its beginning does not
   trodden simulate sweep tables.toml               many configurations from one reading of each recording
@@ -42,9 +43,12 @@ pub struct Simulate {
     /// An executable or library whose branches are in the text of `perf script`. May be given several times.
     #[arg(long, value_name = "FILE", requires = "from")]
     pub program: Vec<PathBuf>,
-    /// Write the branches to this file, for later runs with --from.
+    /// Write the branches to this file, for later runs with --from; with --instructions, or an event that needs them, whole instructions.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Record whole instructions with the memory that they access: what events, caches and predictors of later runs need.
+    #[arg(long, requires = "record")]
+    pub instructions: bool,
     /// Which paths are detected.
     #[arg(long, value_enum, default_value_t = PathKind::BallLarus)]
     pub preset: PathKind,
@@ -88,6 +92,13 @@ pub struct Simulate {
     /// Write the sequence of paths to this file, a line each: thread, start, outcomes, what ended it.
     #[arg(long, value_name = "FILE")]
     pub sequence: Option<PathBuf>,
+    /// Write the profile, as paths of the program's units, to this file, for `trodden report`, `diff` and `pgo`. The program must have been
+    /// built with `--addresses`.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+    /// Which profile that is.
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = ProfileKind::Table, requires = "profile")]
+    pub profile_of: ProfileKind,
     /// Instructions of a window of the dynamic overlap.
     #[arg(long, value_name = "N", default_value_t = 100_000_000)]
     pub window: u64,
@@ -106,6 +117,15 @@ pub struct Simulate {
     /// The program to run, and its arguments.
     #[arg(last = true, required_unless_present = "from")]
     pub command: Vec<OsString>,
+}
+
+/// Which profile is written as paths of units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ProfileKind {
+    /// What the first table holds.
+    Table,
+    /// All paths that the detector found.
+    Complete,
 }
 
 /// The format of a file of branches.
@@ -138,7 +158,8 @@ pub enum SimulateAction {
 An experiment:
   sources = [\"bzip2.trodrec\", \"perl.trodrec\"]
   design = \"full-factorial\"          # or plackett-burman, plackett-burman-foldover: two levels each
-  metric = \"frequency\"               # or an event of simulate --event
+  metrics = [\"frequency\"]            # and events of simulate --event, with a table for each
+  model = \"fast\"                     # or reference, which power-cycle needs
   [factors]
   entries = [128, 512, 2048]
   associativity = [2, 4]
@@ -147,13 +168,19 @@ An experiment:
 
 Other factors: preset, extensions, path-limit, path-stack, l2-size, l2-associativity, direction, branch-queue. Those of the processor \
 need sources of whole
-instructions. Results go to standard output as CSV.")]
+instructions (simulate --record FILE --instructions). Results go to standard output as CSV.")]
 pub struct Sweep {
     /// The experiment.
     pub experiment: PathBuf,
-    /// Write the results (CSV) to this file.
+    /// Write the results to this file: CSV, or Parquet if its name ends in .parquet.
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Write the results, effects and distributions to this file as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write skew and length of paths, and the overlap of events with frequency, to this file as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub distributions: Option<PathBuf>,
     /// Write a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,

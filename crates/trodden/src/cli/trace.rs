@@ -229,6 +229,8 @@ pub enum TraceFormat {
     Folded,
     /// Chrome's trace events, for Perfetto.
     Chrome,
+    /// One self-contained HTML page: all calls in time, to be zoomed into and searched, with source and machine code beside them.
+    Html,
 }
 
 /// `trodden trace export`
@@ -237,6 +239,8 @@ pub enum TraceFormat {
 Examples:
   trodden trace export folded t.trace > t.folded
   trodden trace export chrome t.trace > t.json
+  trodden trace export html t.trace > t.html
+  trodden trace export html t.trace --ignore log_message --ignore-file alloc.c > t.html
 
 Time is the number of blocks executed: a trace has no clock.")]
 pub struct TraceExport {
@@ -245,6 +249,15 @@ pub struct TraceExport {
     pub format: TraceFormat,
     /// The trace.
     pub trace: PathBuf,
+    /// Leave a function with all that it calls out. May be given several times.
+    #[arg(long, value_name = "FUNCTION")]
+    pub ignore: Vec<String>,
+    /// Leave the functions of a source file out. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub ignore_file: Vec<String>,
+    /// This thread only.
+    #[arg(long, value_name = "N")]
+    pub thread: Option<u32>,
 }
 
 /// A number of bytes, with a suffix for powers of 1024.

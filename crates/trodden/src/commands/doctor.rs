@@ -37,6 +37,8 @@ struct Findings {
     checks: Vec<Finding>,
 }
 
+const QEMU_REMEDY: &str = "apt-get install qemu-user; cargo build --release -p trodden-qemu-plugin";
+
 type Check = (&'static str, bool, fn() -> Result<String>, &'static str);
 
 const CHECKS: &[Check] = &[
@@ -56,6 +58,8 @@ const CHECKS: &[Check] = &[
     ("LLVM's tools for coverage and edge profiles", false, profile_tools, "apt-get install llvm-22"),
     ("Rust (for cargo trodden)", false, rust, "install Rust from https://rustup.rs, then: rustup update stable"),
     ("collectors of traces", false, crate::commands::trace::collectors, "allow ptrace; in a container, add the capability SYS_PTRACE"),
+    ("QEMU's user mode with its plugin (for simulate)", false, crate::commands::simulate::trial, QEMU_REMEDY),
+    ("recorder of waits (for waits)", false, crate::commands::waits::trial, "cargo build --release -p trodden-waits-recorder"),
     ("trial from end to end", true, trial, "mend what is named above, then run `trodden doctor` again"),
 ];
 

@@ -25,7 +25,7 @@ use trodden_analysis::field::presence::Present;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{Divided, is_copy};
-use trodden_profile::{Builds, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
+use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
 use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
 use trodden_report::words::plural;
@@ -222,7 +222,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
             missing += 1;
             continue;
         };
-        let unit = UnitProfile { unit: path.unit.unit, map, counts: Vec::new(), events: Vec::new(), first_seen: Vec::new() };
+        let unit = UnitProfile { unit: path.unit.unit, map, counts: Counts::default() };
         units.entry(path.unit).or_insert(unit);
     }
     let images =

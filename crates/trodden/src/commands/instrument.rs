@@ -9,6 +9,7 @@ mod watch;
 
 use crate::cli::{Instrument, OnUntested};
 use crate::commands::residual::{FIELD_FOLDER, tell_known};
+use crate::commands::segments;
 use crate::driver::assets;
 use crate::driver::cc::{arguments::CommandLine, read};
 use crate::driver::experiment;
@@ -77,6 +78,7 @@ fn request(job: &Instrument) -> Result<Request> {
     let mut settings = Settings { time_limit_s: job.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { place() };
     settings.watched = job.watch.as_ref().and_then(|_| place());
+    settings.segments = job.segments.as_ref().or(job.tested_segments.as_ref()).and_then(|_| place());
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, &job.program)?;
@@ -87,6 +89,16 @@ fn request(job: &Instrument) -> Result<Request> {
     }
     if let Some(expression) = &job.watch {
         settings.watched = Some(experiment::stored(&watch::others(expression, &job.program)?)?);
+    }
+    let set = match (&job.segments, &job.tested_segments) {
+        (Some(wanted), _) => Some(segments::asked(job, wanted)?),
+        (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize)?),
+        (None, None) => None,
+    };
+    if let Some(set) = set {
+        let functions = plural(set.functions().len() as u128, "function", "functions");
+        note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
+        settings.segments = Some(Input::Stored(experiment::inputs()?.put(&set.to_bytes())?));
     }
     experiment::resolve(settings)
 }

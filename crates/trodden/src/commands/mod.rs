@@ -39,6 +39,7 @@ mod reports;
 mod residual;
 mod runs;
 mod sample;
+mod segments;
 mod sequences;
 mod simulate;
 mod store;
@@ -70,6 +71,7 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Annotate(job) => reports::annotate(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
+        Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Residual(job) => residual::run(&job, cli.color),
         Command::Field(job) => field::run(&job, cli.color),

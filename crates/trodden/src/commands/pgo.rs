@@ -9,6 +9,7 @@
 //! is described in [`trodden_analysis::directions`].
 
 mod building;
+mod hot_paths;
 
 use crate::cli::Pgo;
 use crate::commands::instrument;
@@ -39,7 +40,8 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     note("2 of 5: training");
     fs::write(&profile, profdata::indexed(&record::train(&job.train, &program)?)?)
         .with_context(|| format!("cannot write {}", profile.display()))?;
-    note("3 of 5: building by the edge profile, with paths counted");
+    let how = if job.hot_paths.is_some() { "addresses of blocks" } else { "paths counted" };
+    note(format_args!("3 of 5: building by the edge profile, with {how}"));
     let again = building.run(Some(&profile))?;
     ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
     let directed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
@@ -60,7 +62,11 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
 fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<Directed>> {
     note("4 of 5: training again, for paths");
     let options = DirectionOptions { least_saving: job.min_share / 100.0, ..DirectionOptions::default() };
-    Ok(directed(&record::train(&job.train, program)?, &options)?)
+    let profile = match &job.hot_paths {
+        Some(table) => hot_paths::train(&job.train, program, table)?,
+        None => record::train(&job.train, program)?,
+    };
+    Ok(directed(&profile, &options)?)
 }
 
 /// `prog.fast` for `prog`, in the current folder.

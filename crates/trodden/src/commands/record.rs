@@ -41,7 +41,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 /// Exit status of a recording that lacks counts, of a command that ended well.
 const INCOMPLETE: u8 = 2;
 /// Variable by which trainings find the program that is trained.
-const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
+pub const PROGRAM_VARIABLE: &str = "TRODDEN_PROGRAM";
 /// Environment variable that names the test which a program's run is.
 pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 

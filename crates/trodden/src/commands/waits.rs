@@ -30,6 +30,8 @@ mod sync;
 mod text;
 mod timeline;
 
+pub use record::trial;
+
 use crate::cli::{Color, Waits, WaitsReport};
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -47,7 +49,7 @@ pub fn run(job: &Waits, color: Color) -> Result<ExitCode> {
 }
 
 fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
-    let replayed = if job.recording.is_dir() || !job.recording.exists() {
+    let replayed = if !import::ctf::is_trace(&job.recording) && (job.recording.is_dir() || !job.recording.exists()) {
         replay::replay(&recording::Recording::open(&job.recording)?, job)?
     } else {
         import::report(&job.recording, job)?

@@ -133,7 +133,7 @@ pub fn waits_recorder() -> Result<PathBuf> {
     let own = own_folder()?;
     let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
     match places.iter().find(|p| p.is_file()) {
-        Some(path) => Ok(fs::canonicalize(path)?),
+        Some(path) => preloadable(&fs::canonicalize(path)?),
         None => bail!(
             "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
                 or name it by {WAITS_RECORDER_VARIABLE}",
@@ -141,6 +141,30 @@ pub fn waits_recorder() -> Result<PathBuf> {
             places[1].display()
         ),
     }
+}
+
+/// The library under a name that `LD_PRELOAD` can hold, which separates libraries by blanks and colons: its own, or that of a link in the
+/// unit store.
+///
+/// # Errors
+/// The store's folder has such a name, too, or cannot be written.
+fn preloadable(library: &Path) -> Result<PathBuf> {
+    let separates = |path: &Path| path.as_os_str().as_encoded_bytes().iter().any(|byte| b" \t\n:".contains(byte));
+    if !separates(library) {
+        return Ok(library.to_owned());
+    }
+    let folder = store()?.root().join("runtime");
+    let own = folder.join(format!("{}.so", Identity::of(library.as_os_str().as_encoded_bytes())));
+    if separates(&own) {
+        bail!(
+            "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {STORE_VARIABLE} to a folder without",
+            library.display(),
+            own.display()
+        );
+    }
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    link(library, &own)?;
+    Ok(own)
 }
 
 /// The folder of the running program, links followed.
@@ -160,14 +184,12 @@ pub fn own_program() -> Result<PathBuf> {
     env::current_exe().context("cannot find the running program's own file (is /proc mounted?)")
 }
 
-/// The program under the name by which it is rustc's wrapper and linker for cargo, also where it runs as `trodden`,
-/// which is none: for `trodden suite run --cargo`.
+/// The program under the name by which it is rustc's wrapper and linker for cargo, and the subcommand of cargo.
 ///
 /// # Errors
 /// The store cannot be written.
 pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
-    let own = own_program()?;
-    if own.file_name().is_some_and(|n| n == "trodden") { Ok(drivers(store)?.join("cargo-trodden")) } else { Ok(own) }
+    Ok(drivers(store)?.join("cargo-trodden"))
 }
 
 /// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and builds anew what
@@ -221,11 +243,9 @@ pub fn link_drivers(program: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes a link, unless it is there or a file is.
+/// Makes a link in the place of what has its name, unless it is there or would lead to itself.
 fn link(to: &Path, link: &Path) -> Result<()> {
-    let is_there = fs::read_link(link).is_ok_and(|found| found == to);
-    let is_file = link.is_file() && !link.is_symlink();
-    if is_there || is_file {
+    if to == link || fs::read_link(link).is_ok_and(|found| found == to) {
         return Ok(());
     }
     let mut temporary = link.as_os_str().to_owned();

@@ -151,8 +151,13 @@ pub fn trodden() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_trodden"))
 }
 
+/// The command under the name of cargo's subcommand: a link beside it.
 pub fn cargo_trodden() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_cargo-trodden"))
+    static LINKED: OnceLock<PathBuf> = OnceLock::new();
+    LINKED.get_or_init(|| {
+        must(Command::new(trodden()).arg("drivers"));
+        trodden().with_file_name("cargo-trodden")
+    })
 }
 
 /// Builds the plugin beside the command, where the drivers look for it.

@@ -4,6 +4,7 @@
 //! may be busy:
 //! the injected work is many times that of the rest.
 
+mod beyond_messages;
 mod reports;
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]

@@ -86,6 +86,93 @@ fn the_schedulers_events_say_who_woke_whom() {
     assert_eq!(found["causes"][0]["ns"], 10_000);
 }
 
+/// The same run, as `babeltrace2` prints a trace of LTTng's: who wakes is who has the processor.
+const COMMON: &str = "\
+[5.000000000] (+?.?????????) host sched_switch: { cpu_id = 0 }, { prev_comm = \"swapper/0\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
+next_comm = \"main\", next_tid = 10, next_prio = 20 }
+[5.000001000] (+0.000001000) host sched_switch: { cpu_id = 1 }, { prev_comm = \"worker\", prev_tid = 11, prev_prio = 20, prev_state = 1, \
+next_comm = \"swapper/1\", next_tid = 0, next_prio = 20 }
+[5.000002000] (+0.000001000) host sched_switch: { cpu_id = 2 }, { prev_comm = \"my timer\", prev_tid = 12, prev_prio = 20, prev_state = 1, \
+next_comm = \"swapper/2\", next_tid = 0, next_prio = 20 }
+[5.000011000] (+0.000009000) host sched_waking: { cpu_id = 0 }, { comm = \"worker\", tid = 11, prio = 20, target_cpu = 1 }
+[5.000012000] (+0.000001000) host sched_switch: { cpu_id = 1 }, { prev_comm = \"swapper/1\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
+next_comm = \"worker\", next_tid = 11, next_prio = 20 }
+[5.000020000] (+0.000008000) host sched_switch: { cpu_id = 0 }, { prev_comm = \"main\", prev_tid = 10, prev_prio = 20, prev_state = 0, \
+next_comm = \"swapper/0\", next_tid = 0, next_prio = 20 }
+[5.000021000] (+0.000001000) host sched_waking: { cpu_id = 2 }, { comm = \"my timer\", tid = 12, prio = 20, target_cpu = 2 }
+[5.000022000] (+0.000001000) host sched_switch: { cpu_id = 2 }, { prev_comm = \"swapper/2\", prev_tid = 0, prev_prio = 20, prev_state = 0, \
+next_comm = \"my timer\", next_tid = 12, next_prio = 20 }
+[5.000030000] (+0.000008000) host sched_switch: { cpu_id = 1 }, { prev_comm = \"worker\", prev_tid = 11, prev_prio = 20, prev_state = 256, \
+next_comm = \"swapper/1\", next_tid = 0, next_prio = 20 }
+";
+
+#[test]
+fn a_trace_of_the_kernel_in_the_common_format_says_the_same() {
+    let place = Place::new();
+    std::fs::write(place.path("common.txt"), COMMON).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    let (common, own) = (report(&place, "common.txt", &[]), report(&place, "app.txt", &[]));
+    check(&common);
+    for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
+        assert_eq!(common[key], own[key], "{key}");
+    }
+}
+
+/// Describes a trace of the scheduler's events (Common Trace Format 1.8).
+const METADATA: &str = "/* CTF 1.8 */
+typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
+typealias integer { size = 64; align = 8; signed = false; } := uint64_t;
+typealias integer { size = 32; align = 8; signed = true; } := int32_t;
+trace { major = 1; minor = 8; byte_order = le; packet.header := struct { uint32_t magic; uint32_t stream_id; }; };
+clock { name = monotonic; freq = 1000000000; };
+typealias integer { size = 64; align = 8; signed = false; map = clock.monotonic.value; } := stamp_t;
+stream { id = 0; packet.context := struct { uint32_t cpu_id; }; event.header := struct { uint32_t id; stamp_t timestamp; }; };
+event { name = sched_switch; id = 0; stream_id = 0;
+  fields := struct { string prev_comm; int32_t prev_tid; int32_t prev_state; string next_comm; int32_t next_tid; }; };
+event { name = sched_waking; id = 1; stream_id = 0; fields := struct { string comm; int32_t tid; }; };
+";
+
+/// The events of a line of [`COMMON`], as the trace has them: the processor, and the bytes.
+fn packed(line: &str) -> (u32, Vec<u8>) {
+    let value = |name: &str| {
+        let rest = line.split_once(&format!(" {name} = ")).unwrap().1;
+        rest.split([',', '}']).next().unwrap().trim().trim_matches('"').to_owned()
+    };
+    let number = |name: &str| value(name).parse::<i32>().unwrap();
+    let text = |name: &str| [value(name).as_bytes(), &[0]].concat();
+    let time = line[1..].split_once(']').unwrap().0.replace('.', "").parse::<u64>().unwrap();
+    let is_switch = line.contains("sched_switch");
+    let mut bytes = u32::from(!is_switch).to_le_bytes().to_vec();
+    bytes.extend(time.to_le_bytes());
+    if is_switch {
+        bytes.extend(text("prev_comm"));
+        bytes.extend([number("prev_tid").to_le_bytes(), number("prev_state").to_le_bytes()].concat());
+        bytes.extend(text("next_comm"));
+        bytes.extend(number("next_tid").to_le_bytes());
+    } else {
+        bytes.extend(text("comm"));
+        bytes.extend(number("tid").to_le_bytes());
+    }
+    (number("cpu_id") as u32, bytes)
+}
+
+#[test]
+fn a_trace_in_the_common_format_is_read() {
+    let place = Place::new();
+    let kernel = place.path("app.lttng").join("kernel");
+    std::fs::create_dir_all(&kernel).unwrap();
+    std::fs::write(kernel.join("metadata"), METADATA).unwrap();
+    for processor in 0..3u32 {
+        let mut stream = [0xC1FC_1FC1u32, 0, processor].map(u32::to_le_bytes).concat();
+        stream.extend(COMMON.lines().map(packed).filter(|(cpu, _)| *cpu == processor).flat_map(|(_, bytes)| bytes));
+        std::fs::write(kernel.join(format!("channel_{processor}")), stream).unwrap();
+    }
+    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    let (common, own) = (report(&place, "app.lttng", &[]), report(&place, "app.txt", &[]));
+    check(&common);
+    assert_eq!((&common["waits"], &common["causes"]), (&own["waits"], &own["causes"]));
+}
+
 #[test]
 fn damaged_traces_are_errors_with_their_line() {
     let place = Place::new();
@@ -98,6 +185,8 @@ fn damaged_traces_are_errors_with_their_line() {
         ("e.json", "{\"traceEvents\": [", "not JSON"),
         ("f.json", "{\"traceEvents\": [{\"ph\": \"E\", \"ts\": 1}]}", "did not begin"),
         ("g.otf2", "junk", "g.otf2"),
+        ("h.txt", &COMMON.replace("cpu_id = 2 }", "cpu = 2 }"), "h.txt:3: no field cpu_id"),
+        ("i.txt", &COMMON.replace("prev_tid = 11", "prev_tid = x"), "i.txt:2: no field prev_tid"),
     ];
     for (name, text, expected) in cases {
         std::fs::write(place.path(name), text).unwrap();

@@ -1,6 +1,5 @@
 //! The axes of an [`Experiment`](super::Experiment): which paths, what of them, when, where to; and how probes are placed.
 
-use super::settings::{Reach, Versions};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +8,6 @@ use serde::{Deserialize, Serialize};
 pub enum Paths {
     /// All acyclic paths (Ball and Larus).
     All,
-    /// All, those of each loop for themselves: shorter paths.
-    Structural,
-    /// Those without cold edges, by measured frequencies.
-    Hot(HotPaths),
     /// Those of a set; all others of a function are counted together.
     Interesting {
         /// The file of the set.
@@ -32,17 +27,13 @@ pub enum Paths {
         /// The file of all other paths of the program.
         others: Identity,
     },
+    /// Interprocedural segments of a set, in the place of paths.
+    Segments {
+        /// The file of the set.
+        set: Identity,
+    },
     /// Those that one of several copies of a program counts.
     Part(CopyPart),
-}
-
-/// Paths without cold edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum HotPaths {
-    /// Without edges that are cold where they begin (targeted path profiling).
-    Targeted,
-    /// Without edges that are cold in the whole program (practical path profiling).
-    Practical,
 }
 
 /// What one of several copies of a program counts.
@@ -89,7 +80,7 @@ pub enum When {
     /// While the program runs.
     Always,
     /// While a switch outside the program is on.
-    Bursts(Versions),
+    Bursts,
 }
 
 /// Where counts are kept while the program runs. (A ring, for streams, will be a variant.)
@@ -165,19 +156,18 @@ pub enum Scheme {
     /// Every acyclic path has a number.
     #[default]
     BallLarus,
-    /// Paths without edges that are cold where they begin.
-    Targeted,
-    /// Paths without edges that are cold in the whole program.
-    Practical,
-    /// Paths of each loop for themselves.
-    Structural,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
     Selected(trodden_flow::Scheme),
 }
 
-impl Scheme {
-    /// Whether it leaves paths out, by measured frequencies.
-    pub fn leaves_out(self) -> bool {
-        matches!(self, Scheme::Targeted | Scheme::Practical)
-    }
+/// Calls at which it is counted that they were reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reach {
+    /// Those that may not return.
+    #[default]
+    MayNotReturn,
+    /// Those, and all of functions that the unit defines; so it is of streams at least.
+    Calls,
+    /// All.
+    All,
 }

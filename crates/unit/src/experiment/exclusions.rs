@@ -4,16 +4,12 @@
 //! is not on the list can be built.
 
 use super::axes::{Scheme, Threads};
-use super::settings::{Observe, Settings, Timing, Versions};
+use super::settings::{Observe, Settings, Timing};
 use std::fmt;
 
 /// Something that settings may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// A scheme that leaves paths with cold edges out.
-    HotPaths,
-    /// The scheme `structural`.
-    Structural,
     /// A numbering of interesting paths.
     Selective,
     /// The numbering that searches for the most compact numbers.
@@ -28,6 +24,8 @@ pub enum Choice {
     Unknown,
     /// Watched paths only.
     Watched,
+    /// Interprocedural segments.
+    Segments,
     /// A part of the paths, as one of several copies.
     Part,
     /// The unit of which a copy's unit is made.
@@ -52,10 +50,6 @@ pub enum Choice {
     Trace,
     /// In bursts.
     Bursts,
-    /// In bursts, by checking code and its duplicate.
-    TwoVersions,
-    /// In bursts, by one version of the code.
-    OneVersion,
     /// In tables.
     Tables,
     /// Most paths in an array, beside tables.
@@ -123,8 +117,6 @@ impl Choice {
     /// Whether settings ask for it.
     pub fn is_made(self, s: &Settings) -> bool {
         match self {
-            Choice::HotPaths => s.scheme.is_some_and(Scheme::leaves_out),
-            Choice::Structural => s.scheme == Some(Scheme::Structural),
             Choice::Selective => matches!(s.scheme, Some(Scheme::Selected(_))),
             Choice::Optimal => s.scheme == Some(Scheme::Selected(trodden_flow::Scheme::PppOptimal)),
             Choice::TimeLimit => s.time_limit_s.is_some(),
@@ -132,6 +124,7 @@ impl Choice {
             Choice::Interesting => s.interesting.is_some(),
             Choice::Unknown => s.known.is_some(),
             Choice::Watched => s.watched.is_some(),
+            Choice::Segments => s.segments.is_some(),
             Choice::Part => s.part.is_some(),
             Choice::Origin => s.origin.is_some(),
             Choice::Hits => s.count_hits == Some(true),
@@ -144,8 +137,6 @@ impl Choice {
             Choice::TailMerging => s.tail_merging.is_some(),
             Choice::Trace => s.observe == Some(Observe::Trace),
             Choice::Bursts => s.when == Some(Timing::Bursts),
-            Choice::TwoVersions => s.when == Some(Timing::Bursts) && s.versions != Some(Versions::One),
-            Choice::OneVersion => s.versions == Some(Versions::One),
             Choice::Tables => s.table_slots.is_some_and(|slots| slots > 0),
             Choice::ArrayPaths => s.array_paths.is_some(),
             Choice::Atomic => s.threads == Some(Threads::Atomic),
@@ -155,8 +146,6 @@ impl Choice {
     /// How people ask for it: the option, and the setting where there is no option or it reads otherwise.
     pub fn spelling(self) -> &'static str {
         match self {
-            Choice::HotPaths => "--scheme targeted or practical",
-            Choice::Structural => "--scheme structural",
             Choice::Selective => "a --scheme of interesting paths",
             Choice::Optimal => "--scheme ppp-optimal",
             Choice::TimeLimit => "--time-limit",
@@ -164,6 +153,7 @@ impl Choice {
             Choice::Interesting => "--interesting",
             Choice::Unknown => "--residual (known=FILE)",
             Choice::Watched => "--watch (watched=FILE)",
+            Choice::Segments => "--segments (segments=FILE)",
             Choice::Part => "a copy's part (part=FILE)",
             Choice::Origin => "the unit of a copy (origin=UNIT)",
             Choice::Hits => "--count-hits (count-hits=on)",
@@ -176,8 +166,6 @@ impl Choice {
             Choice::TailMerging => "--tail-merging",
             Choice::Trace => "observe=trace",
             Choice::Bursts => "--sample (when=bursts)",
-            Choice::TwoVersions => "--sample (when=bursts versions=two)",
-            Choice::OneVersion => "versions=one",
             Choice::Tables => "--table-slots",
             Choice::ArrayPaths => "--array-paths",
             Choice::Atomic => "--threads atomic",
@@ -192,35 +180,32 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     // Which paths: one set at most, and the scheme that goes with it.
     excludes(Selective, Unknown, "--residual says itself which paths are counted", "leave one out"),
     excludes(Selective, Watched, "--watch says itself which paths are counted", "leave one out"),
-    excludes(HotPaths, Unknown, "--residual says itself which paths are counted", "leave one out"),
-    excludes(HotPaths, Watched, "--watch says itself which paths are counted", "leave one out"),
-    excludes(Structural, Unknown, "known paths have the numbers of the scheme ball-larus", "leave out --scheme"),
-    excludes(Structural, Watched, "watched paths have the numbers of the scheme ball-larus", "leave out --scheme"),
     excludes(Interesting, Unknown, "both say which paths are counted", "leave one out"),
     excludes(Interesting, Watched, "both say which paths are counted", "leave one out"),
     excludes(Unknown, Watched, "both say which paths are counted", "leave one out"),
-    excludes(Interesting, HotPaths, "interesting paths are a set of their own", "take a --scheme such as known-table or pspp, or none"),
-    excludes(
-        Interesting,
-        Structural,
-        "interesting paths have the numbers of other schemes",
-        "take a --scheme such as known-table, or none",
-    ),
+    excludes(Segments, Selective, "segments are numbered by the scheme ball-larus", "leave out --scheme"),
+    excludes(Segments, Unknown, "both say what is counted", "make two builds"),
+    excludes(Segments, Watched, "both say what is counted", "make two builds"),
+    excludes(Segments, Interesting, "both say what is counted", "make two builds"),
+    excludes(Segments, Part, "copies share the paths of a program, not its segments", "build the program without --segments for copies"),
+    excludes(Segments, Events, "segments are counted, and nothing is summed up", "make two builds"),
+    excludes(Segments, EdgeProfile, "an edge profile takes the counts of all paths", "make two builds"),
+    excludes(Segments, Coverage, "coverage takes the counts of all paths", "make two builds"),
+    excludes(Segments, Stream, "segments of a stream are read off it", "make two builds"),
+    excludes(Segments, Addresses, "nothing is counted there", "make two builds"),
+    excludes(Segments, Bursts, "a burst may begin inside a segment", "make two builds"),
+    excludes(Segments, Tables, "counts of segments are in arrays", "leave --table-slots out"),
     excludes(Interesting, Part, "copies share all paths of a program", "build the program without --interesting for copies"),
     excludes(Watched, Part, "copies share all paths of a program", "build the program without --watch for copies"),
-    excludes(Part, HotPaths, "copies share all paths of a program", "build the program with the scheme ball-larus for copies"),
-    excludes(Part, Structural, "parts are of paths as ball-larus numbers them", "build the program with the scheme ball-larus for copies"),
     excludes(Part, Selective, "copies share all paths of a program", "build the program with the scheme ball-larus for copies"),
     // What a choice is nothing without.
     needs(Selective, Interesting, "it numbers paths that are asked for", "say which by `trodden instrument --interesting SET`"),
-    needs(HotPaths, Weights, "cold edges are known by measured frequencies", "make a file of a training run (`trodden export weights`)"),
     needs(TimeLimit, Optimal, "only that scheme searches for as long as it may", "leave --time-limit out, or take --scheme ppp-optimal"),
     needs(Part, Origin, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Origin, Part, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Hits, Part, "hits are those of a copy's probes", "let `trodden record --copies --count-hits` make copies"),
     needs(Recorder, Stream, "it keeps the end of a stream", "build with --stream, too"),
     needs(TailMerging, Addresses, "only there does a block need an address of its own", "leave it out, or build with --addresses"),
-    needs(OneVersion, Bursts, "other builds have one version of the code anyway", "leave it out, or build with --sample"),
     needs(ArrayPaths, Tables, "without tables all counts are in arrays", "say how many --table-slots tables have, or take --max-paths"),
     // What of them: one observation.
     excludes(Events, EdgeProfile, "the counters of the edge profile have no cells for sums", "make two builds"),
@@ -230,7 +215,6 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Events, Unknown, "unknown paths have times where sums would be", "make two builds"),
     excludes(Events, Watched, "watched paths have times where sums would be", "make two builds"),
     excludes(Events, Interesting, "the other paths of a function have no sums of their own", "make two builds"),
-    excludes(Events, HotPaths, "the paths that are left out have no sums of their own", "take the scheme ball-larus"),
     excludes(Events, Part, "copies share counts, not sums", "build the program without --events for copies"),
     excludes(Events, Bursts, "estimates of bursts are of counts alone", "make two builds"),
     excludes(Events, Tables, "a slot of a table has no room for sums", "leave one out: long paths are cut without tables"),
@@ -241,8 +225,6 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Coverage, Watched, "coverage takes the counts of all paths", "make two builds"),
     excludes(EdgeProfile, Interesting, "an edge profile takes the counts of all paths", "make two builds"),
     excludes(Coverage, Interesting, "coverage takes the counts of all paths", "make two builds"),
-    excludes(EdgeProfile, HotPaths, "an edge profile takes the counts of all paths", "take the scheme ball-larus"),
-    excludes(Coverage, HotPaths, "coverage takes the counts of all paths", "take the scheme ball-larus"),
     excludes(EdgeProfile, Part, "an edge profile takes the counts of all paths", "build the program without --pgo for copies"),
     excludes(Coverage, Part, "coverage takes the counts of all paths", "build the program without --coverage for copies"),
     excludes(EdgeProfile, Bursts, "an edge profile takes the counts of a whole run", "make two builds"),
@@ -251,7 +233,6 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Stream, Unknown, "a stream is of all paths", "make two builds"),
     excludes(Stream, Watched, "a stream is of all paths", "make two builds"),
     excludes(Stream, Interesting, "a stream is of all paths", "make two builds"),
-    excludes(Stream, HotPaths, "a stream is of all paths", "take the scheme ball-larus"),
     excludes(Stream, Part, "a stream is of all paths", "build the program without --stream for copies"),
     excludes(Stream, Bursts, "a stream with gaps says nothing of the order", "make two builds"),
     excludes(Stream, Tables, "a stream has no counters", "leave --table-slots out"),
@@ -259,7 +240,6 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Addresses, Unknown, "nothing is counted there", "make two builds"),
     excludes(Addresses, Watched, "nothing is counted there", "make two builds"),
     excludes(Addresses, Interesting, "nothing is counted there", "make two builds"),
-    excludes(Addresses, HotPaths, "branches that hardware recorded are of all paths", "take the scheme ball-larus"),
     excludes(Addresses, Part, "nothing is counted there", "build the program without --addresses for copies"),
     excludes(Addresses, Bursts, "nothing is counted there, at any time", "leave --sample out"),
     excludes(Addresses, Tables, "nothing is counted there", "leave --table-slots out"),
@@ -268,20 +248,13 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Bursts, Unknown, "unknown paths are rare, and would fall between bursts", "make two builds"),
     excludes(Bursts, Watched, "watched paths would fall between bursts", "make two builds"),
     excludes(Bursts, Interesting, "interesting paths would fall between bursts", "make two builds"),
-    excludes(Bursts, HotPaths, "the duplicated code counts all paths", "take the scheme ball-larus"),
     excludes(Bursts, Part, "copies count all of a run", "build the program without --sample for copies"),
     excludes(Bursts, Tables, "readings between bursts are of arrays", "leave one out: long paths are cut without tables"),
-    excludes(
-        TwoVersions,
-        Atomic,
-        "the duplicated code counts in its own thread's memory",
-        "let each thread have counters of its own, or take versions=one",
-    ),
+    excludes(Bursts, Atomic, "the duplicated code counts in its own thread's memory", "let each thread have counters of its own"),
     // Where to: what needs arrays of threads.
     excludes(Tables, Unknown, "each unknown path has a word of its own", "leave one out"),
     excludes(Tables, Watched, "each watched path has a word of its own", "leave one out"),
     excludes(Tables, Interesting, "each interesting path has a word of its own", "leave one out"),
-    excludes(Tables, HotPaths, "paths that are left out have words behind an array", "leave one out"),
     excludes(Tables, Part, "a copy's counts are in arrays", "build the program without --table-slots for copies"),
     excludes(Atomic, Unknown, "times are noted by the thread that counts first", "let each thread have counters of its own"),
     excludes(Atomic, Watched, "times are noted by the thread that counts first", "let each thread have counters of its own"),

@@ -4,7 +4,7 @@
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
 use super::settings::{Input, Settings};
-use crate::{Directions, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoWeights, Parts, Weights};
+use crate::{Directions, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoSegments, NoWeights, Parts, SegmentSet, Weights};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +26,8 @@ pub enum InputKind {
     Watched,
     /// Interesting paths.
     Interesting,
+    /// Interprocedural segments.
+    Segments,
     /// A copy's part.
     Part,
     /// A plan of transformations.
@@ -95,6 +97,9 @@ pub enum ContentError {
     /// Of paths.
     #[error(transparent)]
     KnownPaths(#[from] NoKnownPaths),
+    /// Of segments.
+    #[error(transparent)]
+    Segments(#[from] NoSegments),
     /// Of a copy's part.
     #[error(transparent)]
     Parts(#[from] NoParts),
@@ -105,8 +110,15 @@ pub enum ContentError {
 
 impl InputKind {
     /// All kinds.
-    pub const ALL: [InputKind; 6] =
-        [InputKind::Weights, InputKind::Known, InputKind::Watched, InputKind::Interesting, InputKind::Part, InputKind::Apply];
+    pub const ALL: [InputKind; 7] = [
+        InputKind::Weights,
+        InputKind::Known,
+        InputKind::Watched,
+        InputKind::Interesting,
+        InputKind::Segments,
+        InputKind::Part,
+        InputKind::Apply,
+    ];
 
     /// The key of its setting.
     pub fn key(self) -> &'static str {
@@ -115,6 +127,7 @@ impl InputKind {
             InputKind::Known => "known",
             InputKind::Watched => "watched",
             InputKind::Interesting => "interesting",
+            InputKind::Segments => "segments",
             InputKind::Part => "part",
             InputKind::Apply => "apply",
         }
@@ -127,6 +140,7 @@ impl InputKind {
             InputKind::Known => "give the profile again (--residual)",
             InputKind::Watched => "make the program again (trodden instrument --watch)",
             InputKind::Interesting => "make the program again (trodden instrument --interesting)",
+            InputKind::Segments => "make the program again (trodden instrument --segments)",
             InputKind::Part => "take the program of which the copy was made",
             InputKind::Apply => "run `trodden pgo` again",
         }
@@ -139,6 +153,7 @@ impl InputKind {
             InputKind::Known => settings.known.as_ref(),
             InputKind::Watched => settings.watched.as_ref(),
             InputKind::Interesting => settings.interesting.as_ref(),
+            InputKind::Segments => settings.segments.as_ref(),
             InputKind::Part => settings.part.as_ref(),
             InputKind::Apply => settings.apply.as_ref(),
         }
@@ -150,6 +165,7 @@ impl InputKind {
             InputKind::Known => &mut settings.known,
             InputKind::Watched => &mut settings.watched,
             InputKind::Interesting => &mut settings.interesting,
+            InputKind::Segments => &mut settings.segments,
             InputKind::Part => &mut settings.part,
             InputKind::Apply => &mut settings.apply,
         }
@@ -160,6 +176,7 @@ impl InputKind {
         match self {
             InputKind::Weights => drop(Weights::from_bytes(bytes)?),
             InputKind::Known | InputKind::Watched | InputKind::Interesting => drop(KnownPaths::from_bytes(bytes)?),
+            InputKind::Segments => drop(SegmentSet::from_bytes(bytes)?),
             InputKind::Part => drop(Parts::from_bytes(bytes)?),
             InputKind::Apply => drop(Directions::from_bytes(bytes)?),
         }

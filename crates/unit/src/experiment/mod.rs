@@ -25,7 +25,7 @@ pub use axes::*;
 pub use exclusions::Excluded;
 pub use inputs::{InputError, InputFolder, InputKind};
 pub use request::{Action, EXPERIMENT_VARIABLE, Request, RequestError};
-pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Reach, Settings, Timing, Versions};
+pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Settings, Timing};
 pub use spelling::{Spelling, SpellingError};
 
 use crate::{EventSource, Identity};
@@ -86,7 +86,7 @@ impl Experiment {
         };
         let when = match settings.when.unwrap_or_default() {
             Timing::Always => When::Always,
-            Timing::Bursts => When::Bursts(settings.versions.unwrap_or_default()),
+            Timing::Bursts => When::Bursts,
         };
         let destination = match settings.table_slots.unwrap_or(0) {
             0 => Destination::Array,
@@ -149,11 +149,13 @@ impl Experiment {
     /// The numbering of paths.
     pub fn scheme(&self) -> Scheme {
         match self.paths {
-            Paths::Structural => Scheme::Structural,
-            Paths::Hot(HotPaths::Targeted) => Scheme::Targeted,
-            Paths::Hot(HotPaths::Practical) => Scheme::Practical,
             Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Selected(numbering),
-            Paths::All | Paths::Interesting { .. } | Paths::Unknown { .. } | Paths::Watched { .. } | Paths::Part(_) => Scheme::BallLarus,
+            Paths::All
+            | Paths::Interesting { .. }
+            | Paths::Unknown { .. }
+            | Paths::Watched { .. }
+            | Paths::Segments { .. }
+            | Paths::Part(_) => Scheme::BallLarus,
         }
     }
 
@@ -162,7 +164,7 @@ impl Experiment {
         match self.paths {
             Paths::Unknown { known } | Paths::Watched { others: known } => Some(known),
             Paths::Part(part) => part.known,
-            Paths::All | Paths::Structural | Paths::Hot(_) | Paths::Interesting { .. } => None,
+            Paths::All | Paths::Interesting { .. } | Paths::Segments { .. } => None,
         }
     }
 
@@ -182,9 +184,17 @@ impl Experiment {
         matches!(self.paths, Paths::Watched { .. })
     }
 
+    /// The file of the segments that are counted in the place of paths, if any are.
+    pub fn segments(&self) -> Option<Identity> {
+        match self.paths {
+            Paths::Segments { set } => Some(set),
+            _ => None,
+        }
+    }
+
     /// Whether the unit counts only while its image's switch is on.
     pub fn is_sampled(&self) -> bool {
-        matches!(self.when, When::Bursts(_))
+        self.when == When::Bursts
     }
 
     /// What is summed up for each path besides its count, if anything.
@@ -230,7 +240,6 @@ impl Experiment {
 /// Which paths settings ask for, after the check that these make sense.
 fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
     let known = stored("known", &settings.known)?;
-    let scheme = settings.scheme.unwrap_or_default();
     if let Some((file, origin)) = stored("part", &settings.part)?.zip(settings.origin) {
         return Ok(Paths::Part(CopyPart { file, origin, known, count_hits: settings.count_hits.unwrap_or(false) }));
     }
@@ -242,16 +251,13 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
         };
         return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });
     }
+    if let Some(set) = stored("segments", &settings.segments)? {
+        return Ok(Paths::Segments { set });
+    }
     if let Some(others) = stored("watched", &settings.watched)? {
         return Ok(Paths::Watched { others });
     }
-    Ok(match (known, scheme) {
-        (Some(known), _) => Paths::Unknown { known },
-        (None, Scheme::Targeted) => Paths::Hot(HotPaths::Targeted),
-        (None, Scheme::Practical) => Paths::Hot(HotPaths::Practical),
-        (None, Scheme::Structural) => Paths::Structural,
-        (None, Scheme::BallLarus | Scheme::Selected(_)) => Paths::All,
-    })
+    Ok(known.map_or(Paths::All, |known| Paths::Unknown { known }))
 }
 
 /// The identity of a file that settings name.
@@ -298,9 +304,8 @@ impl From<&Experiment> for Settings {
         if let Destination::Table { slots, array_paths } = experiment.destination {
             (settings.table_slots, settings.array_paths) = (Some(slots), Some(array_paths));
         }
-        if let When::Bursts(versions) = experiment.when {
+        if experiment.when == When::Bursts {
             settings.when = Some(Timing::Bursts);
-            settings.versions = Some(versions).filter(|v| *v != Versions::default());
         }
         match experiment.observation {
             Observation::Counts | Observation::Sums(_) => {}
@@ -315,13 +320,14 @@ impl From<&Experiment> for Settings {
             }
         }
         match experiment.paths {
-            Paths::All | Paths::Structural | Paths::Hot(_) => {}
+            Paths::All => {}
             Paths::Interesting { set, numbering, time_limit_s } => {
                 settings.interesting = stored(Some(set));
                 settings.time_limit_s = (numbering == Some(trodden_flow::Scheme::PppOptimal)).then_some(time_limit_s);
             }
             Paths::Unknown { known } => settings.known = stored(Some(known)),
             Paths::Watched { others } => settings.watched = stored(Some(others)),
+            Paths::Segments { set } => settings.segments = stored(Some(set)),
             Paths::Part(part) => {
                 (settings.part, settings.origin, settings.known) = (stored(Some(part.file)), Some(part.origin), stored(part.known));
                 settings.count_hits = part.count_hits.then_some(true);

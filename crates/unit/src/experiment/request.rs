@@ -5,7 +5,8 @@
 //!
 //! Wire format: eight bytes of magic, the last of them the version, then as [`crate::packed`].
 
-use super::inputs::{InputError, InputFolder};
+use super::exclusions;
+use super::inputs::{InputError, InputFolder, InputKind};
 use super::settings::{Input, Keep, Settings};
 use super::{Experiment, ExperimentError, Observation};
 use crate::Identity;
@@ -18,7 +19,7 @@ use std::path::{Path, PathBuf};
 /// Variable that names the file of a request; without it units are instrumented by the default experiment.
 pub const EXPERIMENT_VARIABLE: &str = "TRODDEN_EXPERIMENT";
 
-const MAGIC: [u8; 8] = *b"TRODEXP\x02";
+const MAGIC: [u8; 8] = *b"TRODEXP\x03";
 
 /// What is asked of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,5 +123,40 @@ impl Request {
     /// Whether nothing in a program built so counts, so that it needs no runtime.
     pub fn counts_nothing(&self) -> bool {
         self.experiment.marks_addresses() || self.action != Action::Instrument
+    }
+}
+
+impl Settings {
+    /// The same settings with files by their identities: each is read, checked, and put into the folder.
+    ///
+    /// # Errors
+    /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
+    pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
+        for kind in InputKind::ALL {
+            match kind.of(&self) {
+                Some(Input::File(file)) => {
+                    let identity = folder.put_file(kind, file)?;
+                    *kind.of_mut(&mut self) = Some(Input::Stored(identity));
+                }
+                Some(Input::Stored(identity)) => folder.check(kind, *identity)?,
+                None => {}
+            }
+        }
+        Ok(self)
+    }
+
+    /// What the plugin is asked to do, with the files in a folder. Nothing is written if the settings make no sense.
+    ///
+    /// # Errors
+    /// The settings make no sense together, or a file cannot be read or stored.
+    pub fn request(self, folder: &InputFolder) -> Result<Request, RequestError> {
+        exclusions::check(&self).map_err(ExperimentError::from)?;
+        let settings = self.resolve(folder)?;
+        let action = match settings.apply.as_ref().and_then(Input::stored) {
+            Some(plan) => Action::Apply(plan),
+            None => Action::Instrument,
+        };
+        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())?;
+        Ok(Request { recorder: settings.recorder, ..request })
     }
 }

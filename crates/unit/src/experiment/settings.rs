@@ -3,11 +3,7 @@
 //! Settings know nothing of files' contents, and reading them from text reads no file. What contradicts itself can be
 //! said here, so that [`Experiment::new`](super::Experiment::new) can say why it makes no sense.
 
-use super::axes::{DominantIteration, Scheme, Threads, TripCounts};
-use super::exclusions;
-use super::inputs::{InputError, InputFolder, InputKind};
-use super::request::{Action, Request, RequestError};
-use super::{Experiment, ExperimentError};
+use super::axes::{DominantIteration, Reach, Scheme, Threads, TripCounts};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -77,8 +73,6 @@ settings! {
     reach: Reach,
     /// When paths are observed.
     when: Timing,
-    /// What code the bursts have.
-    versions: Versions,
     /// What is observed.
     observe: Observe,
     /// The event to sum up for each path.
@@ -93,6 +87,8 @@ settings! {
     watched: Input,
     /// Paths that are interesting: only these are counted.
     interesting: Input,
+    /// Interprocedural segments: these are counted in the place of paths.
+    segments: Input,
     /// How long numbers are searched for, in seconds.
     time_limit_s: u64,
     /// The part of one of several copies.
@@ -115,18 +111,8 @@ pub enum Timing {
     /// While the program runs.
     #[default]
     Always,
-    /// While a switch outside the program is on.
+    /// While a switch outside the program is on: checking code, and a duplicate that counts (Arnold and Ryder's sampling framework).
     Bursts,
-}
-
-/// The code of a build that observes in bursts (Arnold and Ryder's sampling framework).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Versions {
-    /// Checking code, and a duplicate that counts.
-    #[default]
-    Two,
-    /// One, which keeps the path register at all times and counts while the switch is on.
-    One,
 }
 
 /// What is observed of paths.
@@ -149,18 +135,6 @@ pub enum Observe {
     Trace,
 }
 
-/// Calls at which it is counted that they were reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Reach {
-    /// Those that may not return.
-    #[default]
-    MayNotReturn,
-    /// Those, and all of functions that the unit defines; so it is of streams at least.
-    Calls,
-    /// All.
-    All,
-}
-
 /// What is kept of a unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Keep {
@@ -169,39 +143,4 @@ pub enum Keep {
     Bitcode,
     /// The map alone.
     Map,
-}
-
-impl Settings {
-    /// The same settings with files by their identities: each is read, checked, and put into the folder.
-    ///
-    /// # Errors
-    /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
-    pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
-        for kind in InputKind::ALL {
-            match kind.of(&self) {
-                Some(Input::File(file)) => {
-                    let identity = folder.put_file(kind, file)?;
-                    *kind.of_mut(&mut self) = Some(Input::Stored(identity));
-                }
-                Some(Input::Stored(identity)) => folder.check(kind, *identity)?,
-                None => {}
-            }
-        }
-        Ok(self)
-    }
-
-    /// What the plugin is asked to do, with the files in a folder. Nothing is written if the settings make no sense.
-    ///
-    /// # Errors
-    /// The settings make no sense together, or a file cannot be read or stored.
-    pub fn request(self, folder: &InputFolder) -> Result<Request, RequestError> {
-        exclusions::check(&self).map_err(ExperimentError::from)?;
-        let settings = self.resolve(folder)?;
-        let action = match settings.apply.as_ref().and_then(Input::stored) {
-            Some(plan) => Action::Apply(plan),
-            None => Action::Instrument,
-        };
-        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())?;
-        Ok(Request { recorder: settings.recorder, ..request })
-    }
 }

@@ -5,8 +5,8 @@
 //! is known by its content is `id:` with its identity.
 
 use super::Experiment;
-use super::axes::{DominantIteration, Scheme, Threads, TripCounts};
-use super::settings::{Input, Keep, Observe, Reach, Settings, Timing, Versions};
+use super::axes::{DominantIteration, Reach, Scheme, Threads, TripCounts};
+use super::settings::{Input, Keep, Observe, Settings, Timing};
 use crate::{EventSource, Identity};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::{OsStr, OsString};
@@ -73,10 +73,6 @@ spell! { Timing:
     Timing::Always => "always", "While the program runs";
     Timing::Bursts => "bursts", "While `trodden record` or `trodden sample` ask for it";
 }
-spell! { Versions:
-    Versions::Two => "two", "Checking code, and a duplicate that counts";
-    Versions::One => "one", "One version, which counts while the switch is on";
-}
 spell! { Observe:
     Observe::Counts => "counts", "How often each path is taken";
     Observe::EdgeProfile => "edge-profile", "That, in a form of which LLVM's edge profile can be made";
@@ -92,9 +88,6 @@ spell! { Keep:
 }
 spell! { Scheme:
     Scheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
-    Scheme::Targeted => "targeted", "Partial: paths without edges that are cold where they begin (Joshi, Bond, Zilles); needs --weights";
-    Scheme::Practical => "practical", "Partial: paths without edges that are cold in the whole program (Bond, McKinley); needs --weights";
-    Scheme::Structural => "structural", "Paths of each loop for themselves: shorter paths, exact counts";
     Scheme::Selected(trodden_flow::Scheme::Spp) =>
         "spp", "The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such";
     Scheme::Selected(trodden_flow::Scheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
@@ -176,7 +169,6 @@ static TABLE: &[Entry] = &[
     one_of!("dominant-iteration", dominant_iteration: DominantIteration),
     one_of!("reach", reach: Reach),
     one_of!("when", when: Timing),
-    one_of!("versions", versions: Versions),
     one_of!("observe", observe: Observe),
     one_of!("events", events: EventSource),
     one_of!("tail-merging", tail_merging: bool),
@@ -184,6 +176,7 @@ static TABLE: &[Entry] = &[
     number!("array-paths", array_paths: 1 to MOST_PATHS),
     one_of!("threads", threads: Threads),
     file!("interesting", interesting),
+    file!("segments", segments),
     number!("time-limit", time_limit_s: 1 to 3600),
     file!("known", known),
     file!("watched", watched),

@@ -15,13 +15,12 @@ const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 /// A text that makes a choice, and others only where it cannot be made without.
 fn text_of(choice: Choice) -> String {
     match choice {
-        Choice::HotPaths => format!("scheme=targeted weights={FILE}"),
-        Choice::Structural => "scheme=structural".into(),
         Choice::Selective => format!("scheme=ppp interesting={FILE}"),
         Choice::Optimal => format!("scheme=ppp-optimal interesting={FILE}"),
         Choice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
         Choice::Weights => format!("weights={FILE}"),
         Choice::Interesting => format!("interesting={FILE}"),
+        Choice::Segments => format!("segments={FILE}"),
         Choice::Unknown => format!("known={FILE}"),
         Choice::Watched => format!("watched={FILE}"),
         Choice::Part | Choice::Origin => format!("part={FILE} origin={}", &FILE[3..]),
@@ -34,8 +33,7 @@ fn text_of(choice: Choice) -> String {
         Choice::Addresses => "observe=addresses".into(),
         Choice::TailMerging => "tail-merging=off observe=addresses".into(),
         Choice::Trace => "observe=trace".into(),
-        Choice::Bursts | Choice::TwoVersions => "when=bursts".into(),
-        Choice::OneVersion => "versions=one when=bursts".into(),
+        Choice::Bursts => "when=bursts".into(),
         Choice::Tables => "table-slots=8".into(),
         Choice::ArrayPaths => "array-paths=3 table-slots=8".into(),
         Choice::Atomic => "threads=atomic".into(),

@@ -14,7 +14,7 @@ pub const NO_ROOT: usize = usize::MAX;
 
 /// A call with nothing but its time and what `fill` adds when it has returned.
 #[inline]
-fn recorded<const N: usize>(
+pub fn recorded<const N: usize>(
     kind: u16,
     function: Function,
     arguments: &mut [usize; N],
@@ -298,7 +298,7 @@ pub fn collective<const N: usize>(
     let record = open.record();
     record.object = communicator::number(library.handle(at(arguments, comm)));
     if root != NO_ROOT {
-        record.peer = at(arguments, root) as i32;
+        record.peer = library.root(at(arguments, root));
     }
     let result = call(arguments);
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
@@ -307,6 +307,26 @@ pub fn collective<const N: usize>(
     }
     finish(thread, open);
     result
+}
+
+/// A persistent collective operation is made: the arguments of the operation, an info, a request.
+#[inline]
+pub fn collective_init<const N: usize>(
+    kind: u16,
+    root: usize,
+    comm: usize,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
+    recorded(kind | trodden_wire::waits::kind::PERSISTENT, function, arguments, call, |record, arguments, library| {
+        record.object = communicator::number(library.handle(at(arguments, comm)));
+        if root != NO_ROOT {
+            record.peer = library.root(at(arguments, root));
+        }
+        // SAFETY: the request's address, by MPI's definition.
+        record.request = unsafe { library.handle_at(at(arguments, comm + 2), 0) } as u64;
+    })
 }
 
 /// A communicator is made by all of another; positions of both.
@@ -362,6 +382,17 @@ pub fn communicator_of_group<const N: usize>(
     })
 }
 
+/// Local communicator, its leader, a communicator of both leaders, the other leader, tag, new communicator.
+#[inline]
+pub fn intercommunicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+    recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, library| {
+        let tag = at(arguments, 4) as u32;
+        // Both sides have other parents: the number is of what they agree on.
+        // SAFETY: the communicator's address, by MPI's definition.
+        communicator::made(0, unsafe { library.handle_at(at(arguments, 5), 0) }, Some(u64::from(tag) | 1 << 41));
+    })
+}
+
 /// A communicator's handle may be given again.
 #[inline]
 pub fn free_communicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
@@ -396,6 +427,12 @@ pub fn init<const N: usize>(function: Function, arguments: &mut [usize; N], call
 /// MPI ends: all wait for all.
 pub fn finalize<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::MPI_FINALIZE, function, arguments, call, |record, _, _| record.object = communicator::WORLD)
+}
+
+/// A call that transfers data, and by no rule waits for another process.
+#[inline]
+pub fn transfer<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+    recorded(kind::MPI_TRANSFER, function, arguments, call, |_, _, _| {})
 }
 
 /// A call for which there is no rule.

@@ -1,4 +1,4 @@
-//! Communicators by numbers that all their members agree on, without a message.
+//! Communicators, windows and files by numbers that all their members agree on, without a message.
 //!
 //! A handle is a process's own. Members make a communicator by the same collective call on its parent, so its number is a hash of the
 //! parent's number, the count of such calls on the parent, and the world rank of its first member (a split makes several at once).
@@ -69,6 +69,33 @@ pub fn begin() {
     WORLD_SIZE.store(size, Ordering::Release);
 }
 
+/// What has members, beside communicators.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Window,
+    File,
+}
+
+/// A window or file `handle` was made by a collective call on the communicator `parent`.
+pub fn made_of(kind: Kind, parent: usize, handle: usize) {
+    let parent_slot = slot(parent);
+    let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(1, Ordering::AcqRel));
+    if handle == 0 {
+        return;
+    }
+    let mut ranks = Ranks::new();
+    ranks.collect_of(kind, handle);
+    let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
+    let number = mixed(&[parent_number, count, ranks.least(), 1 << 50 | kind as u64]) | 1 << 63;
+    put(handle, number);
+    ranks.write(number, false);
+}
+
+/// A number that depends on all parts.
+pub fn mixed(parts: &[u64]) -> u64 {
+    parts.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31))
+}
+
 /// A communicator `handle` was made by a call on `parent`; `extra` distinguishes calls that are not collective on the parent.
 pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
@@ -81,8 +108,7 @@ pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
     let is_inter = ranks.collect(handle);
     let parent_number = parent_slot.map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire));
     let key = [parent_number, extra.unwrap_or(count), ranks.least()];
-    let hash = key.iter().fold(0x517c_c1b7_2722_0a95u64, |hash, part| (hash ^ part).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31));
-    let number = hash | 1 << 63;
+    let number = mixed(&key) | 1 << 63;
     put(handle, number);
     ranks.write(number, is_inter);
 }
@@ -93,21 +119,31 @@ struct Ranks {
     remote: Members,
 }
 
-struct Members {
+pub struct Members {
     ranks: *mut i32,
-    count: usize,
+    pub count: usize,
 }
 
 impl Members {
-    const fn none() -> Self {
+    pub const fn none() -> Self {
         Members { ranks: core::ptr::null_mut(), count: 0 }
     }
 
+    /// World ranks of a group.
     fn of_group(group: usize) -> Self {
-        static SIZE: Real = Real::new(c"PMPI_Group_size");
-        static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
         static GROUP: Real = Real::new(c"PMPI_Comm_group");
         static FREE: Real = Real::new(c"PMPI_Group_free");
+        let mut world = 0usize;
+        real!(GROUP, fn(usize, *mut usize) -> i32, implementation().world(), &raw mut world);
+        let members = Members::relative(group, world);
+        real!(FREE, fn(*mut usize) -> i32, &raw mut world);
+        members
+    }
+
+    /// Ranks of a group's members in another group.
+    pub fn relative(group: usize, to: usize) -> Self {
+        static SIZE: Real = Real::new(c"PMPI_Group_size");
+        static TRANSLATE: Real = Real::new(c"PMPI_Group_translate_ranks");
         let mut size = 0i32;
         real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
         let count = size.max(0) as usize;
@@ -116,15 +152,12 @@ impl Members {
         };
         // SAFETY: fresh memory of this size.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
-        let mut world = 0usize;
-        real!(GROUP, fn(usize, *mut usize) -> i32, implementation().world(), &raw mut world);
-        real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, world, ranks);
-        real!(FREE, fn(*mut usize) -> i32, &raw mut world);
+        real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
         crate::output::release(own, count.max(1));
         Members { ranks, count }
     }
 
-    fn get(&self, index: usize) -> i32 {
+    pub fn get(&self, index: usize) -> i32 {
         // SAFETY: the index is below the count.
         unsafe { self.ranks.add(index).read() }
     }
@@ -161,6 +194,21 @@ impl Ranks {
             real!(FREE, fn(*mut usize) -> i32, &raw mut group);
         }
         is_inter != 0
+    }
+
+    /// The same of a window or file.
+    fn collect_of(&mut self, kind: Kind, handle: usize) {
+        static WINDOW: Real = Real::new(c"PMPI_Win_get_group");
+        static FILE: Real = Real::new(c"PMPI_File_get_group");
+        static FREE: Real = Real::new(c"PMPI_Group_free");
+        let real = match kind {
+            Kind::Window => &WINDOW,
+            Kind::File => &FILE,
+        };
+        let mut group = 0usize;
+        real!(real, fn(usize, *mut usize) -> i32, handle, &raw mut group);
+        self.local = Members::of_group(group);
+        real!(FREE, fn(*mut usize) -> i32, &raw mut group);
     }
 
     /// The least first member of both groups: both sides agree on it.

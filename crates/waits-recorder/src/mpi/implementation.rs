@@ -5,7 +5,7 @@
 //! process -2 or -1, any tag -1; an ignored status is address 0 or 1, ignored statuses likewise.
 
 use core::sync::atomic::{AtomicU8, Ordering};
-use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER};
+use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER, ROOT_PEER};
 
 /// An MPI library.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -136,6 +136,16 @@ impl Implementation {
         match (self, rank) {
             (Implementation::OpenMpi, -1) | (Implementation::Mpich, -2) => ANY_PEER,
             (_, 0..) => rank,
+            _ => NO_PEER,
+        }
+    }
+
+    /// A root argument in the recording's terms. Of an operation between two groups it may be MPI_ROOT.
+    #[inline]
+    pub fn root(self, argument: usize) -> i32 {
+        match (self, argument as i32) {
+            (Implementation::OpenMpi, -4) | (Implementation::Mpich, -3) => ROOT_PEER,
+            (_, rank @ 0..) => rank,
             _ => NO_PEER,
         }
     }

@@ -255,7 +255,7 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
     let mut sums = [0; 2];
     for (_, unit, function) in profile.functions() {
         let Some(first) = function.label_words().and_then(|words| words.hits()) else { continue };
-        let word = |at: u64| unit.counts.binary_search_by_key(&at, |c| c.0).map_or(0, |place| unit.counts[place].1);
+        let word = |at: u64| unit.counts.executions_of(at);
         sums[0] += word(first + 1);
         sums[1] += word(first);
     }

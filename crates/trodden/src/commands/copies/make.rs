@@ -16,7 +16,7 @@ use trodden_launch::Stop;
 use trodden_profile::copies::{Divided, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::experiment::exclusions::Choice;
-use trodden_unit::experiment::{Keep, Threads, Timing, Versions};
+use trodden_unit::experiment::{Keep, Timing};
 use trodden_unit::{Frame, Identity, Image, Parts, Settings, UnitMap};
 
 /// How names of folders of copies begin; their numbers follow.
@@ -95,10 +95,9 @@ impl Program {
 
     /// Settings of a variant that counts the same paths under the same numbers, all of them, in bursts.
     pub fn sampled(&self) -> Settings {
-        let threads = self.settings.threads;
         Settings {
             when: Some(Timing::Bursts),
-            versions: (threads == Some(Threads::Atomic)).then_some(Versions::One),
+            threads: None,
             keep: Some(Keep::Map),
             max_paths: self.units.first().map(|(_, map)| map.experiment.placement().max_paths),
             known: None,
@@ -248,7 +247,7 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
         for function in &map.functions {
             ensure!(
                 has_usual_numbers(function)?,
-                "the paths of function `{}` have numbers of their own: build without --table-slots and --scheme targeted or practical",
+                "the paths of function `{}` have numbers of their own: build without --table-slots",
                 function.name
             );
         }

@@ -126,7 +126,7 @@ fn alike(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
     for (at, profile) in profiles.iter_mut().enumerate() {
         let own = executions(profile, identity);
         profile.images.retain(|image| image.identity == identity);
-        let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts);
+        let counts = profile.images.iter_mut().flat_map(|image| &mut image.units).flat_map(|unit| &mut unit.counts.executions);
         counts.for_each(|(_, count)| *count = u64::try_from(u128::from(*count) * most / own).unwrap_or(u64::MAX));
         // They are of one build, so nothing is refused.
         let _ = sum.add(&at.to_string(), profile.clone());
@@ -137,7 +137,7 @@ fn alike(mut profiles: Vec<Profile>, identity: Identity) -> Option<Profile> {
 /// Executions of all paths of an image.
 fn executions(profile: &Profile, identity: Identity) -> u128 {
     let units = profile.images.iter().filter(|image| image.identity == identity).flat_map(|image| &image.units);
-    units.flat_map(|unit| &unit.counts).map(|(_, count)| u128::from(*count)).sum()
+    units.flat_map(|unit| &unit.counts.executions).map(|(_, count)| u128::from(*count)).sum()
 }
 
 /// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and
@@ -152,7 +152,7 @@ fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> 
     fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
     let sampled = make_sampled(program, &own, runner)?;
     let (profile, took) = run_first(&sampled, true, spec, &own, runner)?;
-    if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.is_empty())) {
+    if profile.images.iter().any(|image| image.units.iter().any(|unit| !unit.counts.executions.is_empty())) {
         return Ok(Some(Weights { profile, same_input: true }));
     }
     if took > SHORT {

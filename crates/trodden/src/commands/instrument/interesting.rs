@@ -1,9 +1,10 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united.
 
+use crate::cli::LAST;
 use crate::commands::plan::units;
 use crate::driver::experiment::known_in;
 use crate::git::{self, Difference};
-use crate::profiles::{LAST, load};
+use crate::profiles::load;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;

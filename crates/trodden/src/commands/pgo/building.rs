@@ -58,7 +58,7 @@ impl Building<'_> {
         );
         let own_folder = !words.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
         let folder = if own_folder { Some(cargo::target_folder(&words)?.join("trodden/pgo")) } else { None };
-        let mut command: Vec<OsString> = vec![assets::own_folder()?.join("cargo-trodden").into(), "trodden".into()];
+        let mut command: Vec<OsString> = vec![assets::for_cargo(&assets::store()?)?.into(), "trodden".into()];
         command.extend(words);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
@@ -74,7 +74,8 @@ impl Building<'_> {
         self.clean()?;
         let mut variables: Vec<(&str, OsString)> = profile.map(|p| (USE_VARIABLE, p.into())).into_iter().collect();
         variables.extend(self.cargo.iter().flat_map(|c| &c.toolchain).map(|name| ("RUSTUP_TOOLCHAIN", name.into())));
-        let parameters = Parameters { pgo: profile.is_none(), ..Parameters::default() };
+        let addresses = profile.is_some() && self.job.hot_paths.is_some();
+        let parameters = Parameters { pgo: profile.is_none(), addresses, ..Parameters::default() };
         // Cargo is told of its compilers by variables of its own; what is on the search path links build scripts.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let build = Build { lto: false, only_variables, parameters, command: self.command.clone() };

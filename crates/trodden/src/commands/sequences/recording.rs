@@ -4,7 +4,7 @@
 //! besides the windows' grammars, never the sequence.
 
 use super::{streams, text};
-use crate::cli::StreamInput;
+use crate::cli::{StreamInput, StreamMethod};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -244,11 +244,17 @@ pub fn open(input: &StreamInput) -> Result<Opened> {
 /// # Errors
 /// As of [`open`].
 pub fn open_into(wanted: &str, input: &StreamInput, table: &mut EventTable) -> Result<(Convention, Grammar)> {
-    let (method, limits) = (input.method.method(), WindowLimits::default());
+    let (method, limits) = (input.method.map_or(Method::Phrases, StreamMethod::method), WindowLimits::default());
     let file = Path::new(wanted);
     if !file.is_file() || streams::is_log(file) {
-        let recording = streams::read(wanted, input.thread, method, limits, table)?;
-        return Ok((recording.convention, recording.grammar(0)?));
+        let (convention, grammar) = streams::read(wanted, input.thread, table)?;
+        if input.method.is_none() {
+            return Ok((convention, grammar));
+        }
+        let mut writer = RecordingWriter::new(method, limits);
+        let thread = writer.thread("main")?;
+        grammar.symbols().try_for_each(|symbol| writer.push(thread, symbol))?;
+        return Ok((convention, writer.finish(convention)?.grammar(0)?));
     }
     let recording = text::read(file, method, limits, table).with_context(|| format!("cannot read {wanted}"))?;
     let count = recording.threads.len();

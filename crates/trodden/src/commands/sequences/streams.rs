@@ -1,38 +1,38 @@
 //! Recordings of programs built with `--stream`: the logs of a run, as bracketed sequences of one thread.
 //!
-//! A log has no event for a return: a path says by its role that its frame is left, and frames that an exception or `longjmp` unwound
-//! follow from the depths of frames ([`Nesting`]). Here each frame that goes has its `leave`. Before a call the path up to there is an
-//! event, and the whole path another when it ends: the convention of prefixes.
+//! A log has no symbol for a return: a path says that its frame is left, and another symbol how many frames an exception or `longjmp`
+//! unwound. Here each frame that goes has its `leave`. Before a call the path up to there is an event, and the whole path another when it
+//! ends: the convention of prefixes. The stored grammars are used as they are, with these symbols in the place of theirs.
+//!
+//! Complexity: O(items), not O(events).
 
-use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
+use super::recording::{EventTable, PathEvent};
 use crate::commands::stream::{files, told};
 use crate::notes::warn;
 use crate::sources;
 use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
-use trodden_profile::stream::{FunctionPlace, Nesting, PathRole, Step, StreamLog, ThreadLog};
+use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::{SourceCache, View};
 use trodden_sequence::events::{Convention, SubpathEnd};
-use trodden_sequence::{Method, WindowLimits};
+use trodden_sequence::Grammar;
 
 /// Whether a file is a log of streams.
 pub fn is_log(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == files::LOG)
 }
 
-/// Reads one thread, by its place among those of all logs.
+/// The sequence of one thread, by its place among those of all logs: the grammars of its windows as they are stored, with other symbols.
 ///
 /// # Errors
 /// There are no streams, or they cannot be read.
-pub fn read(wanted: &str, thread: usize, method: Method, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
+pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in files::logs(wanted)? {
         let log = StreamLog::open(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
-            let mut writer = RecordingWriter::new(method, limits);
-            read_thread(&log, found, &mut writer, table)?;
-            return writer.finish(Convention::Prefixes);
+            return Ok((Convention::Prefixes, read_thread(&log, found, table)?));
         }
         before += log.threads().len();
         if thread < before {
@@ -43,66 +43,54 @@ pub fn read(wanted: &str, thread: usize, method: Method, limits: WindowLimits, t
     anyhow::bail!("the streams of `{wanted}` have {before} threads: --thread takes 0 to {}", before - 1)
 }
 
-fn read_thread(log: &StreamLog, thread: &ThreadLog, writer: &mut RecordingWriter, table: &mut EventTable) -> Result<()> {
+fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
     let profile = told::maps(log.head())?;
     let view = View::of(&profile);
     let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let told = told::Told::new(log.head(), &profile, &view, &sources);
-    let number = writer.thread(&format!("{}/{}", thread.key.process, thread.key.thread))?;
-    let mut reader = Reader { told: &told, table, functions: HashMap::new(), paths: HashMap::new(), unknown: 0 };
-    let mut nesting = Nesting::new(&told.places, true);
-    let mut failure = None;
-    log.visit(thread, 0, |event| {
-        let open = nesting.frames().len();
-        let step = nesting.feed(event);
-        let taken = reader.symbols(step, open, nesting.frames().len());
-        let pushed = taken.into_iter().try_for_each(|symbol| writer.push(number, symbol));
-        pushed.map_err(|error| failure = Some(error)).is_ok()
-    })?;
-    failure.map_or(Ok(()), Err)?;
+    let mut reader = Reader { told: &told, table, functions: HashMap::new(), unknown: 0 };
+    let stored = log.grammar(thread)?;
+    let grammar = stored.substituted(|number| Symbol::of_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
         warn(format_args!("{} events of the thread were lost: what lies on both sides of a gap is taken for neighbours", thread.lost));
     }
     if reader.unknown > 0 {
-        warn(format_args!("{} events are of units without a map, and left out", reader.unknown));
+        warn(format_args!("{} different events are of units without a map, and left out", reader.unknown));
     }
-    Ok(())
+    Ok(grammar)
 }
 
 struct Reader<'r, 'a> {
     told: &'r told::Told<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionPlace, u32>,
-    paths: HashMap<u32, u64>,
-    /// Events that nothing is known of.
+    /// Different events that nothing is known of.
     unknown: u64,
 }
 
 impl Reader<'_, '_> {
-    /// The symbols of a step that changed the number of frames.
-    fn symbols(&mut self, step: Step, open_before: usize, open_now: usize) -> Vec<u64> {
-        match step {
-            Step::Entered(frame) => {
-                let function = self.function(frame.function);
-                vec![self.table.enter(function)]
-            }
-            Step::Unwound(frames) => vec![self.table.leave(); frames],
-            Step::Unknown => {
-                self.unknown += 1;
-                Vec::new()
-            }
-            Step::Path { counter, role, depth } => {
-                let Some((place, _)) = self.told.places.path(counter) else { return Vec::new() };
-                // Frames that went without a word, or one that was not seen to begin.
-                let mut symbols = vec![self.table.leave(); open_before.saturating_sub(depth)];
+    /// The symbols of the table that stand for one of the log.
+    fn symbols(&mut self, symbol: Symbol) -> Vec<u64> {
+        match symbol {
+            Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
+            Symbol::Path(counter) | Symbol::Exit(counter) => {
+                let (Some((place, _)), Some(role)) = (self.told.places.path(counter), self.told.places.role(counter)) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
                 let function = self.function(place);
-                if depth > open_before {
-                    symbols.push(self.table.enter(function));
-                }
-                symbols.push(self.path(counter, role, function));
-                symbols.extend(vec![self.table.leave(); depth - open_now]);
-                symbols
+                let path = self.path(counter, role, function);
+                let leave = matches!(symbol, Symbol::Exit(_)).then(|| self.table.leave());
+                std::iter::once(path).chain(leave).collect()
+            }
+            Symbol::Enter(counter) | Symbol::Inherited(counter) => {
+                let Some((place, _)) = self.told.places.path(counter) else {
+                    self.unknown += 1;
+                    return Vec::new();
+                };
+                let function = self.function(place);
+                vec![self.table.enter(function)]
             }
         }
     }
@@ -119,9 +107,6 @@ impl Reader<'_, '_> {
     }
 
     fn path(&mut self, counter: u32, role: PathRole, function: u32) -> u64 {
-        if let Some(symbol) = self.paths.get(&counter) {
-            return *symbol;
-        }
         let (end, is_prefix) = match role {
             PathRole::Call => (SubpathEnd::Call, true),
             // Where a path stops at a call that does not return, the frame goes on only by `longjmp`, with another path.
@@ -132,8 +117,6 @@ impl Reader<'_, '_> {
         let blocks = self.told.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
         let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
         let event = PathEvent { function, end, is_prefix, source: Some(self.told.path(counter)) };
-        let symbol = self.table.path(&event, &id.to_string(), |_| names);
-        self.paths.insert(counter, symbol);
-        symbol
+        self.table.path(&event, &id.to_string(), |_| names)
     }
 }

@@ -6,17 +6,28 @@
 //! | `walk.rs` | from a path descriptor to its instructions |
 //! | `places.rs` | what lies at an address: file, function, source line, code |
 //! | `lane.rs` | one configuration that is fed: profiler, processor |
+//! | `profile.rs` | a table's profile as paths of the program's units |
 //! | `report.rs` | the report as text and JSON |
-//! | `sweep.rs`, `sweep_results.rs`, `sweep_page.rs` | many configurations from one reading; what came of them; their page |
+//! | `character.rs` | skew and length of paths, profiles of events beside frequency |
+//! | `sweep.rs`, `sweep_experiment.rs` | many configurations from one reading; their file |
+//! | `sweep_results.rs`, `sweep_parquet.rs`, `sweep_page.rs`, `sweep_lines.rs` | what came of them; their page |
 
+mod character;
 mod lane;
 mod places;
+mod profile;
 mod report;
 mod sources;
 mod sweep;
+mod sweep_experiment;
+mod sweep_lines;
 mod sweep_page;
+#[cfg(feature = "parquet")]
+mod sweep_parquet;
 mod sweep_results;
 mod walk;
+
+pub use sources::trial;
 
 use crate::cli::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, StackOverflow};
 use crate::notes::{note, warn};
@@ -46,7 +57,7 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     }
     let mut parameters = parameters(job)?;
     let processor = processor(job)?;
-    let level = if processor.is_some() { Level::Instructions } else { Level::Branches };
+    let level = if processor.is_some() || job.instructions { Level::Instructions } else { Level::Branches };
     let mut opened = sources::open(job, level)?;
     if level == Level::Instructions && opened.source.level() == Level::Branches {
         bail!(
@@ -57,12 +68,18 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
     if !opened.source.knows_return_addresses() {
         parameters.detector.repair = Repair::None;
     }
+    if job.profile.is_some() {
+        profile::check(&parameters.detector.mapping)?;
+    }
     let mut lane = Lane::new(parameters.clone(), processor)?;
     let notes = feed(job, &mut opened, &mut lane)?;
     let status = opened.end()?;
     notes.notes.iter().for_each(note);
     let places = Places::new(&notes.mappings);
-    let report = Report::new(job, &opened.origin, &parameters, &lane, &places);
+    if let Some(file) = &job.profile {
+        profile::write(job, file, &parameters.detector, &lane.profiler, &places, &notes.mappings)?;
+    }
+    let report = Report::new(job, &opened.origin, notes.iterations, &parameters, &lane, &places);
     let mut out: Box<dyn Write> = match &job.output {
         Some(file) => Box::new(BufWriter::new(create(file)?)),
         None => Box::new(crate::output::text_or_json(job.json)),
@@ -78,7 +95,8 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
 
 /// Reads the source to its end, into the profiler, the recording and the sequence of paths.
 fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNotes> {
-    let recording = Recording { origin: opened.origin.clone() };
+    let (level, knows_return_addresses) = (opened.source.level(), opened.source.knows_return_addresses());
+    let recording = Recording { origin: opened.origin.clone(), level, knows_return_addresses };
     let mut writer = match &job.record {
         Some(file) => Some((RecordedWriter::new(BufWriter::new(create(file)?), &recording)?, file)),
         None => None,
@@ -107,7 +125,7 @@ fn feed(job: &Simulate, opened: &mut Opened, lane: &mut Lane) -> Result<SourceNo
         }
         lane.feed(&batch, &mut observe)?;
         if let Some((writer, file)) = &mut writer {
-            writer.write(&batch.events).with_context(|| format!("cannot write {}", file.display()))?;
+            writer.write(&batch).with_context(|| format!("cannot write {}", file.display()))?;
         }
     }
     lane.finish(&mut observe)?;
@@ -151,7 +169,7 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
     if tables.is_empty() {
         tables.push(TableParameters::PUBLISHED);
     }
-    let mut metrics = vec![Metric::Frequency];
+    let mut metrics = vec![Metric::Frequency, Metric::Instructions];
     for kind in &job.event {
         let metric = Metric::Event(event(*kind) as usize);
         if !metrics.contains(&metric) {

@@ -1,5 +1,6 @@
 //! The report of `trodden simulate`, as text and as JSON.
 
+use super::character::{Agreement, Character, LengthPoint, Skew, character};
 use super::lane::{Lane, Timing};
 use super::places::{Memory, Place, Places};
 use super::walk::{Walk, walk};
@@ -9,8 +10,8 @@ use serde::Serialize;
 use std::io::Write;
 use trodden_hardware::processor::ProcessorEvent;
 use trodden_hardware::{
-    BranchKind, DetectorCounts, Mapping, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult, overlap,
-    paths_for_share,
+    BranchKind, DetectorCounts, DetectorParameters, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult,
+    overlap, paths_for_share,
 };
 
 /// Version of the JSON.
@@ -22,7 +23,8 @@ const TOP: usize = 10;
 pub struct Report<'a> {
     job: &'a Simulate,
     origin: &'a str,
-    mapping: Mapping,
+    iterations: Option<u64>,
+    detector: DetectorParameters,
     profiler: &'a Profiler,
     memory: Memory<'a>,
     tables: Vec<TableResult>,
@@ -31,6 +33,7 @@ pub struct Report<'a> {
     /// The first table's content.
     held: PathProfile,
     complete: Vec<(PathDescriptor, u64)>,
+    character: Character,
 }
 
 #[derive(Debug, Serialize)]
@@ -38,6 +41,8 @@ struct Json<'a> {
     schema_version: u32,
     source: &'a str,
     instructions: u64,
+    /// Further iterations of string instructions, which count as no instructions; null of recordings.
+    string_iterations: Option<u64>,
     threads: u64,
     branches: BranchesJson,
     detector: DetectorJson,
@@ -52,6 +57,13 @@ struct Json<'a> {
     /// Paths of the complete profile.
     distinct_paths: usize,
     instructions_by_length: &'a [u64],
+    /// Cumulative distributions over the hottest paths.
+    skew: Vec<Skew>,
+    /// Instructions on paths of at most so many branches.
+    lengths: Vec<LengthPoint>,
+    /// The power models' profiles beside each other, where both were counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    power_models: Option<Agreement>,
     paths: Vec<PathJson>,
 }
 
@@ -152,15 +164,25 @@ struct StepJson {
 
 impl<'a> Report<'a> {
     /// Collects what is reported.
-    pub fn new(job: &'a Simulate, origin: &'a str, parameters: &ProfilerParameters, lane: &'a Lane, places: &'a Places) -> Report<'a> {
+    pub fn new(
+        job: &'a Simulate,
+        origin: &'a str,
+        iterations: Option<u64>,
+        parameters: &ProfilerParameters,
+        lane: &'a Lane,
+        places: &'a Places,
+    ) -> Report<'a> {
         let profiler = &lane.profiler;
         let is_counted = |e: &ProcessorEvent| parameters.metrics.contains(&Metric::Event(*e as usize));
+        let counted: Vec<Metric> = parameters.metrics.iter().copied().filter(|m| *m != Metric::Instructions).collect();
         Report {
             timing: lane.timing(),
+            character: character(profiler, &counted),
             events: ProcessorEvent::ALL.into_iter().filter(is_counted).collect(),
             job,
             origin,
-            mapping: parameters.detector.mapping,
+            iterations,
+            detector: parameters.detector,
             profiler,
             memory: places.space(),
             tables: profiler.results(Metric::Frequency),
@@ -180,15 +202,19 @@ impl<'a> Report<'a> {
             schema_version: SCHEMA_VERSION,
             source: self.origin,
             instructions: self.profiler.instructions(),
+            string_iterations: self.iterations,
             threads: self.profiler.threads(),
             branches: branches(self.profiler),
-            detector: detector(&self.profiler.detector_counts()),
+            detector: detector_json(&self.profiler.detector_counts()),
             overlap: self.tables.first().and_then(|t| t.overlap),
             tables: self.tables.iter().map(table).collect(),
             events: self.events.iter().map(|e| self.event(*e)).collect(),
             processor: self.timing.as_ref().map(processor),
             distinct_paths: self.complete.len(),
             instructions_by_length: self.profiler.instructions_by_length(),
+            skew: self.character.skew.clone(),
+            lengths: self.character.lengths.clone(),
+            power_models: self.character.power_models,
             paths: self.complete.iter().take(top).map(|(path, count)| self.path(path, *count, total)).collect(),
         };
         serde_json::to_writer_pretty(&mut *out, &json)?;
@@ -211,7 +237,7 @@ impl<'a> Report<'a> {
 
     fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
         let place = self.memory.place(path.start);
-        let Walk { mut steps, stopped } = walk(&self.memory, &self.mapping, path);
+        let Walk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
         if self.job.steps > 0 {
             steps.truncate(self.job.steps);
         }
@@ -265,6 +291,8 @@ impl<'a> Report<'a> {
         let most = paths_for_share(&self.complete, 0.9);
         let (paths, distinct) = (grouped(counts.paths), grouped(self.complete.len() as u64));
         writeln!(out, "  paths {paths}, {distinct} different; {half} of them are half of all executions, {most} are 90 %")?;
+        let short = self.character.lengths.get(16).map_or(100.0, |p| p.percent);
+        writeln!(out, "    paths of at most 16 branches have {short:.1} % of the instructions")?;
         for (number, what) in [
             (counts.splits, "paths were split at the limit of branches"),
             (counts.overflows, "times the path stack was full"),
@@ -297,6 +325,9 @@ impl<'a> Report<'a> {
             let with_frequency = percent(event.overlap_with_frequency);
             writeln!(out, "  {:18} {:>15} {with_frequency:>14}   {}", event.event, grouped(event.total), tables.join("  "))?;
         }
+        if let Some(Agreement { rank_correlation: Some(rank), overlap: Some(overlap) }) = self.character.power_models {
+            writeln!(out, "  The power models order paths alike: rank correlation {rank:.3}, overlap {overlap:.2} %.")?;
+        }
         writeln!(out, "  Each event has tables of its own; the hardware would need as many, or as many runs.")?;
         Ok(())
     }
@@ -319,7 +350,7 @@ impl<'a> Report<'a> {
         let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
         let share = 100.0 * count as f64 / total as f64;
         writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}", grouped(count), branch_count(path), outcomes(path))?;
-        let walk = walk(&self.memory, &self.mapping, path);
+        let walk = walk(&self.memory, &self.detector, path);
         let shown = if self.job.steps == 0 { walk.steps.len() } else { self.job.steps.min(walk.steps.len()) };
         let mut before = None;
         for step in &walk.steps[..shown] {
@@ -350,7 +381,7 @@ fn branches(profiler: &Profiler) -> BranchesJson {
     BranchesJson { retired: by_kind.iter().map(|k| k.taken + k.not_taken).sum(), by_kind }
 }
 
-fn detector(counts: &DetectorCounts) -> DetectorJson {
+fn detector_json(counts: &DetectorCounts) -> DetectorJson {
     DetectorJson {
         paths: counts.paths,
         splits: counts.splits,

@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
-use trodden_trace::sources::{BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource};
+use trodden_trace::sources::{
+    Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource,
+};
 
 /// The plugin's file name.
 const PLUGIN: &str = "libtrodden_qemu_plugin.so";
@@ -58,8 +60,27 @@ impl Opened {
 pub fn open(job: &Simulate, level: Level) -> Result<Opened> {
     match &job.from {
         Some(file) => open_file(file, job.format, &job.program),
-        None => run_program(job, level),
+        None => run_program(&job.command, job.output.is_none(), level),
     }
+}
+
+/// Whether QEMU and the plugin are there and work together: runs `true` under them.
+///
+/// # Errors
+/// A piece is missing, or nothing was recorded; says what.
+pub fn trial() -> Result<String> {
+    let version = Command::new(QEMU).arg("--version").output();
+    let version = version.map_err(|_| anyhow!("{QEMU} is not installed"))?.stdout;
+    let mut opened = run_program(&["true".into()], true, Level::Branches)?;
+    let mut batch = Batch::default();
+    while opened.source.read(&mut batch)? {
+        batch.clear();
+    }
+    opened.end()?;
+    let instructions = opened.source.notes().instructions;
+    anyhow::ensure!(instructions > 0, "{QEMU} runs `true`, and {} records nothing", plugin()?.display());
+    let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
+    Ok(format!("{version}; {} recorded {instructions} instructions of `true`", plugin()?.display()))
 }
 
 /// Opens a file of branches, compressed or not.
@@ -114,8 +135,9 @@ fn decompressed(path: &Path) -> Result<Box<dyn Read>> {
     Ok(Box::new(output))
 }
 
-fn run_program(job: &Simulate, level: Level) -> Result<Opened> {
-    let (name, arguments) = job.command.split_first().context("no program is named")?;
+/// Runs a program under QEMU; its standard output goes to standard error, if the report takes that.
+fn run_program(command_line: &[OsString], moves_output: bool, level: Level) -> Result<Opened> {
+    let (name, arguments) = command_line.split_first().context("no program is named")?;
     let program = find_program(name)?;
     let plugin = plugin()?;
     let folder = tempfile::Builder::new().prefix("trodden-simulate-").tempdir()?;
@@ -130,7 +152,7 @@ fn run_program(job: &Simulate, level: Level) -> Result<Opened> {
     }
     // QEMU names programs by the first argument that it is given; the program should see the name it was called by.
     command.arg("-plugin").arg(plugin_argument).arg("-0").arg(name).arg(&program).args(arguments);
-    if job.output.is_none() {
+    if moves_output {
         command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
     }
     let child = command.spawn().map_err(|error| match error.kind() {
@@ -142,7 +164,7 @@ fn run_program(job: &Simulate, level: Level) -> Result<Opened> {
     // A large pipe lets the program run on while branches are processed; a smaller one serves as well.
     let _ = nix::fcntl::fcntl(stream.as_fd(), nix::fcntl::FcntlArg::F_SETPIPE_SZ(1 << 20));
     let mut reader = BufReader::with_capacity(1 << 20, stream);
-    let origin = shlex::try_join(job.command.iter().map(|w| w.to_str().unwrap_or("?"))).unwrap_or_default();
+    let origin = shlex::try_join(command_line.iter().map(|w| w.to_str().unwrap_or("?"))).unwrap_or_default();
     if is_empty(&mut reader)? {
         let status = waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
         bail!(

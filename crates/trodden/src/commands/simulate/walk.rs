@@ -1,12 +1,13 @@
 //! From a path descriptor to the path's instructions: walks the code, and asks the outcomes at each branch that the mapping records.
 //!
 //! A descriptor does not say how its path ended. After the last outcome the walk ends where the mapping ends paths;
-//! else it goes on to the next branch, which is not recorded, or is where the path was cut. Extension counters are
-//! followed as the detector counts them.
+//! else it goes on to the next branch, which is not recorded. A path with as many branches as the detector's limit ends
+//! behind its last one. Extension counters are followed as the detector counts them.
 
 use super::places::Memory;
 use trodden_binary::instruction::{Branch, branch, decode, text};
-use trodden_hardware::{Address, BranchType, Extension, Mapping, PathDescriptor};
+use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, Mapping, PathDescriptor};
+use trodden_trace::HotPathExit;
 
 /// No path has more instructions than the walk goes.
 const LONGEST: usize = 1 << 14;
@@ -25,18 +26,22 @@ pub struct Step {
 }
 
 /// The instructions of a path.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walk {
     /// Instructions, as far as the code is known.
     pub steps: Vec<Step>,
     /// Why the walk could not go to the path's end.
     pub stopped: Option<&'static str>,
+    /// How the path ended.
+    pub exit: HotPathExit,
 }
 
-/// Walks a path.
-pub fn walk(memory: &Memory, mapping: &Mapping, path: &PathDescriptor) -> Walk {
-    let mut walker = Walker { outcomes: path.outcomes().collect(), used: 0, extensions: 0, returns: Vec::new(), mapping };
-    let mut walk = Walk::default();
+/// Walks a path of a detector with these parameters.
+pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescriptor) -> Walk {
+    let is_split = path.length == detector.length_limit;
+    let outcomes = path.outcomes().collect();
+    let mut walker = Walker { outcomes, used: 0, extensions: 0, returns: Vec::new(), mapping: &detector.mapping, is_split };
+    let mut walk = Walk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
     let mut address = path.start.0;
     let mut is_jumped_to = false;
     while walk.steps.len() < LONGEST {
@@ -48,6 +53,7 @@ pub fn walk(memory: &Memory, mapping: &Mapping, path: &PathDescriptor) -> Walk {
         let used = walker.used;
         let next = walker.next(branch(&instruction), address, behind);
         if next == Next::Before {
+            walk.exit = HotPathExit::At(address);
             return walk;
         }
         let outcome = (walker.used > used).then(|| walker.outcomes[used]);
@@ -61,7 +67,11 @@ pub fn walk(memory: &Memory, mapping: &Mapping, path: &PathDescriptor) -> Walk {
                 walk.stopped = Some(why);
                 return walk;
             }
-            Next::End | Next::Before => return walk,
+            Next::End(exit) => {
+                walk.exit = exit;
+                return walk;
+            }
+            Next::Before => return walk,
         }
     }
     walk
@@ -72,7 +82,7 @@ enum Next {
     /// The path goes on there.
     At(u64),
     /// This instruction is its last.
-    End,
+    End(HotPathExit),
     /// The one before was its last.
     Before,
     /// It goes on where the code alone does not say.
@@ -85,17 +95,19 @@ struct Walker<'a> {
     extensions: u16,
     returns: Vec<u64>,
     mapping: &'a Mapping,
+    /// It has as many branches as the detector's limit.
+    is_split: bool,
 }
 
 impl Walker<'_> {
     fn next(&mut self, branch: Option<Branch>, address: u64, behind: u64) -> Next {
         match branch {
             None | Some(Branch::System) => Next::At(behind),
-            Some(Branch::Stop) => Next::End,
+            Some(Branch::Stop) => Next::End(HotPathExit::Unknown),
             Some(Branch::Conditional(target) | Branch::Jump(target)) => self.jump(target, address, behind),
             Some(Branch::IndirectJump) => match self.outcome(BranchType::Indirect) {
                 None => Next::Before,
-                Some(_) if self.ends(BranchType::Indirect) => Next::End,
+                Some(_) if self.ends(BranchType::Indirect) || self.is_at_limit() => Next::End(HotPathExit::Indirect),
                 Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
             },
             Some(call @ (Branch::Call(_) | Branch::IndirectCall)) => self.call(call.target(), behind),
@@ -112,18 +124,16 @@ impl Walker<'_> {
         };
         let expected = self.outcomes.get(self.used).copied().unwrap_or(true);
         let Some(is_taken) = self.outcome(class(expected)) else { return Next::Before };
+        let next = if is_taken { target } else { behind };
         if is_backward
             && let Extension::Loops(most) = self.mapping.extension
             && self.extensions < most
         {
             self.extensions += 1;
         } else if self.ends(class(is_taken)) {
-            return Next::End;
+            return Next::End(HotPathExit::At(next));
         }
-        if self.used == self.outcomes.len() && self.used == usize::from(trodden_hardware::MOST_BRANCHES) {
-            return Next::End;
-        }
-        Next::At(if is_taken { target } else { behind })
+        if self.is_at_limit() { Next::End(HotPathExit::At(next)) } else { Next::At(next) }
     }
 
     fn call(&mut self, target: Option<u64>, behind: u64) -> Next {
@@ -134,7 +144,7 @@ impl Walker<'_> {
             self.returns.push(behind);
             return target.map_or(Next::Unknown("an indirect call, whose target the path does not record"), Next::At);
         }
-        if self.ends(BranchType::Call) { Next::End } else { Next::At(behind) }
+        if self.ends(BranchType::Call) { Next::End(HotPathExit::Unknown) } else { Next::At(behind) }
     }
 
     fn come_back(&mut self) -> Next {
@@ -144,8 +154,13 @@ impl Walker<'_> {
                 Next::At(behind)
             }
             None if self.used < self.outcomes.len() => Next::Unknown("a return, whose target the path does not record"),
-            None => Next::End,
+            None => Next::End(HotPathExit::Returned),
         }
+    }
+
+    /// Whether the path was split behind the branch that was taken last.
+    fn is_at_limit(&self) -> bool {
+        self.is_split && self.used == self.outcomes.len()
     }
 
     /// The next outcome; `None` if there are no more. A branch whose class the mapping does not record has been taken.

@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trodden_profile::stream::{LiveStream, LiveThread, Nesting, Step};
+use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, Step};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_wire::stream::Event;
@@ -114,12 +114,12 @@ fn of_file(stream: &LiveStream, job: &Last) -> Result<StreamReport> {
 
 fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
     let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, told)).collect();
-    let is_whole = thread.earlier == 0;
-    let mut nesting = Nesting::new(&told.places, is_whole);
+    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::new() };
+    let mut nesting = Nesting::new(&told.places);
     let mut events = Vec::new();
-    for &event in &thread.events {
-        let step = nesting.feed(event);
-        events.extend(of_event(event, step, nesting.frames().len(), told));
+    for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
+        let step = nesting.feed(symbol);
+        events.extend(of_step(step, nesting.frames().len(), told));
     }
     let shown = if most == 0 { events.len() } else { most.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
@@ -130,7 +130,7 @@ fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
 /// A live frame by what its slot holds.
 fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
     match slot {
-        Event::Path(counter) => {
+        Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = told.places.path(counter)?;
             let path = told.story(counter).map(|story| story.outline(usize::MAX));
             Some(FrameReport { function: told.name(function), path, lines: told.lines_of_end(counter), at_call: true })
@@ -144,21 +144,20 @@ fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
     }
 }
 
-fn of_event(event: Event, step: Step, depth: usize, told: &Told) -> Option<EventReport> {
-    match (step, event) {
-        (Step::Entered(frame), _) => {
+fn of_step(step: Step, depth: usize, told: &Told) -> Option<EventReport> {
+    match step {
+        Step::Entered(frame) => {
             Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: told.name(frame.function), path: None })
         }
-        (Step::Path { counter, role, depth }, _) => {
+        Step::Path { counter, role, depth } => {
             let (function, _) = told.places.path(counter)?;
             Some(EventReport { depth: depth - 1, kind: told.role(role), function: told.name(function), path: Some(told.path(counter)) })
         }
-        (Step::Unwound(0), _) => None,
-        (Step::Unwound(frames), _) => {
+        Step::Unwound(0) | Step::Unknown => None,
+        Step::Unwound(frames) => {
             let function = plural(frames as u128, "frame", "frames");
             Some(EventReport { depth: depth.saturating_sub(1), kind: "unwound", function, path: None })
         }
-        (Step::Unknown, _) => None,
     }
 }
 

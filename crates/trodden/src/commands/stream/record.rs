@@ -1,8 +1,9 @@
 //! `trodden record --whole-program` and `--last N`: what programs built with `--stream` write.
 //!
-//! A program writes chunks of events into a file that it maps; this process takes full ones, compresses them, and gives
-//! them back. If it is slower, the file grows. If it is killed, the program goes on and the file grows;
-//! `trodden stream collect` makes the log later. If the program is killed, all it wrote is in the file.
+//! A program writes chunks of events into a file that it maps; this process takes full ones, gives them back, and makes grammars of them.
+//! If it is slower, the file grows up to the bound of `--backlog`; then the program waits. If it is killed, the program goes on until the
+//! file has that size, and counts what it loses then; `trodden stream collect` makes the log later. If the program is killed, all it wrote
+//! is in the file.
 
 use super::files::{self, LOG, STREAM};
 use crate::cli::{Record, StreamCollect};
@@ -18,9 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
+use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, counts, is_stream_file, write_raw};
 use trodden_profile::{Ending, Run, RunStore, collect as collect_profile, raw_files};
 use trodden_report::words::{count, plural};
+use trodden_sequence::Method;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
@@ -74,12 +76,13 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
 fn record_whole(job: &Record) -> Result<ExitCode> {
     let folder = run_folder(job)?;
     let mut command = record::command(&job.command, folder.path(), NAMES);
-    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, "whole");
+    let bounds = format!("whole,{},{}", job.stream.backlog, job.stream.patience);
+    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let is_over = AtomicBool::new(false);
     let (status, drained) = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| Recorder::new(folder.path()).run(&is_over));
+        let recorder = scope.spawn(|| Recorder::new(folder.path(), job.stream.method.method()).run(&is_over));
         let status = wait_forwarding(&mut command);
         is_over.store(true, Ordering::Relaxed);
         (status, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
@@ -174,13 +177,14 @@ fn fold(path: &Path) -> Result<u64> {
 /// Drains the stream files of a folder.
 struct Recorder<'a> {
     folder: &'a Path,
+    method: Method,
     drains: BTreeMap<PathBuf, Drain>,
     looked: Option<Instant>,
 }
 
 impl<'a> Recorder<'a> {
-    fn new(folder: &'a Path) -> Self {
-        Recorder { folder, drains: BTreeMap::new(), looked: None }
+    fn new(folder: &'a Path, method: Method) -> Self {
+        Recorder { folder, method, drains: BTreeMap::new(), looked: None }
     }
 
     /// Until the command is over; gives what there was in all.
@@ -189,6 +193,7 @@ impl<'a> Recorder<'a> {
         while !is_over.load(Ordering::Relaxed) {
             self.look_for_files()?;
             let mut taken = 0;
+            self.divide_memory();
             for drain in self.drains.values_mut() {
                 taken += drain.poll()?;
             }
@@ -218,6 +223,14 @@ impl<'a> Recorder<'a> {
         Ok(all)
     }
 
+    /// Gives the files with open windows equal parts of what all may hold.
+    fn divide_memory(&mut self) {
+        let whole = WindowBounds::default();
+        let active = self.drains.values().filter(|d| d.is_active()).count().max(1);
+        let bounds = WindowBounds { held: whole.held / active, ..whole };
+        self.drains.values_mut().for_each(|drain| drain.set_bounds(bounds));
+    }
+
     fn look_for_files(&mut self) -> Result<()> {
         if self.looked.is_some_and(|looked| looked.elapsed() < NEW_FILES) {
             return Ok(());
@@ -226,7 +239,7 @@ impl<'a> Recorder<'a> {
         for file in files::with_extension(self.folder, STREAM)? {
             // One that is not set up yet is looked at again.
             if !self.drains.contains_key(&file) && is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
-                let drain = Drain::begin(&file, &file.with_extension(LOG))?;
+                let drain = Drain::begin(&file, &file.with_extension(LOG), self.method)?;
                 self.drains.insert(file, drain);
             }
         }
@@ -254,7 +267,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         // What a recorder that was killed wrote before.
         let before = stream.with_extension(LOG);
         let log = folder.path().join(format!("{number:04}.{LOG}"));
-        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()))?;
+        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), Method::Phrases)?;
         note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
         lossy += fold(&log)?;
     }

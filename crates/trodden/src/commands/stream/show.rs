@@ -8,7 +8,8 @@ use crate::sources;
 use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-use trodden_profile::stream::{Nesting, Step, StreamLog};
+use trodden_profile::stream::{Nesting, Step, StreamLog, Symbol};
+use trodden_sequence::grammar::Frames;
 use trodden_report::{SourceCache, View};
 
 /// Prints events.
@@ -26,21 +27,25 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let told = Told::new(log.head(), &profile, &view, &sources);
-    let mut nesting = Nesting::new(&told.places, true);
+    // Frames that are live at the first event are read off the grammar.
+    let grammar = log.grammar(thread)?;
+    let effect = |symbol| Symbol::of_number(symbol).map(Symbol::effect).unwrap_or_default();
+    let live = Frames::with_effects(&grammar, effect).open_calls(job.from);
+    let counters = live.into_iter().filter_map(Symbol::of_number).filter_map(|symbol| match symbol {
+        Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
+        _ => None,
+    });
+    let mut nesting = Nesting::within(&told.places, counters);
     let mut out = BufWriter::new(output::text());
-    let (mut number, end) = (0u64, if job.count == 0 { u64::MAX } else { job.from.saturating_add(job.count) });
+    let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
     let mut failed = None;
-    // From the beginning: depths are known from there.
-    log.visit(thread, 0, |event| {
-        let step = nesting.feed(event);
-        if number >= job.from
-            && let Err(error) = line(&mut out, &told, number, step, nesting.frames().len())
-        {
+    for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::of_number).take(shown)) {
+        let step = nesting.feed(symbol);
+        if let Err(error) = line(&mut out, &told, number, step, nesting.frames().len()) {
             failed = Some(error);
+            break;
         }
-        number += 1;
-        number < end && failed.is_none()
-    })?;
+    }
     failed.map_or(Ok(()), Err)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)

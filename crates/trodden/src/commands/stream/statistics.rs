@@ -1,4 +1,6 @@
-//! `trodden stream statistics`: how long streams are, and what they hold.
+//! `trodden stream statistics`: how long streams are, and what they hold; read off the grammars, which are not expanded.
+//!
+//! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
 use super::files;
 use super::told::maps;
@@ -9,7 +11,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trodden_profile::stream::{Nesting, PathRole, Places, Step, StreamLog, ThreadLog};
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
 use trodden_report::words::count;
 
 const SCHEMA_VERSION: u32 = 1;
@@ -45,10 +47,15 @@ struct ThreadReport {
     arrivals: u64,
     /// Frames that exceptions and `longjmp` unwound.
     unwound: u64,
-    deepest: usize,
-    /// Frames that went, or came, without a word: by switched stacks, mostly.
-    vanished: u64,
-    unseen: u64,
+    deepest: u64,
+    /// Paths that left a frame of another function than their own: on switched stacks, mostly.
+    mismatched: u64,
+    /// Windows: grammars that were closed one after another.
+    windows: usize,
+    /// Items of their rules.
+    items: usize,
+    /// Their size in the log.
+    bytes: u64,
 }
 
 /// Prints them.
@@ -82,20 +89,72 @@ fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<Thr
         lost: thread.lost,
         ..ThreadReport::default()
     };
-    let mut nesting = Nesting::new(places, true);
-    log.visit(thread, 0, |event| {
-        match nesting.feed(event) {
-            Step::Entered(_) => report.calls += 1,
-            Step::Path { role: PathRole::Call, .. } => report.arrivals += 1,
-            Step::Path { .. } => report.paths += 1,
-            Step::Unwound(frames) => report.unwound += frames as u64,
-            Step::Unknown => {}
+    let mut frames = Brackets::default();
+    for window in 0..thread.windows() {
+        let grammar = log.window(thread, window)?;
+        report.items += grammar.statistics().items;
+        for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
+            match Symbol::of_number(*symbol) {
+                Some(Symbol::Enter(_)) => report.calls += times,
+                Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.role(counter) {
+                    Some(PathRole::Call) => report.arrivals += times,
+                    _ => report.paths += times,
+                },
+                Some(Symbol::Unwound(frames)) => report.unwound += times * u64::from(frames),
+                Some(Symbol::Inherited(_)) | None => {}
+            }
         }
-        report.deepest = report.deepest.max(nesting.frames().len());
-        true
-    })?;
-    (report.vanished, report.unseen) = (nesting.unclear().vanished, nesting.unclear().unseen);
+        let function = |symbol: Symbol| match symbol {
+            Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
+            Symbol::Path(_) | Symbol::Unwound(_) => None,
+        };
+        let rules = grammar.fold(|symbol| Brackets::of_symbol(symbol, function), |children| Brackets::joined(children));
+        frames.append(rules.last().unwrap_or(&Brackets::default()));
+    }
+    (report.deepest, report.mismatched) = (frames.deepest as u64, frames.mismatched);
     Ok(report)
+}
+
+/// What a stretch does to the stack of frames.
+#[derive(Default)]
+struct Brackets {
+    /// Functions of frames that it closes and that were live before, the first one first; `None`: unwound, or unknown.
+    closes: Vec<Option<FunctionPlace>>,
+    /// Functions of frames that it leaves open, outermost first.
+    opens: Vec<Option<FunctionPlace>>,
+    /// Most live frames in it, more than before it.
+    deepest: i64,
+    mismatched: u64,
+}
+
+impl Brackets {
+    fn of_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionPlace>) -> Brackets {
+        let Some(symbol) = Symbol::of_number(symbol) else { return Brackets::default() };
+        let effect = symbol.effect();
+        let closes = vec![function(symbol); effect.closes as usize];
+        let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();
+        Brackets { closes, deepest: opens.len() as i64, opens, mismatched: 0 }
+    }
+
+    fn joined(children: &[&Brackets]) -> Brackets {
+        let mut all = Brackets::default();
+        children.iter().for_each(|child| all.append(child));
+        all
+    }
+
+    fn append(&mut self, next: &Brackets) {
+        let before = self.opens.len() as i64 - self.closes.len() as i64;
+        self.deepest = self.deepest.max(before + next.deepest);
+        self.mismatched += next.mismatched;
+        for closed in &next.closes {
+            match (self.opens.pop(), closed) {
+                (Some(Some(open)), Some(closed)) => self.mismatched += u64::from(open != *closed),
+                (Some(_), _) => {}
+                (None, _) => self.closes.push(*closed),
+            }
+        }
+        self.opens.extend_from_slice(&next.opens);
+    }
 }
 
 fn text(report: &Report) -> String {
@@ -126,9 +185,8 @@ fn text(report: &Report) -> String {
                 t.deepest,
                 t.lost
             );
-            if t.vanished + t.unseen > 0 {
-                let _ =
-                    writeln!(out, "          frames that went without a word: {}, that were not seen to begin: {}", t.vanished, t.unseen);
+            if t.mismatched > 0 {
+                let _ = writeln!(out, "          paths that left a frame of another function (the stack was switched): {}", t.mismatched);
             }
             number += 1;
         }

@@ -10,14 +10,14 @@
 //! bounded by the call depth.
 
 use super::open;
-use super::place::described;
+use super::place::{described, functions_left_out};
 use crate::cli::TraceDiff;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use trodden_trace::{Frames, ThreadNumber, TraceBlock, TraceEvent, TraceFile};
+use trodden_trace::{Frames, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
 /// Calls that are kept of what a frame did behind a difference.
@@ -29,7 +29,7 @@ struct Side<'a> {
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::container::ContainerError>> + 'a>,
     frames: Frames,
     keys: &'a [Key],
-    ignored: &'a HashSet<u32>,
+    ignored: &'a HashSet<TraceFunction>,
     blocks: u64,
     last: Option<TraceBlock>,
 }
@@ -75,7 +75,8 @@ pub fn run(job: &TraceDiff) -> Result<ExitCode> {
     let (left, right) = (open(&job.left)?, open(&job.right)?);
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(&left), addresses(&right)) } else { keys(&left, &right) };
-    let (left_ignored, right_ignored) = (ignored(&left, job)?, ignored(&right, job)?);
+    let (left_ignored, right_ignored) = (functions_left_out(&left, &job.ignore, &job.ignore_file)?,
+        functions_left_out(&right, &job.ignore, &job.ignore_file)?);
     let threads = left.threads().max(right.threads());
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)) {
@@ -143,7 +144,7 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Dif
 }
 
 impl<'a> Side<'a> {
-    fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<u32>) -> Self {
+    fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
         Self { trace, events, frames: Frames::default(), keys, ignored, blocks: 0, last: None }
     }
@@ -179,7 +180,7 @@ impl<'a> Side<'a> {
 
     /// Whether one of the innermost frames up to `depth` is left out.
     fn is_ignored(&self, depth: usize) -> bool {
-        !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(&f.0))
+        !self.ignored.is_empty() && self.frames.open[..depth].iter().flatten().any(|f| self.ignored.contains(f))
     }
 
     /// Follows what is done to the end of the frame at `depth` (the number of open frames), beginning with a step that was taken already.
@@ -219,25 +220,6 @@ fn note_call(called: &mut Vec<(String, u64)>, name: &str) {
         _ if !full => called.push((name.to_owned(), 1)),
         _ => {}
     }
-}
-
-/// Functions that are left out.
-fn ignored(trace: &TraceFile, job: &TraceDiff) -> Result<HashSet<u32>> {
-    let mut ignored: HashSet<u32> = HashSet::new();
-    for name in &job.ignore {
-        let functions = super::place::functions(trace, name);
-        ensure!(!functions.is_empty(), "{} has no function `{name}` to leave out", trace.about().image);
-        ignored.extend(functions.iter().map(|f| f.0));
-    }
-    let about = trace.about();
-    for block in &about.blocks {
-        let is_of = |file: &String| block.lines.first().is_some_and(|(f, _)| about.files[*f as usize].ends_with(file.as_str()));
-        let entry = about.functions[block.function.0 as usize].address == block.address;
-        if entry && job.ignore_file.iter().any(is_of) {
-            ignored.insert(block.function.0);
-        }
-    }
-    Ok(ignored)
 }
 
 fn addresses(trace: &TraceFile) -> Vec<Key> {

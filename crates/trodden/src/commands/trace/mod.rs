@@ -8,8 +8,10 @@
 //! | `place.rs` | places of a trace: functions, lines, addresses |
 //! | `explain.rs` | which step of an execution the graph lacks |
 //! | `show.rs`, `find.rs`, `diff.rs`, `profile.rs`, `export.rs` | using a trace |
+//! | `calls.rs`, `page.rs`, `page/` | calls one after the other; all of them on an HTML page |
 //! | `doctor.rs` | which collectors work here |
 
+mod calls;
 mod code;
 mod diff;
 mod doctor;
@@ -19,6 +21,7 @@ mod find;
 mod imports;
 mod merge;
 mod model;
+mod page;
 mod place;
 mod profile;
 mod record;

@@ -1,6 +1,7 @@
 //! Places of a trace: `FUNCTION`, `FILE:LINE`, `0xADDRESS` or `#NUMBER`, with a number behind it for the nth time.
 
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::HashSet;
 use trodden_trace::{TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
@@ -86,6 +87,28 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
         }
         false => whole,
     }
+}
+
+/// Functions to be left out: by name, and all of some source files.
+///
+/// # Errors
+/// The trace has no such function.
+pub fn functions_left_out(trace: &TraceFile, names: &[String], files: &[String]) -> Result<HashSet<TraceFunction>> {
+    let mut left_out = HashSet::new();
+    for name in names {
+        let named = functions(trace, name);
+        ensure!(!named.is_empty(), "{} has no function `{name}` to leave out", trace.about().image);
+        left_out.extend(named);
+    }
+    let about = trace.about();
+    for block in &about.blocks {
+        let is_of = |file: &String| block.lines.first().is_some_and(|(f, _)| about.files[*f as usize].ends_with(file.as_str()));
+        let entry = about.functions[block.function.0 as usize].address == block.address;
+        if entry && files.iter().any(is_of) {
+            left_out.insert(block.function);
+        }
+    }
+    Ok(left_out)
 }
 
 fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {

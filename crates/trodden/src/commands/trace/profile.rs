@@ -17,7 +17,7 @@ use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::{Limited, cut_to_limit};
-use trodden_profile::{Collected, Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_profile::{Collected, Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
 use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
     Block, BlockKind, Counted, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape,
@@ -47,7 +47,7 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
     let run = Run { command, suite, ending, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
     let map = unit_map(&trace, functions.into_iter().map(|f| f.map).collect());
     let unit = Identity::of(format!("trace {:x} {:?}", about.hash, map.functions.len()).as_bytes());
-    let unit = UnitProfile { unit, map: Arc::new(map), counts: counts.into_iter().collect(), events: Vec::new(), first_seen: Vec::new() };
+    let unit = UnitProfile { unit, map: Arc::new(map), counts: Counts::of_executions(counts.into_iter().collect()) };
     let identity = Identity::of(&about.hash.to_le_bytes());
     let image = ImageProfile { identity, path: about.image.clone(), build_id: None, units: vec![unit] };
     let profile = Profile { run, images: vec![image], sampling: None };
@@ -194,13 +194,14 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         code: digest(&trace.about().hash.to_le_bytes()),
         first_counter,
         counters: numbering.paths(),
-        storage: Storage::Array { beyond: 0 },
+        storage: Storage::Array,
         blocks: map_blocks,
         edges: flow,
         dag: dag.edges().to_vec(),
         values: numbering.values().to_vec(),
         cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
         by_rounds: Vec::new(),
+        calls: Vec::new(),
     };
     Ok(Numbered { map, dag, edges, entry: blocks[0], function })
 }

@@ -141,7 +141,7 @@ pub struct Names {
 
 /// Records that belong to the call in front of them or behind.
 pub fn is_part(kind: u16) -> bool {
-    matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::CPU_AT_ENTER)
+    matches!(kind, kind::COMPLETED | kind::SENDRECV_RECV | kind::MEETING_SEND | kind::MEETING_RECV | kind::CPU_AT_ENTER)
 }
 
 /// The most frequent, in a fixed order.

@@ -3,14 +3,16 @@
 use super::recording::{Calls, Process, Recording};
 use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, ObjectId, RequestId, SleepKind, Token};
-use trodden_waits::{Call, ProcessId, Rule};
-use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, kind};
+use trodden_waits::{Call, ProcessId, Rule, WaitKind};
+use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, NO_PEER, ROOT_PEER, kind};
 
 /// Numbers of the communicators that are there from the start.
 const WORLD: u64 = 1;
 const OWN: u64 = 2;
 /// Bytes of a message that MPI libraries copy, so that its send need not wait for the receive: the least limit of those that are common.
 pub const BUFFERED: u64 = 4096;
+/// Operations that only synchronise.
+const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
 /// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
 const WOKEN: u64 = 0;
 
@@ -70,6 +72,9 @@ impl Converter {
         let request = RequestId(record.request);
         match record.kind {
             _ if is_collective(record.kind) => self.collective(process, id, record),
+            _ if is_prepared_collective(record.kind) => {
+                self.collective_of(process, id, record).map_or(Call::Other, |collective| Call::PrepareCollective(collective, request))
+            }
             _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => match self.message(process, id, record) {
                 Some(message) => Call::Prepare(message, record.kind & 0xf == kind::IRECV, request),
                 None => Call::Other,
@@ -94,6 +99,7 @@ impl Converter {
                 (None, Some(receive)) => Call::Receive(receive, None),
                 (None, None) => Call::Other,
             },
+            kind::MEETING => self.meeting(process, id, record, &rest.members),
             kind::PROBE => self.message(process, id, record).map_or(Call::Other, Call::Probe),
             _ => self.other(record, id, thread_token, rest, object, request),
         }
@@ -116,7 +122,8 @@ impl Converter {
             kind::MPI_INIT => self.places[id.0 as usize].map_or(Call::Other, |(job, _)| Call::BeginJob(job)),
             kind::LOCK if is_woken => Call::Lock(object),
             kind::LOCK => Call::Blocked,
-            kind::UNLOCK => Call::Unlock(object),
+            kind::UNLOCK | kind::WINDOW_UNLOCK => Call::Unlock(object),
+            kind::WINDOW_LOCK => Call::Lock(object),
             kind::CONDITION_WAIT => Call::Sleep(object, SleepKind::Condition, is_woken),
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
@@ -143,6 +150,18 @@ impl Converter {
         let is_synchronous = matches!(record.kind & !kind::PERSISTENT, kind::SYNC_SEND | kind::SYNC_ISEND);
         let is_buffered = record.amount <= BUFFERED && !is_synchronous;
         Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
+    }
+
+    /// A call that meets several processes; ranks are those of the window's group.
+    fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Call {
+        let Some(communicator) = self.communicator(id, record.object) else { return Call::Other };
+        let message = |member: &CallRecord| {
+            let peer = Some(self.peer(process, id, record.object, member.peer)?);
+            Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
+        };
+        let of = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
+        let waits = if record.function == Function::MPI_Win_start as u16 { WaitKind::LatePost } else { WaitKind::LateComplete };
+        Call::Meeting(of(kind::MEETING_SEND), of(kind::MEETING_RECV), waits)
     }
 
     /// The process of a rank of a communicator.
@@ -189,25 +208,44 @@ impl Converter {
             OWN => (0, 1),
             WORLD => (world_rank, self.jobs[job as usize].len() as u32),
             other => {
-                let members = process.file.communicators.get(&other).filter(|members| members.remote.is_none())?;
+                let members = process.file.communicators.get(&other)?;
+                if let Some(remote) = &members.remote {
+                    return self.between_groups(id, record, world_rank, &members.local, remote);
+                }
                 (members.local.iter().position(|m| *m == Some(world_rank))? as u32, members.local.len() as u32)
             }
         };
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let rule = match record.kind & !kind::NON_BLOCKING {
-            kind::COLLECTIVE_FROM_ROOT => Rule::FromRoot,
-            kind::COLLECTIVE_TO_ROOT => Rule::ToRoot,
-            kind::COLLECTIVE_SCAN => Rule::Scan,
-            _ => Rule::All,
-        };
         Some(Collective {
             communicator: self.communicator(id, record.object)?,
-            rule,
+            rule: rule_of(record.kind),
             is_root: record.peer >= 0 && record.peer as u32 == rank,
             rank,
             size,
-            is_barrier: matches!(name, "MPI_Barrier" | "MPI_Ibarrier" | "MPI_Finalize"),
+            is_barrier: BARRIERS.contains(&name),
         })
+    }
+
+    /// An operation between two groups: the root is in one, and those who wait for it, or whom it waits for, are in the other.
+    fn between_groups(
+        &mut self,
+        id: ProcessId,
+        record: &CallRecord,
+        world_rank: u32,
+        local: &[Option<u32>],
+        remote: &[Option<u32>],
+    ) -> Option<Collective> {
+        let own = local.iter().position(|m| *m == Some(world_rank))?;
+        // Both groups count from the one with the lower first member.
+        let rank = (if local.first() > remote.first() { remote.len() } else { 0 } + own) as u32;
+        let (rule, size) = match (rule_of(record.kind), record.peer) {
+            (rule @ (Rule::FromRoot | Rule::ToRoot), ROOT_PEER) => (rule, 1 + remote.len()),
+            (Rule::FromRoot | Rule::ToRoot, NO_PEER) => (Rule::Absent, 1 + remote.len()),
+            (rule @ (Rule::FromRoot | Rule::ToRoot), _) => (rule, 1 + local.len()),
+            (rule, _) => (rule, local.len() + remote.len()),
+        };
+        let communicator = self.communicator(id, record.object)?;
+        Some(Collective { communicator, rule, is_root: record.peer == ROOT_PEER, rank, size: size as u32, is_barrier: false })
     }
 
     /// Names what made a process's first thread, if a recorded process did.
@@ -227,6 +265,19 @@ fn child_token(number: u32) -> Token {
     Token(1 << 63 | u64::from(number))
 }
 
+fn rule_of(kind: u16) -> Rule {
+    match kind & !(kind::NON_BLOCKING | kind::PERSISTENT) {
+        kind::COLLECTIVE_FROM_ROOT => Rule::FromRoot,
+        kind::COLLECTIVE_TO_ROOT => Rule::ToRoot,
+        kind::COLLECTIVE_SCAN => Rule::Scan,
+        _ => Rule::All,
+    }
+}
+
+fn is_prepared_collective(kind: u16) -> bool {
+    kind < kind::START && kind & kind::PERSISTENT != 0 && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & 0xf))
+}
+
 fn is_collective(kind: u16) -> bool {
     kind == kind::MPI_FINALIZE
         || kind < kind::PERSISTENT && (kind::COLLECTIVE_ALL..=kind::COLLECTIVE_SCAN).contains(&(kind & !kind::NON_BLOCKING))
@@ -239,6 +290,7 @@ pub struct Parts {
     receive: Option<CallRecord>,
     requests: Vec<Completed>,
     starts: Vec<RequestId>,
+    members: Vec<CallRecord>,
     /// How many records were taken.
     pub count: u32,
 }
@@ -253,6 +305,7 @@ impl Parts {
         loop {
             let is_ours = |next: &&CallRecord| match next.kind {
                 kind::COMPLETED => true,
+                kind::MEETING_SEND | kind::MEETING_RECV => record.kind == kind::MEETING,
                 kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
                 // Further requests of one call begin when it has ended.
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,
@@ -264,6 +317,7 @@ impl Parts {
             match next.kind {
                 kind::SENDRECV_RECV => parts.receive = Some(next),
                 kind::START => parts.starts.push(RequestId(next.request)),
+                kind::MEETING_SEND | kind::MEETING_RECV => parts.members.push(next),
                 _ if next.request == 0 => parts.completed.push(next),
                 _ => parts.requests.push(Completed {
                     request: RequestId(next.request),

@@ -3,14 +3,18 @@
 //! | file | what |
 //! |---|---|
 //! | `import/perf.rs` | text of `perf script` or `perf sched script` with the scheduler's events |
+//! | `import/ctf.rs` | traces of LTTng and others in the Common Trace Format, through Debian's `babeltrace2`, or its text |
+//! | `import/scheduler.rs` | the scheduler's events, of both |
 //! | `import/chrome.rs` | Chrome trace JSON, with flow events |
 //! | `import/otf2.rs` | OTF2 archives, through Debian's `otf2-print` |
 //!
 //! What a trace lacks is said, never guessed.
 
 mod chrome;
+pub mod ctf;
 mod otf2;
 mod perf;
+mod scheduler;
 
 use super::blocks::Names;
 use super::codes::Code;
@@ -85,14 +89,18 @@ fn read(path: &Path) -> Result<Imported> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
     }
+    if path.is_dir() {
+        return ctf::read_trace(path);
+    }
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
+        _ if ctf::is_text(&text) => ctf::read(path, &text),
         Some('{' | '[') => chrome::read(path, &text),
         _ if text.contains("sched_switch:") => perf::read(path, &text),
         _ => bail!(
-            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` with \
-                sched_switch events",
+            "{}: neither a recording (a folder), nor an OTF2 archive (.otf2), Chrome trace JSON, or text of `perf script` or \
+                `babeltrace2` with sched_switch events",
             path.display()
         ),
     }

@@ -43,6 +43,28 @@ pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
     Ok(exit_code(status))
 }
 
+/// Whether the recorder is there and loads into a program.
+///
+/// # Errors
+/// It is missing, or the loader refuses it; says why.
+pub fn trial() -> Result<String> {
+    let recorder = assets::waits_recorder()?;
+    let folder = tempfile::tempdir()?;
+    let mut command = Command::new("true");
+    command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, folder.path());
+    let out = command.output().context("cannot run `true`")?;
+    let said = String::from_utf8_lossy(&out.stderr);
+    // The loader only complains, and runs the program all the same.
+    anyhow::ensure!(
+        out.status.success() && said.is_empty(),
+        "`true` with {} preloaded: {} {}",
+        recorder.display(),
+        out.status,
+        said.trim()
+    );
+    Ok(format!("{} loads into programs", recorder.display()))
+}
+
 /// The recorder, before what is preloaded already.
 fn preloads(recorder: &Path) -> OsString {
     let mut list = recorder.as_os_str().to_owned();

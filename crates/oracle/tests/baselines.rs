@@ -4,12 +4,12 @@
 //! registers and increments have no part in that.
 
 use std::collections::BTreeMap;
-use trodden_flow::baselines::cold::{Left, leave_out};
-use trodden_flow::baselines::{is_obvious, practical, structural, targeted};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::plan::{Action, PlanOptions};
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin, Plan};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
+use trodden_oracle::baselines::cold::{Left, leave_out};
+use trodden_oracle::baselines::{Baseline, Step, is_obvious, practical, structural, targeted};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -25,7 +25,7 @@ enum End {
 }
 
 /// Walks at random and counts by the plan's actions. Edges that are set aside are never taken.
-fn walk(random: &mut Random, graph: &Graph, plan: &Plan, aside: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
+fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, aside: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
@@ -42,9 +42,15 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, aside: &[bool], counts:
             return;
         }
         let edge = random.pick(&out);
-        match plan.action(graph, edge) {
+        let action = match plan.step(graph, edge) {
+            Step::Plan(action) => action,
+            Step::Poison(value) => {
+                register = value;
+                Action::Add { increment: 0 }
+            }
+        };
+        match action {
             Action::Add { increment } => register += increment,
-            Action::Poison { value } => register = value,
             Action::Count { increment } => *counts.entry(register + increment).or_default() += 1,
             Action::CountAndRestart { increment, start } => {
                 *counts.entry(register + increment).or_default() += 1;
@@ -94,7 +100,7 @@ fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..options(random) }
 }
 
-fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Plan, aside: &[bool]) {
+fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, aside: &[bool]) {
     let (mut counts, mut log) = (BTreeMap::new(), Vec::new());
     for _ in 0..12 {
         walk(random, graph, plan, aside, &mut counts, &mut log);
@@ -108,7 +114,7 @@ fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Plan, aside: &[bo
     }
     // Walks that were given up have counted the paths that they completed, and those are in the log.
     let paths = plan.numbering.paths() as i64;
-    let beyond = plan.partial.as_ref().map_or(0, |p| p.beyond) as i64;
+    let beyond = plan.beyond() as i64;
     let (told, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));
     assert_eq!(told, expected, "seed {seed}");
     assert!(other.keys().all(|id| (paths..paths + beyond).contains(id)), "seed {seed}: {other:?} beyond {paths} + {beyond}");
@@ -133,9 +139,9 @@ fn paths_without_what_is_left_out_are_counted_exactly_and_the_others_behind_them
                 leave_out(&graph, &cuts, &frequencies, &Left { aside: aside.clone(), cold }, &options)
             }
         };
-        partial += u64::from(plan.partial.is_some());
+        partial += u64::from(plan.is_partial());
         obvious += u64::from(is_obvious(plan.numbered(), &plan.numbering));
-        let aside = if plan.partial.is_some() { &aside } else { &none };
+        let aside = if plan.is_partial() { &aside } else { &none };
         check(seed, &mut random, &graph, &plan, aside);
     }
     assert!(partial > GRAPHS / 10 && obvious > 0, "{partial} {obvious}");

@@ -7,13 +7,12 @@
 //!
 //! Invariant: where nothing is left out, the plan is that of all paths, and exact.
 
-use crate::dag::{CutReason, Dag, DagEdgeId, Origin};
-use crate::frequency::Frequencies;
-use crate::graph::{Edge, Graph, Node};
-use crate::limit::cut_to_limit;
-use crate::numbering::Numbering;
-use crate::placement::Probes;
-use crate::plan::{Partial, Plan, PlanOptions, edge_frequencies, probe_costs};
+use super::{Baseline, LeftOut};
+use trodden_flow::frequency::Frequencies;
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::plan::{Plan, PlanOptions, edge_frequencies, probe_costs};
+use trodden_flow::trim::without;
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Probes};
 
 /// What is left out, by edge of the graph.
 #[derive(Clone, Debug)]
@@ -25,15 +24,16 @@ pub struct Left {
 }
 
 /// Numbers the paths without the edges that are left out.
-pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, left: &Left, options: &PlanOptions) -> Plan {
+pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, left: &Left, options: &PlanOptions) -> Baseline {
     let is_cold = |e: Edge| left.cold[e.index()] && !left.aside[e.index()] && graph.to(e) != graph.exit();
-    let full = || Plan::ball_larus(graph, forced, frequencies, options);
+    let full = || Baseline::of(Plan::ball_larus(graph, forced, frequencies, options));
     if !graph.edges().any(is_cold) {
         return full();
     }
     let stays = |e: Edge| !left.aside[e.index()] && !is_cold(e);
     let dag = cut_what_stays(graph, forced, frequencies, &stays, options);
-    let Some((kept, hot)) = without(&dag, graph, frequencies, &stays, options.hot_first) else { return full() };
+    let Some((kept, hot)) = without(&dag, graph, &stays) else { return full() };
+    let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
     let Ok(numbering) = Numbering::ball_larus(&hot) else { return full() };
     let chords = Probes::on_chords(&hot, numbering.values(), &probe_costs(&hot, graph, frequencies));
     let direct = Probes::direct(numbering.values());
@@ -43,8 +43,25 @@ pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Freq
         true => Some(by(&chords)).filter(|(_, _, beyond)| i128::from(*beyond) <= many).unwrap_or_else(|| by(&direct)),
         false => by(&direct),
     };
-    let partial = Partial { dag: hot, kept: kept.iter().map(Option::is_some).collect(), aside: left.aside.clone(), poison, beyond };
-    Plan { dag, numbering, probes: Probes::of(increments), partial: Some(partial), share: None }
+    let kept = kept.iter().map(Option::is_some).collect();
+    let left_out = LeftOut { dag: hot, kept, aside: left.aside.clone(), poison, beyond };
+    Baseline { dag, numbering, increments, left_out: Some(left_out) }
+}
+
+/// The acyclic graph with the edges that are taken most often first, so that these have the value 0.
+fn hottest_first(
+    dag: &Dag,
+    graph: &Graph,
+    frequencies: &Frequencies,
+    mut kept: Vec<Option<DagEdgeId>>,
+    hot: &Dag,
+) -> (Vec<Option<DagEdgeId>>, Dag) {
+    let often = edge_frequencies(dag, graph, frequencies);
+    let mut order: Vec<DagEdgeId> = dag.edge_ids().filter(|id| kept[id.index()].is_some()).collect();
+    order.sort_by(|a, b| often[b.index()].total_cmp(&often[a.index()]));
+    let hot = hot.in_order(&order.iter().filter_map(|id| kept[id.index()]).collect::<Vec<_>>());
+    order.iter().enumerate().for_each(|(i, id)| kept[id.index()] = Some(DagEdgeId(i as u32)));
+    (kept, hot)
 }
 
 /// The acyclic graph of everything, cut until the paths that stay are few enough.
@@ -67,62 +84,6 @@ fn cut_what_stays(
     let more = limited.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit);
     cuts.extend(more.map(|c| (kept[c.edge.index()], CutReason::Limit)));
     Dag::new(graph, &cuts, options.entries)
-}
-
-/// The graph without what is left out: for each edge its number there, and the graph. `None` if no path stays.
-pub(crate) fn without(
-    dag: &Dag,
-    graph: &Graph,
-    frequencies: &Frequencies,
-    stays: &dyn Fn(Edge) -> bool,
-    hot_first: bool,
-) -> Option<(Vec<Option<DagEdgeId>>, Dag)> {
-    let live = reached(graph, stays);
-    let allowed = |id: DagEdgeId| match dag.edge(id).origin {
-        Origin::Real(e) => stays(e),
-        Origin::Enter(e) => live[graph.to(e).index()],
-        Origin::Leave(_) | Origin::Stop(_) => true,
-    };
-    let mut from_entry = vec![false; dag.node_count()];
-    let mut to_exit = vec![false; dag.node_count()];
-    from_entry[dag.entry().index()] = true;
-    to_exit[dag.exit().index()] = true;
-    for &node in dag.order().iter().filter(|n| **n != dag.exit()) {
-        if from_entry[node.index()] {
-            dag.out(node).iter().filter(|e| allowed(**e)).for_each(|e| from_entry[dag.edge(*e).to.index()] = true);
-        }
-    }
-    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        to_exit[node.index()] = dag.out(node).iter().any(|e| allowed(*e) && to_exit[dag.edge(*e).to.index()]);
-    }
-    let whole = |id: &DagEdgeId| allowed(*id) && from_entry[dag.edge(*id).from.index()] && to_exit[dag.edge(*id).to.index()];
-    let mut order: Vec<DagEdgeId> = dag.edge_ids().filter(whole).collect();
-    if order.is_empty() {
-        return None;
-    }
-    if hot_first {
-        let often = edge_frequencies(dag, graph, frequencies);
-        order.sort_by(|a, b| often[b.index()].total_cmp(&often[a.index()]));
-    }
-    let mut kept = vec![None; dag.edges().len()];
-    order.iter().enumerate().for_each(|(i, id)| kept[id.index()] = Some(DagEdgeId(i as u32)));
-    let edges = order.iter().map(|id| dag.edge(*id)).collect();
-    Some((kept, Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?))
-}
-
-/// The nodes that control reaches along edges that stay.
-fn reached(graph: &Graph, stays: &dyn Fn(Edge) -> bool) -> Vec<bool> {
-    let mut seen = vec![false; graph.node_count()];
-    let mut stack = vec![graph.entry()];
-    seen[graph.entry().index()] = true;
-    while let Some(node) = stack.pop() {
-        for &edge in graph.out(node).iter().filter(|e| stays(**e)) {
-            if !std::mem::replace(&mut seen[graph.to(edge).index()], true) {
-                stack.push(graph.to(edge));
-            }
-        }
-    }
-    seen
 }
 
 /// The increments by edge of the whole graph, the poison, and how many numbers from the number of paths on poisoned sums may have.

@@ -4,9 +4,8 @@
 //! node. Here it ends at the loop, and what follows is a path of its own: one register serves all levels. So paths are
 //! shorter still than published; their counts are exact.
 
-use crate::dag::CutReason;
-use crate::frequency::innermost_loops;
-use crate::graph::{Edge, Graph};
+use trodden_flow::frequency::innermost_loops;
+use trodden_flow::{CutReason, Edge, Graph};
 
 /// The forced cuts, and those at the borders of loops.
 pub fn cuts(graph: &Graph, forced: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {

@@ -1,0 +1,90 @@
+//! What profiles of paths look like: how few paths hold most of it (figures 5.2 and 5.3), and whether two profiles order
+//! the same paths alike (section 5.5.2, the two power models).
+
+use crate::descriptor::PathDescriptor;
+use crate::profile::PathProfile;
+use std::collections::BTreeSet;
+
+/// Numbers of paths at which the cumulative distribution is given: 1, 2, 5, 10, ... up to one that holds all.
+fn steps(paths: usize) -> impl Iterator<Item = usize> {
+    let decades = (0..).map(|power| 10usize.saturating_pow(power));
+    let steps = decades.flat_map(|decade| [1, 2, 5].map(|of| decade.saturating_mul(of)));
+    steps.take_while(move |step| *step < paths).chain((paths > 0).then_some(paths))
+}
+
+/// How much the hottest paths hold together: number of paths, percent of the profile. `hottest` is in descending order.
+pub fn cumulative(hottest: &[(PathDescriptor, u64)]) -> Vec<(usize, f64)> {
+    let total: u64 = hottest.iter().map(|(_, count)| count).sum();
+    let (mut sum, mut at) = (0u64, 0);
+    let share = |number: usize| {
+        sum += hottest[at..number].iter().map(|(_, count)| count).sum::<u64>();
+        at = number;
+        (number, 100.0 * sum as f64 / total.max(1) as f64)
+    };
+    steps(hottest.len()).map(share).collect()
+}
+
+/// Spearman's rank correlation of two profiles over the paths of both, from -1 to 1; equal counts have their mean rank.
+/// `None` if there are fewer than two paths, or one profile has the same count for all.
+pub fn rank_correlation(one: &PathProfile, other: &PathProfile) -> Option<f64> {
+    let paths: BTreeSet<PathDescriptor> = one.iter().chain(other.iter()).map(|(path, _)| *path).collect();
+    let ranks = |profile: &PathProfile| ranks(&paths.iter().map(|path| profile.count(path)).collect::<Vec<_>>());
+    let (one, other) = (ranks(one), ranks(other));
+    let mean = (paths.len() as f64 + 1.0) / 2.0;
+    let (mut both, mut of_one, mut of_other) = (0.0, 0.0, 0.0);
+    for (a, b) in one.iter().zip(&other) {
+        both += (a - mean) * (b - mean);
+        of_one += (a - mean).powi(2);
+        of_other += (b - mean).powi(2);
+    }
+    (of_one > 0.0 && of_other > 0.0).then(|| both / (of_one * of_other).sqrt())
+}
+
+/// The rank of each count, from 1.
+fn ranks(counts: &[u64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|at| counts[*at]);
+    let mut ranks = vec![0.0; counts.len()];
+    for equal in order.chunk_by(|a, b| counts[*a] == counts[*b]) {
+        let first = order.partition_point(|at| counts[*at] < counts[equal[0]]);
+        let rank = first as f64 + (equal.len() as f64 + 1.0) / 2.0;
+        equal.iter().for_each(|at| ranks[*at] = rank);
+    }
+    ranks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Address;
+
+    fn profile(counts: &[u64]) -> PathProfile {
+        let mut profile = PathProfile::default();
+        (0..).zip(counts).for_each(|(start, count)| profile.add(&PathDescriptor::starting_at(Address(start)), *count));
+        profile
+    }
+
+    #[test]
+    fn few_paths_hold_most() {
+        let hottest = profile(&[50, 30, 10, 5, 3, 2]).hottest();
+        assert_eq!(cumulative(&hottest), [(1, 50.0), (2, 80.0), (5, 98.0), (6, 100.0)]);
+        assert!(cumulative(&[]).is_empty());
+    }
+
+    #[test]
+    fn equal_orders_correlate() {
+        assert_eq!(rank_correlation(&profile(&[1, 2, 3, 40]), &profile(&[10, 20, 30, 31])), Some(1.0));
+        assert_eq!(rank_correlation(&profile(&[1, 2, 3]), &profile(&[3, 2, 1])), Some(-1.0));
+        assert_eq!(rank_correlation(&profile(&[5, 5]), &profile(&[3, 2])), None);
+        // Ranks 1, 2.5, 2.5, 4 and 1, 2, 3, 4.
+        let found = rank_correlation(&profile(&[1, 7, 7, 9]), &profile(&[1, 2, 3, 4])).unwrap();
+        assert!((found - 4.5 / (4.5f64 * 5.0).sqrt()).abs() < 1e-12, "{found}");
+    }
+
+    #[test]
+    fn paths_of_one_profile_only_count() {
+        let mut more = profile(&[1, 2, 3]);
+        more.add(&PathDescriptor::starting_at(Address(99)), 50);
+        assert!(rank_correlation(&profile(&[1, 2, 3]), &more).unwrap() < 0.0);
+    }
+}

@@ -1,0 +1,91 @@
+//! Why a unit cannot be instrumented.
+
+use crate::markers::MarkerError;
+use crate::options::BadOption;
+use std::path::PathBuf;
+use trodden_flow::GraphError;
+use trodden_unit::store::STORE_VARIABLE;
+
+/// Why a unit cannot be instrumented.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Bad parameters.
+    #[error(transparent)]
+    Option(#[from] BadOption),
+    /// LLVM's edge counters cannot be taken out.
+    #[error(transparent)]
+    Markers(#[from] MarkerError),
+    /// There is no place for the unit store.
+    #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
+    NoStore,
+    /// The unit store cannot be written.
+    #[error("the unit store {folder} cannot be written ({source}): set {STORE_VARIABLE} to a folder that can")]
+    Store {
+        /// Its folder.
+        folder: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// The file for facts cannot be written.
+    #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
+    Facts {
+        /// The file.
+        file: PathBuf,
+        /// What happened.
+        source: std::io::Error,
+    },
+    /// The function's graph could not be built.
+    #[error("function `{function}`: {source}; please report it with the source file")]
+    Graph {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        source: GraphError,
+    },
+    /// The unit is assembled by an assembler that knows no pseudo probes.
+    #[error("--addresses needs clang's own assembler: compile without -fno-integrated-as")]
+    ForeignAssembler,
+    /// Probes that the sample tier cannot work with.
+    #[error("function `{function}`: {what}; please report it with the source file")]
+    Probes {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// Known paths are those of another graph.
+    #[error(
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
+            program built with default parameters"
+    )]
+    OtherPaths(String),
+    /// The judge of numberings refutes one.
+    #[error(
+        "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
+            file"
+    )]
+    Wrong {
+        /// The function.
+        function: String,
+        /// What is wrong.
+        what: String,
+    },
+    /// The parts of a copy are those of another graph.
+    #[error(
+        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
+    )]
+    OtherParts(String),
+    /// LLVM refuses to run passes.
+    #[error("function `{function}`: LLVM does not run the passes {passes} ({what}); please report it with the version of clang")]
+    Passes {
+        /// The function.
+        function: String,
+        /// Their names.
+        passes: &'static str,
+        /// LLVM's message.
+        what: String,
+    },
+    /// LLVM's verifier refuses what was made.
+    #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
+    Invalid(String),
+}

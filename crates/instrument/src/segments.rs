@@ -1,0 +1,466 @@
+//! Interprocedural segments counted online, without a trace: each function keeps a counter for each context and path.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, section 3.4.5 and figure 3.14 (a procedure that several contexts share, with
+//! counters for each). What a segment is: [`trodden_unit::segments`].
+//!
+//! The thesis hands the caller's counter to the callee as an argument. Here the number of the context goes through a thread-local word
+//! ([`CONTEXT_SYMBOL`]), so that no signature changes, functions of other units take part, and indirect calls and tail calls are as good
+//! as any:
+//!
+//! 1. Before a call on a segment the caller looks its path up to the call up in a constant table, and stores the context that it leads to.
+//!    At an indirect call the context is chosen by the function that is called.
+//! 2. The callee takes the word and clears it, and its path register begins with the context in the bits above the path's number. So
+//!    each edge costs what it costs within one function, and the number of a first path says which context it is of.
+//! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
+//!    made for them.
+//!
+//! A local function that other units call by a pointer has a hidden name for them to compare the pointer with.
+//!
+//! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
+//! were, so that each path of a segment is one path of the graph.
+//!
+//! Invariant: outside of the few instructions between a store and the callee's entry the word is 0. A signal handler that runs there and
+//! is itself on a segment takes the context for its own; nothing else can. A number that is no context of the function counts as 0.
+
+use crate::calls;
+use crate::chosen::constant_table;
+use crate::counting::Counters;
+use crate::describe::{Draft, Site, ending_call};
+use crate::emit;
+use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+use trodden_flow::numbering::PerfectHash;
+use trodden_flow::program::operation::Operation;
+use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
+use trodden_unit::{CallerPath, EdgeKind, Identity, SegmentSet, SegmentWords, UnplacedCall};
+use trodden_wire::{CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL};
+
+/// A function has a word for each context and path if these are at most so many, or so many times the interesting ones.
+const MOST_DIRECT: u64 = 1 << 12;
+const ROOM: u64 = 16;
+/// The same, where every path in a context is to be counted.
+const MOST_EVERY: u64 = 1 << 20;
+/// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
+const MOST_OF_UNIT: u64 = 1 << 25;
+/// Contexts are found by the path's number itself in tables of at most so many entries, or so many times the entries that say something.
+const MOST_ENTRIES: u64 = 1 << 8;
+const SPARSE: u64 = 16;
+
+/// The word by which callers tell callees their context.
+pub fn declare_context(module: Module) -> Value {
+    let word = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(CONTEXT_SYMBOL).as_ptr()));
+    llvm!(LLVMSetVisibility(word, LLVMVisibility::LLVMHiddenVisibility));
+    llvm!(LLVMSetThreadLocalMode(word, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
+    emit::thread_local_with_place(module, CONTEXT_SYMBOL, 8, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
+    Value(word)
+}
+
+/// What is done in a function.
+pub struct SegmentPlan {
+    /// What its map says.
+    pub words: SegmentWords,
+    /// Bits of its paths' numbers.
+    bits: u32,
+    /// How words are found, where not every number has one.
+    hash: Option<PerfectHash>,
+    /// Edges where first paths end that are counted.
+    counted: BTreeSet<Edge>,
+    /// Calls on segments, by the edge where paths come to them.
+    calls: BTreeMap<Edge, Vec<CallOnSegment>>,
+    /// Where paths lead to, for each callee.
+    transitions: Vec<Transition>,
+}
+
+/// A call whose callee is told the context.
+struct CallOnSegment {
+    call: Value,
+    /// The functions with their places among the transitions; an indirect call's are compared with what it calls.
+    callees: Vec<(Value, usize)>,
+    is_indirect: bool,
+}
+
+/// From numbers of paths to contexts of a callee.
+struct Transition {
+    /// The bits of the number that matter: those of the path, where the caller's own context does not.
+    mask: Option<u64>,
+    /// Numbers, and contexts.
+    contexts: BTreeMap<u64, u32>,
+    /// Numbers there are.
+    bound: u64,
+}
+
+/// The code of one function.
+#[derive(Clone, Copy)]
+pub struct SegmentCode<'a> {
+    /// With what the path register begins, if calls of the function are on segments.
+    pub start: Option<Value>,
+    plan: &'a SegmentPlan,
+    word: Value,
+    function: Value,
+}
+
+/// A function of a module that segments run through.
+pub struct FunctionOnSegments<'a> {
+    /// The module.
+    pub module: Module,
+    /// The source of its unit.
+    pub source: &'a str,
+    /// The set.
+    pub set: &'a Rc<SegmentSet>,
+    /// The function's number in the set.
+    pub number: u32,
+    /// Its description.
+    pub draft: &'a Draft,
+    /// Its graph.
+    pub graph: &'a Graph,
+    /// Its program, that of all paths, after the passes.
+    pub program: &'a ProbeProgram,
+}
+
+impl SegmentPlan {
+    /// Decides what is done in a function whose words begin there.
+    pub fn new(on: &FunctionOnSegments, first_word: u64) -> SegmentPlan {
+        let function = &on.set.functions()[on.number as usize];
+        let bits = SegmentWords::path_bits(function.paths);
+        let rows = (function.contexts.len() as u64 + 1) << bits;
+        let interesting: Vec<(u32, u64)> = function.interesting.iter().copied().collect();
+        let most = if on.set.counts_every() { MOST_EVERY } else { MOST_DIRECT.max(ROOM * interesting.len() as u64) };
+        let fits = rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
+        let keys: Vec<u64> = interesting.iter().map(|(c, p)| SegmentWords::key(function.paths, *c, *p)).collect();
+        let hash = (!fits).then(|| PerfectHash::of(&keys).ok()).flatten();
+        let caller = |c: &trodden_unit::SegmentContext| {
+            let caller = &on.set.functions()[c.caller as usize];
+            CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
+        };
+        let words = match (&hash, function.contexts.is_empty()) {
+            (_, true) => 0,
+            (Some(hash), _) => hash.slots() + 1,
+            (None, _) => rows,
+        };
+        let mut plan = SegmentPlan {
+            words: SegmentWords {
+                first_word,
+                words,
+                contexts: function.contexts.iter().map(caller).collect(),
+                keys: hash.iter().flat_map(|h| (0..h.slots()).map(|slot| h.key(slot).unwrap_or(u64::MAX))).collect(),
+                interesting,
+                unplaced: Vec::new(),
+            },
+            bits,
+            hash,
+            counted: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            transitions: Vec::new(),
+        };
+        if words > 0 {
+            plan.count_first_paths(on);
+        }
+        plan.place_calls(on, rows);
+        plan
+    }
+
+    /// Whether anything is done where paths end by an edge.
+    pub fn has_code(&self, edge: Edge) -> bool {
+        self.counted.contains(&edge) || self.calls.contains_key(&edge)
+    }
+
+    fn count_first_paths(&mut self, on: &FunctionOnSegments) {
+        let reached = reached_from_entry(on.program);
+        self.counted = match on.set.counts_every() {
+            true => on.graph.edges().filter(|e| ends_a_path(on.program, *e) && reached.contains(&on.graph.from(*e))).collect(),
+            false => self.words.interesting.iter().filter_map(|(_, path)| last_edge(on.program, *path)).collect(),
+        };
+    }
+
+    /// Finds the calls on segments; notes what no instruction of the function calls.
+    fn place_calls(&mut self, on: &FunctionOnSegments, rows: u64) {
+        let mut by_callee: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+        for (callee, context) in on.set.calls_of(on.number) {
+            by_callee.entry(callee).or_default().insert(context.path);
+        }
+        let mut placed: HashMap<(Edge, Value), Vec<(Value, usize)>> = HashMap::new();
+        for (callee, paths) in by_callee {
+            let transition = self.transitions.len();
+            self.transitions.push(Transition::new(on, callee, &paths, self.bits, rows));
+            for path in paths {
+                let edge = last_edge(on.program, path);
+                let found: Vec<(Edge, Value, Value)> =
+                    edge.iter().flat_map(|e| calls_of(on, *e, callee).into_iter().map(|(call, f)| (*e, call, f))).collect();
+                if found.is_empty() {
+                    let callee = &on.set.functions()[callee as usize];
+                    self.words.unplaced.push(UnplacedCall { unit: callee.unit.clone(), name: callee.name.clone(), path });
+                }
+                for (edge, call, function) in found {
+                    let callees = placed.entry((edge, call)).or_default();
+                    if !callees.contains(&(function, transition)) {
+                        callees.push((function, transition));
+                    }
+                }
+            }
+        }
+        let mut placed: Vec<_> = placed.into_iter().collect();
+        placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
+        for ((edge, call), callees) in placed {
+            let is_indirect = calls::behind(call.callee()).is_none();
+            self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect });
+        }
+    }
+
+    /// Makes the code at the function's entry; gives what the probes need.
+    pub fn begin(&self, module: Module, function: Value, word: Value, location: Option<LLVMMetadataRef>) -> SegmentCode<'_> {
+        let code = SegmentCode { start: None, plan: self, word, function };
+        if self.counted.is_empty() && self.words.contexts.is_empty() {
+            return code;
+        }
+        let builder = Builder::before(module, function.entry().behind_variables(), location);
+        let told = builder.load(module.i64(), word);
+        builder.store(module.constant(0), word);
+        let most = module.constant(self.words.contexts.len() as i64);
+        let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, told, most);
+        let context = choose(&builder, is_own, told, module.constant(0));
+        let start = llvm!(LLVMBuildShl(builder.raw(), context.0, module.constant(self.bits.into()).0, c"".as_ptr()));
+        SegmentCode { start: Some(Value(start)), ..code }
+    }
+}
+
+impl Transition {
+    /// Where those paths of a function lead to, in all of its own contexts.
+    fn new(on: &FunctionOnSegments, callee: u32, paths: &BTreeSet<u64>, bits: u32, rows: u64) -> Transition {
+        let own = on.set.functions()[on.number as usize].contexts.len() as u32;
+        let target = |context: u32, path: u64| on.set.target(on.number, context, path, callee);
+        if paths.iter().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
+            let contexts = paths.iter().map(|path| (*path, target(0, *path))).collect();
+            let mask = (own > 0).then(|| (1 << bits) - 1);
+            return Transition { mask, contexts, bound: 1 << bits };
+        }
+        let all = (0..=own).flat_map(|context| paths.iter().map(move |path| (context, *path)));
+        let keyed = all.map(|(context, path)| (u64::from(context) << bits | path, target(context, path)));
+        Transition { mask: None, contexts: keyed.filter(|(_, target)| *target > 0).collect(), bound: rows }
+    }
+
+    /// The context, for a number that is known now.
+    fn of_constant(&self, number: u64) -> u32 {
+        self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
+    }
+
+    /// Computes the context.
+    fn look_up(&self, module: Module, builder: &Builder, function: Value, number: Value) -> Value {
+        let constant = |value: u64| module.constant(value as i64);
+        let number = match self.mask {
+            Some(mask) => Value(llvm!(LLVMBuildAnd(builder.raw(), number.0, constant(mask).0, c"".as_ptr()))),
+            None => number,
+        };
+        let same = |key: Value| builder.compare(LLVMIntPredicate::LLVMIntEQ, number, key);
+        if self.contexts.len() == 1 {
+            let (key, context) = self.contexts.iter().next().map(|(k, c)| (*k, *c)).unwrap_or_default();
+            return choose(builder, same(constant(key)), constant(context.into()), constant(0));
+        }
+        let name = format!("{}.contexts", function.name());
+        let entry = |entries: &[u64], at: Value| {
+            let (table, kind) = constant_table(module, &name, entries);
+            let entry = builder.load(kind, builder.offset(kind, table, at));
+            Value(llvm!(LLVMBuildZExt(builder.raw(), entry.0, module.i64(), c"".as_ptr())))
+        };
+        let keys: Vec<u64> = self.contexts.keys().copied().collect();
+        let is_dense = self.bound <= MOST_ENTRIES.max(SPARSE * keys.len() as u64);
+        match PerfectHash::of(&keys) {
+            Ok(hash) if !is_dense => {
+                let (multiplier, shift) = hash.parameters();
+                let slots = 0..hash.slots();
+                let spread = Value(llvm!(LLVMBuildMul(builder.raw(), number.0, constant(multiplier).0, c"".as_ptr())));
+                let slot = builder.shift_right(spread, constant(shift.into()));
+                let key = entry(&slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect::<Vec<_>>(), slot);
+                let context = |s: u64| hash.key(s).map_or(0, |key| self.contexts[&key].into());
+                choose(builder, same(key), entry(&slots.map(context).collect::<Vec<_>>(), slot), constant(0))
+            }
+            _ => {
+                let entries: Vec<u64> = (0..self.bound).map(|n| self.contexts.get(&n).copied().unwrap_or(0).into()).collect();
+                entry(&entries, number)
+            }
+        }
+    }
+}
+
+impl SegmentCode<'_> {
+    /// A path ends by an edge, or comes to calls: its number, which may be known now.
+    pub fn path_ends(
+        &self,
+        module: Module,
+        builder: &Builder,
+        (edge, location): (Edge, Option<LLVMMetadataRef>),
+        (known, number): (Option<i64>, Value),
+        counters: &Counters,
+    ) {
+        for call in self.plan.calls.get(&edge).into_iter().flatten() {
+            self.tell(module, builder, location, call, (known, number));
+        }
+        // A path whose number is a constant does not begin where the function does.
+        if known.is_some() || !self.plan.counted.contains(&edge) {
+            return;
+        }
+        let first = builder.offset(module.i64(), counters.base, module.constant(self.plan.words.first_word as i64));
+        let word = match &self.plan.hash {
+            None => number,
+            Some(hash) => self.word(module, builder, hash, number),
+        };
+        counters.add(module, builder, builder.offset(module.i64(), first, word), module.constant(1));
+    }
+
+    /// The word of a number among interesting ones; the last one of all others.
+    fn word(&self, module: Module, builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
+        let (multiplier, shift) = hash.parameters();
+        let spread = llvm!(LLVMBuildMul(builder.raw(), number.0, module.constant(multiplier as i64).0, c"".as_ptr()));
+        let slot = builder.shift_right(Value(spread), module.constant(shift.into()));
+        let (table, kind) = constant_table(module, &format!("{}.segments", self.function.name()), &self.plan.words.keys);
+        let key = builder.load(kind, builder.offset(kind, table, slot));
+        let key = Value(llvm!(LLVMBuildZExt(builder.raw(), key.0, module.i64(), c"".as_ptr())));
+        let is_interesting = builder.compare(LLVMIntPredicate::LLVMIntEQ, key, number);
+        choose(builder, is_interesting, slot, module.constant(hash.slots() as i64))
+    }
+
+    /// Tells a callee its context.
+    fn tell(
+        &self,
+        module: Module,
+        builder: &Builder,
+        location: Option<LLVMMetadataRef>,
+        at: &CallOnSegment,
+        (known, number): (Option<i64>, Value),
+    ) {
+        let context = |transition: usize| {
+            let transition = &self.plan.transitions[transition];
+            match known {
+                Some(number) => module.constant(transition.of_constant(number as u64).into()),
+                None => transition.look_up(module, builder, self.function, number),
+            }
+        };
+        let contexts: Vec<(Value, Value)> = at.callees.iter().map(|(f, transition)| (*f, context(*transition))).collect();
+        let none = module.constant(0);
+        if contexts.iter().all(|(_, context)| *context == none) {
+            return;
+        }
+        let before = Builder::before(module, at.call, location);
+        let told = match (at.is_indirect, contexts.first()) {
+            (false, Some((_, context))) => *context,
+            _ => contexts.iter().fold(none, |told, (function, context)| {
+                let is_called = before.compare(LLVMIntPredicate::LLVMIntEQ, at.call.callee(), *function);
+                choose(&before, is_called, *context, told)
+            }),
+        };
+        before.store(told, self.word);
+    }
+}
+
+fn choose(builder: &Builder, condition: Value, yes: Value, no: Value) -> Value {
+    Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, yes.0, no.0, c"".as_ptr())))
+}
+
+/// Whether paths are counted at an edge.
+fn ends_a_path(program: &ProbeProgram, edge: Edge) -> bool {
+    program.operations(edge).iter().any(|o| matches!(o, Operation::Count { .. }))
+}
+
+/// The edge at which a path is counted.
+fn last_edge(program: &ProbeProgram, path: u64) -> Option<Edge> {
+    let paths = program.paths();
+    let edges = paths.numbering.path(&paths.dag, path)?;
+    let real = edges.iter().rev().filter_map(|id| match paths.dag.edge(*id).origin {
+        Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
+        Origin::Enter(_) | Origin::Stop(_) => None,
+    });
+    real.into_iter().find(|edge| ends_a_path(program, *edge))
+}
+
+/// Nodes to which paths come that begin where the function does.
+fn reached_from_entry(program: &ProbeProgram) -> BTreeSet<Node> {
+    let dag = &program.paths().dag;
+    let mut reached = BTreeSet::from([dag.entry()]);
+    for node in dag.order() {
+        if reached.contains(node) {
+            let real = dag.out(*node).iter().map(|id| dag.edge(*id)).filter(|e| matches!(e.origin, Origin::Real(_)));
+            reached.extend(real.map(|e| e.to));
+        }
+    }
+    reached
+}
+
+/// The calls to which paths come by an edge and that call a function, or may, each with the function as a value of the module.
+fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Value)> {
+    let callee = &on.set.functions()[number as usize];
+    let is_elsewhere = callee.local && callee.unit != on.source;
+    let at = calls_at(on, edge);
+    let direct: Vec<(Value, Value)> = at
+        .iter()
+        .filter_map(|call| Some((*call, calls::behind(call.callee())?)))
+        .filter(|(_, function)| !is_elsewhere && on.set.is_called(number, &function.name()))
+        .collect();
+    if !direct.is_empty() {
+        return direct;
+    }
+    let is_indirect = |call: &Value| {
+        let called = call.callee();
+        calls::behind(called).is_none() && llvm!(LLVMIsAInlineAsm(called.0)).is_null()
+    };
+    let indirect: Vec<Value> = at.into_iter().filter(is_indirect).collect();
+    if indirect.is_empty() {
+        return Vec::new();
+    }
+    let function = match is_elsewhere {
+        true => local_function(on.module, &callee.unit, &callee.name),
+        false => function_of_name(on.module, &callee.name),
+    };
+    indirect.into_iter().map(|call| (call, function)).collect()
+}
+
+/// The calls that follow where paths end by an edge, or come to calls.
+fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
+    let Some(block) = on.draft.nodes.get(on.graph.from(edge).index()).copied().flatten() else { return Vec::new() };
+    let ending = ending_call(block).filter(|call| call.is_call());
+    match (on.draft.edges[edge.index()].kind, &on.draft.sites[edge.index()]) {
+        (EdgeKind::Reach, Site::Before(first)) => {
+            block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
+        }
+        (EdgeKind::TailCall | EdgeKind::NoReturn, _) => ending.into_iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn function_of_name(module: Module, name: &str) -> Value {
+    let name = c_string(name);
+    let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
+    if !known.is_null() {
+        return Value(known);
+    }
+    let kind = llvm!(LLVMFunctionType(llvm!(LLVMVoidTypeInContext(module.context())), std::ptr::null_mut(), 0, 0));
+    Value(llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)))
+}
+
+/// By what other units name a function that only its own unit can name otherwise.
+fn name_of_local(unit: &str, name: &str) -> String {
+    format!("__trodden_local_{}", Identity::of([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
+}
+
+/// A local function of another unit. Where that has no such function its address is null.
+fn local_function(module: Module, unit: &str, name: &str) -> Value {
+    let function = function_of_name(module, &name_of_local(unit, name));
+    llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
+    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
+    function
+}
+
+/// Lets other units compare pointers with a local function of this one.
+pub fn name_for_others(module: Module, unit: &str, function: Value) {
+    let name = c_string(&name_of_local(unit, &function.name()));
+    let alias = llvm!(LLVMAddAlias2(module.raw, llvm!(LLVMGlobalGetValueType(function.0)), 0, function.0, name.as_ptr()));
+    llvm!(LLVMSetLinkage(alias, LLVMLinkage::LLVMWeakAnyLinkage));
+    llvm!(LLVMSetVisibility(alias, LLVMVisibility::LLVMHiddenVisibility));
+}
+
+/// The place of an instruction in its block.
+fn position(instruction: Value) -> usize {
+    instruction.block().instructions().position(|i| i == instruction).unwrap_or(0)
+}

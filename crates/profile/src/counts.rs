@@ -1,0 +1,96 @@
+//! What a unit's counters hold: executions, and for some builds events and the time of the first execution.
+//!
+//! Lists are sparse and ascending by counter. Executions are never zero. Events and times belong to few counters or to none, so they
+//! are lists of their own: a profile without them takes 16 bytes a path.
+
+use crate::events::{self, PathEvents};
+use crate::sum;
+use std::ops::Range;
+
+/// What the counters of a unit hold.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Executions, by index of the counter within the unit; ascending, none is zero.
+    pub executions: Vec<(u64, u64)>,
+    /// Events by counter, ascending, if the unit sums some up ([`trodden_unit::UnitMap::events`]).
+    pub events: Vec<(u64, PathEvents)>,
+    /// Time of the first execution in nanoseconds since 1970, by counter, ascending, where the program notes it
+    /// ([`trodden_unit::UnitMap::has_times`]).
+    pub first_seen: Vec<(u64, u64)>,
+}
+
+impl Counts {
+    /// Executions alone; they are ascending by counter.
+    pub fn of_executions(executions: Vec<(u64, u64)>) -> Counts {
+        Counts { executions, ..Counts::default() }
+    }
+
+    /// Whether nothing was counted.
+    pub fn is_empty(&self) -> bool {
+        self.executions.is_empty()
+    }
+
+    /// Executions of a counter.
+    pub fn executions_of(&self, counter: u64) -> u64 {
+        find(&self.executions, counter).unwrap_or(0)
+    }
+
+    /// Events of a counter.
+    pub fn events_of(&self, counter: u64) -> PathEvents {
+        find(&self.events, counter).unwrap_or_default()
+    }
+
+    /// Time of a counter's first execution, nanoseconds since 1970, if it is known.
+    pub fn first_seen_of(&self, counter: u64) -> Option<u64> {
+        find(&self.first_seen, counter)
+    }
+
+    /// Executions of the counters of a range, ascending.
+    pub fn within(&self, counters: Range<u64>) -> impl Iterator<Item = (u64, u64)> {
+        let from = self.executions.partition_point(|c| c.0 < counters.start);
+        self.executions[from..].iter().copied().take_while(move |c| c.0 < counters.end)
+    }
+
+    /// Adds what the same counters hold elsewhere.
+    pub fn merge(&mut self, more: &Counts) {
+        if !more.executions.is_empty() {
+            self.executions = sum::merge(&self.executions, &more.executions);
+        }
+        if !more.events.is_empty() {
+            self.events = events::merge(&self.events, &more.events);
+        }
+        if !more.first_seen.is_empty() {
+            self.first_seen = sum::earliest(&self.first_seen, &more.first_seen);
+        }
+    }
+
+    /// Keeps what belongs to some counters.
+    pub fn retain(&mut self, keep: impl Fn(u64) -> bool) {
+        self.executions.retain(|c| keep(c.0));
+        self.events.retain(|c| keep(c.0));
+        self.first_seen.retain(|c| keep(c.0));
+    }
+}
+
+fn find<T: Copy>(list: &[(u64, T)], counter: u64) -> Option<T> {
+    list.binary_search_by_key(&counter, |entry| entry.0).ok().map(|place| list[place].1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merging_adds_executions_and_events_and_keeps_the_earlier_time() {
+        let events = |sum| PathEvents { sum, squares: 1 };
+        let mut one = Counts { executions: vec![(1, 2), (5, 1)], events: vec![(1, events(7))], first_seen: vec![(1, 90)] };
+        let other = Counts { executions: vec![(1, 3), (9, 4)], events: vec![(1, events(-2))], first_seen: vec![(1, 80), (9, 1)] };
+        one.merge(&other);
+        assert_eq!((one.executions_of(1), one.executions_of(5), one.executions_of(9), one.executions_of(2)), (5, 1, 4, 0));
+        assert_eq!((one.events_of(1), one.events_of(5)), (PathEvents { sum: 5, squares: 2 }, PathEvents::default()));
+        assert_eq!((one.first_seen_of(1), one.first_seen_of(5)), (Some(80), None));
+        assert_eq!(one.within(2..9).collect::<Vec<_>>(), [(5, 1)]);
+        one.retain(|counter| counter != 1);
+        assert_eq!(one, Counts { executions: vec![(5, 1), (9, 4)], events: Vec::new(), first_seen: vec![(9, 1)] });
+    }
+}

@@ -1,0 +1,218 @@
+//! Grammars that are made while the program runs: one window of each thread is open, and closed before it takes too much memory.
+//!
+//! What an open window has of events is in a *journal* besides, a log of plain frames, so that chunks can be given back to the program at
+//! once, and nothing is lost if the recorder is killed. A journal is removed when its window is in the log.
+//!
+//! Bounds: the windows of a file hold at most [`WindowBounds::held`] things together, each [`BYTES_PER_THING`] bytes at most: where a frame
+//! makes them more, the largest is closed. A journal has at most [`WindowBounds::journal`] bytes and one frame.
+//!
+//! Invariant: a window ends where a frame of its journal ends.
+
+use super::live::{StreamHead, ThreadKey};
+use super::log::{Content, FrameHead, LogWriter};
+use super::symbol::Depth;
+use crate::error::ProfileError;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use trodden_sequence::grammar::Window;
+use trodden_sequence::{Compressor, Method};
+use trodden_wire::stream::Event;
+
+/// Extension of journals.
+pub const JOURNAL: &str = "journal";
+/// What a compressor has of one thing that it holds, at most, when its window is closed.
+pub const BYTES_PER_THING: usize = 200;
+
+/// When windows are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowBounds {
+    /// Things that the open windows of a file hold together ([`Compressor::held`]).
+    pub held: usize,
+    /// Bytes of a journal.
+    pub journal: u64,
+}
+
+impl Default for WindowBounds {
+    /// About 100 MB of memory, and 32 MiB of journal for each thread.
+    fn default() -> WindowBounds {
+        WindowBounds { held: 1 << 19, journal: 32 << 20 }
+    }
+}
+
+/// The open windows of a stream file.
+pub struct Builder {
+    log: LogWriter,
+    head: StreamHead,
+    method: Method,
+    bounds: WindowBounds,
+    open: BTreeMap<ThreadKey, OpenWindow>,
+    /// Where each thread's next window begins.
+    ended: BTreeMap<ThreadKey, (u64, Depth, u64)>,
+    /// Symbols in windows that are closed.
+    symbols: u64,
+}
+
+struct OpenWindow {
+    head: FrameHead,
+    compressor: Box<dyn Compressor + Send>,
+    journal: PathBuf,
+    journal_bytes: u64,
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder").field("log", &self.log).field("method", &self.method).field("open", &self.open.len()).finish()
+    }
+}
+
+impl Builder {
+    /// Makes a log with no window.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn create(path: &Path, head: &StreamHead, method: Method, bounds: WindowBounds) -> Result<Builder, ProfileError> {
+        let log = LogWriter::create(path, head)?;
+        let (open, ended) = (BTreeMap::new(), BTreeMap::new());
+        Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })
+    }
+
+    /// Other bounds, from the next frame on.
+    pub fn set_bounds(&mut self, bounds: WindowBounds) {
+        self.bounds = bounds;
+    }
+
+    /// Takes a window that is closed, as a log had it.
+    pub(super) fn take_window(&mut self, head: &FrameHead, packed: &[u8], plain: u32) -> Result<(), ProfileError> {
+        self.log.append_packed(head, packed, plain)?;
+        self.symbols += head.events;
+        self.ended.insert(head.key, (head.sequence + head.chunks, head.depth, head.lost));
+        Ok(())
+    }
+
+    /// Number of the next chunk of a thread that is not in a closed window.
+    pub(super) fn next_of(&self, key: ThreadKey) -> u64 {
+        self.ended.get(&key).map_or(0, |ended| ended.0)
+    }
+
+    /// Writes what follows of a thread to its journal: from here on it is not lost.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write_journal(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
+        let window = self.window(head);
+        let mut journal = match window.journal_bytes {
+            0 => LogWriter::create(&window.journal.clone(), &self.head)?,
+            _ => LogWriter::reopen(&window.journal)?,
+        };
+        let plain: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        journal.append(head, &plain)?;
+        let bytes = journal.bytes();
+        self.window(head).journal_bytes = bytes;
+        Ok(())
+    }
+
+    /// Takes the same events into the window, and closes it if it is full.
+    ///
+    /// # Errors
+    /// The log cannot be written.
+    pub fn take(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
+        let bounds = self.bounds;
+        let window = self.window(head);
+        let follows = window.head.sequence + window.head.chunks == head.sequence && window.head.lost == head.lost;
+        if !follows {
+            // Depths count from the beginning of a stream without gaps.
+            window.head.depth.is_known = false;
+        }
+        let (mut depth, mut symbols) = (window.head.depth, 0);
+        for event in words.iter().filter_map(|word| Event::of_stored(*word)) {
+            if let Some(symbol) = depth.symbol(event) {
+                window.compressor.push(symbol.to_number());
+                symbols += 1;
+            }
+        }
+        window.head.depth = depth;
+        window.head.events += symbols;
+        window.head.chunks = head.sequence + head.chunks - window.head.sequence;
+        window.head.lost = head.lost;
+        if window.journal_bytes >= bounds.journal {
+            return self.close(head.key);
+        }
+        while self.held() > bounds.held {
+            let Some(largest) = self.open.iter().max_by_key(|(_, w)| w.compressor.held()).map(|(key, _)| *key) else { break };
+            self.close(largest)?;
+        }
+        Ok(())
+    }
+
+    /// Things that the open windows hold.
+    pub fn held(&self) -> usize {
+        self.open.values().map(|w| w.compressor.held()).sum()
+    }
+
+    /// Symbols that were taken.
+    pub fn symbols(&self) -> u64 {
+        self.symbols + self.open.values().map(|w| w.head.events).sum::<u64>()
+    }
+
+    /// Closes all windows; gives the size of the log.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn close_all(&mut self) -> Result<u64, ProfileError> {
+        let keys: Vec<ThreadKey> = self.open.keys().copied().collect();
+        keys.into_iter().try_for_each(|key| self.close(key))?;
+        Ok(self.log.bytes())
+    }
+
+    fn window(&mut self, head: &FrameHead) -> &mut OpenWindow {
+        let (method, ended, log) = (self.method, &self.ended, self.log.path());
+        self.open.entry(head.key).or_insert_with(|| {
+            let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::new(), 0));
+            let is_known = depth.is_known && next == head.sequence && lost == head.lost;
+            let depth = Depth { is_known, ..depth };
+            let head = FrameHead { content: Content::Window, chunks: 0, events: 0, depth, ..*head };
+            OpenWindow { head, compressor: method.compressor(), journal: journal_of(log, head.key), journal_bytes: 0 }
+        })
+    }
+
+    /// Puts a thread's window into the log, then removes its journal.
+    fn close(&mut self, key: ThreadKey) -> Result<(), ProfileError> {
+        let Some(OpenWindow { head, compressor, journal, journal_bytes }) = self.open.remove(&key) else { return Ok(()) };
+        let failed = |e: trodden_sequence::SequenceError| ProfileError::io(self.log.path(), "write")(std::io::Error::other(e));
+        let grammar = compressor.close().map_err(failed)?;
+        let mut bytes = Vec::new();
+        Window { first: 0, method: self.method, grammar }.write(&mut bytes).map_err(failed)?;
+        self.log.append(&head, &bytes)?;
+        self.symbols += head.events;
+        self.ended.insert(key, (head.sequence + head.chunks, head.depth, head.lost));
+        if journal_bytes > 0 {
+            fs::remove_file(&journal).map_err(ProfileError::io(&journal, "remove"))?;
+        }
+        Ok(())
+    }
+}
+
+fn journal_of(log: &Path, key: ThreadKey) -> PathBuf {
+    log.with_extension(format!("{}-{}-{}.{JOURNAL}", key.process, key.thread, key.started_ns))
+}
+
+/// The journals that a killed recorder left beside a log.
+///
+/// # Errors
+/// Its folder cannot be read.
+pub fn journals_of(log: &Path) -> Result<Vec<PathBuf>, ProfileError> {
+    let folder = log.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let begin = log.with_extension("");
+    let begin = begin.file_name().map(|n| n.to_string_lossy().into_owned() + ".").unwrap_or_default();
+    let mut journals = Vec::new();
+    for entry in fs::read_dir(folder).map_err(ProfileError::io(folder, "read"))? {
+        let path = entry.map_err(ProfileError::io(folder, "read"))?.path();
+        let is_its = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&begin));
+        if is_its && path.extension().is_some_and(|e| e == JOURNAL) {
+            journals.push(path);
+        }
+    }
+    journals.sort();
+    Ok(journals)
+}

@@ -1,0 +1,148 @@
+//! Interprocedural segments read off a stream: every call with the caller's path up to it, and what the callee's first path is.
+//!
+//! What a segment is: [`trodden_unit::segments`]. An *enter* event says which path of the caller came to the call; whether that path's last
+//! block can have made the call is in the map ([`trodden_unit::BlockCall`]). Else a function that is not instrumented made it, and it is
+//! on no segment. A path that is left by a tail call is the caller's where its last block makes that call.
+//!
+//! Complexity: constant for each event, with a hash table of the chains that occurred.
+
+use super::nesting::{Nesting, Step};
+use super::places::{FunctionPlace, PathRole, Places};
+use super::symbol::Symbol;
+use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
+use std::collections::HashMap;
+
+/// A chain of callers' paths, by its place in a list; the first is empty.
+type ChainId = u32;
+const NO_CALLERS: ChainId = 0;
+
+/// Reads the events of one thread.
+pub struct SegmentReader<'p, 'a> {
+    places: &'p Places<'a>,
+    nesting: Nesting<'p, 'a>,
+    depth: usize,
+    frames: Vec<FrameChain>,
+    /// A frame that was left by a tail call: its chain, and its path.
+    tail: Option<(ChainId, u32)>,
+    chains: Vec<Vec<u32>>,
+    numbers: HashMap<Vec<u32>, ChainId>,
+    /// Chains by what they are made of.
+    extended: HashMap<(ChainId, u32), ChainId>,
+    counts: HashMap<(ChainId, u32), u64>,
+    calls: HashMap<(u32, FunctionPlace), bool>,
+    tails: HashMap<u32, bool>,
+}
+
+/// What led to a frame.
+#[derive(Clone, Copy)]
+struct FrameChain {
+    callers: ChainId,
+    /// No back edge has been taken yet.
+    is_first: bool,
+    /// What leads to the frame's own calls: the same while the path is the first.
+    leads: ChainId,
+}
+
+impl<'p, 'a> SegmentReader<'p, 'a> {
+    /// Nothing is read yet; chains have up to `depth` calls.
+    pub fn new(places: &'p Places<'a>, depth: usize) -> SegmentReader<'p, 'a> {
+        SegmentReader {
+            places,
+            nesting: Nesting::new(places),
+            depth,
+            frames: Vec::new(),
+            tail: None,
+            chains: vec![Vec::new()],
+            numbers: HashMap::from([(Vec::new(), NO_CALLERS)]),
+            extended: HashMap::new(),
+            counts: HashMap::new(),
+            calls: HashMap::new(),
+            tails: HashMap::new(),
+        }
+    }
+
+    /// Takes the next event.
+    pub fn feed(&mut self, symbol: Symbol) {
+        let tail = self.tail.take();
+        match self.nesting.feed(symbol) {
+            Step::Entered(frame) => {
+                let function = frame.function;
+                let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
+                let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
+                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let callers = match by_tail.or_else(by_call).filter(|(_, path)| !inherited && self.may_call(*path, function)) {
+                    Some((callers, path)) => self.extend(callers, path),
+                    None => NO_CALLERS,
+                };
+                self.frames.push(FrameChain { callers, is_first: !inherited, leads: callers });
+            }
+            Step::Path { counter, role, depth } => self.path(counter, role, depth),
+            Step::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
+            Step::Unknown => {}
+        }
+    }
+
+    fn path(&mut self, counter: u32, role: PathRole, depth: usize) {
+        self.frames.resize(depth, FrameChain { callers: NO_CALLERS, is_first: false, leads: NO_CALLERS });
+        let Some(frame) = self.frames.last_mut() else { return };
+        frame.leads = if frame.is_first { frame.callers } else { NO_CALLERS };
+        let FrameChain { callers, is_first, leads } = *frame;
+        frame.is_first &= role == PathRole::Call;
+        if is_first && callers != NO_CALLERS {
+            *self.counts.entry((callers, counter)).or_default() += 1;
+        }
+        if role == PathRole::Leaves {
+            self.frames.pop();
+            self.tail = self.ends_with_tail_call(counter).then_some((leads, counter));
+        }
+    }
+
+    /// The counts, of an image in a list.
+    pub fn finish(self) -> SegmentCounts {
+        let path = |counter: &u32| self.places.path(*counter).map(|(function, path)| FunctionPath { function, path });
+        let mut counts = SegmentCounts::new();
+        for ((callers, last), count) in &self.counts {
+            let chain: Option<Vec<FunctionPath>> = self.chains[*callers as usize].iter().chain([last]).map(path).collect();
+            if let Some(chain) = chain {
+                *counts.entry(chain).or_default() += count;
+            }
+        }
+        counts
+    }
+
+    /// The chain with one more call, without what is too far out.
+    fn extend(&mut self, callers: ChainId, path: u32) -> ChainId {
+        if let Some(known) = self.extended.get(&(callers, path)) {
+            return *known;
+        }
+        let mut chain = self.chains[callers as usize].clone();
+        chain.push(path);
+        chain.drain(..chain.len().saturating_sub(self.depth));
+        let number = *self.numbers.entry(chain).or_insert_with_key(|chain| {
+            self.chains.push(chain.clone());
+            self.chains.len() as ChainId - 1
+        });
+        self.extended.insert((callers, path), number);
+        number
+    }
+
+    /// Whether the last block of a path calls a function, or may.
+    fn may_call(&mut self, path: u32, callee: FunctionPlace) -> bool {
+        let places = self.places;
+        *self.calls.entry((path, callee)).or_insert_with(|| {
+            let Some((place, walk)) = places.walk(path) else { return false };
+            let (caller, name) = (places.function(place), &places.function(callee).name);
+            let aliases = &places.unit(callee).aliases;
+            let is_callee = |called: &String| called == name || aliases.iter().any(|a| a.of == *name && a.name == *called);
+            let block = calling_block(caller, &walk);
+            let mut here = caller.calls.iter().filter(|call| Some(call.block) == block);
+            here.any(|call| call.callee.as_ref().is_none_or(&is_callee))
+        })
+    }
+
+    fn ends_with_tail_call(&mut self, path: u32) -> bool {
+        let places = self.places;
+        let is_left = || places.walk(path).is_some_and(|(place, walk)| ends_with_tail_call(places.function(place), &walk));
+        *self.tails.entry(path).or_insert_with(is_left)
+    }
+}

@@ -1,0 +1,230 @@
+//! Interprocedural segments as people read them: the caller's path and the callee's beside each other, with source; as JSON, and as SARIF
+//! whose code flows go from function to function.
+//!
+//! What a segment is: [`trodden_unit::segments`].
+
+use crate::json::{SCHEMA_VERSION, number};
+use crate::paint::{self, Painter, left, right};
+use crate::sarif;
+use crate::select::share;
+use crate::source::SourceCache;
+use crate::story::Story;
+use crate::text::{Page, TextOptions, tell};
+use crate::view::{Function, View};
+use crate::words::{count, percent, plural};
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use trodden_profile::segments::{FunctionPath, Segment, map};
+use trodden_profile::{FunctionPaths, ImageProfile};
+use trodden_unit::{FunctionMap, Storage};
+
+const RULE: &str = "untested-segment";
+/// Narrowest column of a path.
+const COLUMN: usize = 48;
+/// Between two columns.
+const BETWEEN: &str = " │ ";
+
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Segments that were executed.
+    Executed,
+    /// Those that no test executed.
+    Untested,
+}
+
+/// Segments of one depth, most frequent first.
+pub struct Segments<'v, 'a> {
+    kind: Kind,
+    depth: usize,
+    program: String,
+    rows: Vec<Row<'v, 'a>>,
+    distinct: usize,
+    executed: u128,
+    /// The same of all segments, tested or not.
+    all: Totals,
+}
+
+/// Different segments, and executions.
+pub type Totals = (usize, u128);
+
+/// A segment.
+struct Row<'v, 'a> {
+    paths: Vec<PathOn<'v, 'a>>,
+    count: u64,
+}
+
+/// A path of a function on a segment.
+struct PathOn<'v, 'a> {
+    function: &'v Function<'a>,
+    id: u64,
+    story: Story,
+}
+
+impl PathOn<'_, '_> {
+    fn name(&self) -> String {
+        format!("{}:{}", self.function.name.short, self.id)
+    }
+}
+
+impl<'v, 'a> Segments<'v, 'a> {
+    /// How many segments these are.
+    pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> Totals {
+        (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
+    }
+
+    /// The most frequent segments of a depth, with their images; `most`: how many are shown; `all`: out of how many they are.
+    pub fn of(
+        kind: Kind,
+        depth: usize,
+        segments: &[(&'a ImageProfile, Segment, u64)],
+        view: &'v View<'a>,
+        most: usize,
+        all: Totals,
+    ) -> Segments<'v, 'a> {
+        let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
+        let path = |image: &'a ImageProfile, at: &FunctionPath| {
+            let function = *functions.get(&std::ptr::from_ref(map(image, at.function)))?;
+            Some(PathOn { function, id: at.path, story: story(function, at.path)? })
+        };
+        let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();
+        sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
+        let row = |(image, segment, count): &(&'a ImageProfile, Segment, u64)| {
+            let paths: Option<Vec<PathOn>> = segment.iter().map(|at| path(image, at)).collect();
+            Some(Row { paths: paths?, count: *count })
+        };
+        Segments {
+            kind,
+            depth,
+            program: view.profile.images.first().map(|i| i.path.clone()).unwrap_or_default(),
+            rows: sorted.into_iter().filter_map(row).take(most).collect(),
+            distinct: segments.len(),
+            executed: Segments::totals(segments).1,
+            all,
+        }
+    }
+
+    /// For a terminal.
+    pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
+        let page = &Page::new(options);
+        let what = match self.kind {
+            Kind::Executed => "interprocedural segment",
+            Kind::Untested => "untested interprocedural segment",
+        };
+        let all = format!(
+            "{} of depth {}, executed {}{}",
+            plural(self.distinct as u128, what, &format!("{what}s")),
+            self.depth,
+            plural(self.executed, "time", "times"),
+            match self.kind {
+                Kind::Executed => String::new(),
+                Kind::Untested => format!("; of {} and {}", count(self.all.0 as u128), count(self.all.1)),
+            }
+        );
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
+        for (rank, row) in self.rows.iter().enumerate() {
+            let names: Vec<String> = row.paths.iter().map(PathOn::name).collect();
+            let times = format!("{}  {}", plural(row.count.into(), "time", "times"), percent(share(row.count.into(), self.executed)));
+            let rank = page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3));
+            out.push_str(&format!("\n{rank}  {}  {}\n", page.paint(paint::NAME, &names.join(" > ")), page.paint(paint::DIM, &times)));
+            let outer = row.paths.len().saturating_sub(2);
+            for path in &row.paths[..outer] {
+                out.push_str(&format!("      {}\n", page.paint(paint::NAME, &path.name())));
+                out.push_str(&tell(path.function, &path.story, sources, page));
+            }
+            out.push_str(&beside(&row.paths[outer..], sources, options));
+        }
+        if self.distinct > self.rows.len() {
+            out.push_str(&format!("\n... and {} more (--top)\n", count((self.distinct - self.rows.len()) as u128)));
+        }
+        out
+    }
+
+    /// As JSON; the schema is described in the user guide.
+    pub fn json(&self) -> Value {
+        let path = |p: &PathOn| {
+            json!({
+                "function": p.function.name.full, "linkage_name": p.function.name.linkage, "file": p.function.file(),
+                "line": p.function.line(), "path": number(p.id), "outline": p.story.outline(usize::MAX),
+                "blocks": p.story.steps.iter().flat_map(|s| &s.blocks).map(|b| b.0).collect::<Vec<_>>(),
+            })
+        };
+        json!({
+            "schema_version": SCHEMA_VERSION,
+            "kind": match self.kind { Kind::Executed => "segments", Kind::Untested => "untested-segments" },
+            "depth": self.depth,
+            "distinct": self.distinct,
+            "executions": number(self.executed),
+            "of_distinct": self.all.0,
+            "of_executions": number(self.all.1),
+            "segments": self.rows.iter().map(|row| json!({
+                "count": number(row.count),
+                "paths": row.paths.iter().map(path).collect::<Vec<_>>(),
+            })).collect::<Vec<_>>(),
+        })
+    }
+
+    /// As SARIF: each segment is a result, with one code flow through all of its functions.
+    pub fn sarif(&self, sources: &SourceCache) -> Value {
+        let rule = json!({
+            "id": RULE,
+            "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
+            "fullDescription": { "text": "The program took this path of the callee behind this path of the caller, and no recorded test did." },
+        });
+        sarif::log(json!([rule]), self.rows.iter().map(|row| result(row, sources)).collect())
+    }
+}
+
+fn result(row: &Row, sources: &SourceCache) -> Value {
+    let names: Vec<String> = row.paths.iter().map(|p| format!("path {} of {}", p.id, p.function.name.full)).collect();
+    let taken = plural(row.count.into(), "time", "times");
+    let text = format!("No test takes {}. This was taken {taken}.", names.join(", then "));
+    let flow = row.paths.iter().enumerate().flat_map(|(deeper, p)| {
+        p.story.steps.iter().filter_map(move |s| sarif::step_at(p.function, &p.story, s, sources, deeper)).collect::<Vec<_>>()
+    });
+    let flow: Vec<Value> = flow.collect();
+    let fingerprint: Vec<String> =
+        row.paths.iter().map(|p| format!("{}/{:016x}/{}", p.function.name.linkage, p.function.map.shape, p.id)).collect();
+    let mut out = json!({
+        "ruleId": RULE,
+        "ruleIndex": 0,
+        "level": "note",
+        "message": { "text": text },
+        "locations": row.paths.last().and_then(|p| sarif::place(p.function, sources)).into_iter().collect::<Vec<_>>(),
+        "partialFingerprints": { "trodden/v1": fingerprint.join(" ") },
+        "occurrenceCount": row.count.min(i64::MAX as u64),
+        "properties": { "paths": row.paths.iter().map(|p| p.id).collect::<Vec<_>>() },
+    });
+    if !flow.is_empty() {
+        out["codeFlows"] = json!([{ "threadFlows": [{ "locations": flow }] }]);
+    }
+    out
+}
+
+/// Two paths beside each other.
+fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> String {
+    let width = (Page::new(options).width.saturating_sub(BETWEEN.chars().count() + 4) / 2).max(COLUMN);
+    let page = Page { painter: Painter { color: false }, width, steps: options.steps };
+    let column = |path: &PathOn| -> Vec<String> {
+        let told = tell(path.function, &path.story, sources, &page);
+        let lines = told.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
+        std::iter::once(path.name()).chain(lines).collect()
+    };
+    let columns: Vec<Vec<String>> = paths.iter().map(column).collect();
+    let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
+    let cell = |column: &Vec<String>, row: usize| left(column.get(row).map_or("", String::as_str), width);
+    let line = |row: usize| columns.iter().map(|c| cell(c, row)).collect::<Vec<_>>().join(BETWEEN);
+    (0..rows).map(|row| format!("    {}\n", line(row).trim_end())).collect()
+}
+
+/// The story of a path by its number: whole, or up to a call.
+fn story(function: &Function, id: u64) -> Option<Story> {
+    // Of a function that counts segments nothing is said of unfinished paths; here it is the path that was asked for.
+    let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
+    let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
+    match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
+        (Some(path), _) => Some(Story::of(function, path)),
+        (None, Some(path)) => Some(Story::of_unfinished(function, path)),
+        (None, None) => None,
+    }
+}

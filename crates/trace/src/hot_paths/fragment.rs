@@ -1,0 +1,290 @@
+//! A path of the detector as what it does to the numbers of a unit's paths.
+//!
+//! The marks along its code are the blocks executed; between two of them the function's graph says what happens to the
+//! number. A jump into another function is a tail call: the detector's path goes on there, and another fragment begins.
+
+use super::{HotPath, HotPathExit};
+use crate::branch_import::ImportError;
+use std::collections::HashMap;
+use trodden_binary::instruction::Branch;
+use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage, Step};
+use trodden_flow::Edge;
+use trodden_profile::Losses;
+use trodden_unit::marks::Event;
+
+/// A function of an image.
+pub type FunctionKey = (usize, FunctionId);
+
+/// What happens to the number of the path under way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// It begins with this.
+    Begin(i64),
+    /// It grows by this.
+    Add(i64),
+    /// A call is about to be made that may not return: the path with this more is counted.
+    Reach(i64),
+    /// It ends with this more.
+    Finish(i64),
+    /// Nothing is known of it any longer.
+    Lose,
+}
+
+/// Where a fragment begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// At the entry of the function: a path begins.
+    Entry,
+    /// In the middle, at an address of the image, in front of this block.
+    At(u64, u32),
+}
+
+/// Where a fragment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// With the function, or where nothing is known of.
+    Over,
+    /// Behind a block; the function goes on at an address of the image.
+    At(u32, u64),
+    /// Behind a block; the function goes on at one of its successors.
+    Indirect(u32),
+}
+
+/// What a path of the detector does in a function.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fragment {
+    /// The function.
+    pub function: FunctionKey,
+    /// Where it begins.
+    pub start: Start,
+    /// What happens along it.
+    pub actions: Vec<Action>,
+    /// Where it ends.
+    pub exit: Exit,
+    /// How often it was executed.
+    pub count: u64,
+}
+
+/// Graphs of functions, made when they are first needed.
+#[derive(Debug, Default)]
+pub struct Graphs(HashMap<FunctionKey, ProbeGraph>);
+
+impl Graphs {
+    /// The graph of a function.
+    ///
+    /// # Errors
+    /// Its map is damaged.
+    pub fn of(&mut self, images: &[ProbedImage], function: FunctionKey) -> Result<&mut ProbeGraph, BinaryError> {
+        use std::collections::hash_map::Entry;
+        match self.0.entry(function) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(new) => {
+                let image = &images[function.0];
+                let graph = ProbeGraph::new(image, function.1);
+                Ok(new.insert(graph.map_err(|e| BinaryError::Addresses { image: image.path.clone(), what: e.to_string() })?))
+            }
+        }
+    }
+}
+
+/// Where an address lies: image, place of the range, address as the file has it.
+type Place = (usize, usize, u64);
+
+/// Adds the fragments of a path.
+///
+/// # Errors
+/// A map is damaged.
+pub fn fragments(
+    images: &[ProbedImage],
+    place: &impl Fn(u64) -> Option<Place>,
+    graphs: &mut Graphs,
+    path: &HotPath,
+    losses: &mut Losses,
+    found: &mut Vec<Fragment>,
+) -> Result<(), ImportError> {
+    let mut under_way: Option<Follower> = None;
+    for (number, (first, last)) in path.runs.iter().enumerate() {
+        let Some((image, range, address)) = place(*first) else {
+            finish(&mut under_way, found, Exit::Over);
+            continue;
+        };
+        let here = images[image].ranges[range];
+        let (function, end) = ((image, here.function), address + (last - first));
+        if under_way.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
+            leave(images, graphs, &mut under_way, found)?;
+        }
+        let is_entry = address == here.start;
+        let follower = under_way.get_or_insert_with(|| Follower::new(function, address, is_entry, path.count));
+        let graph = graphs.of(images, function)?;
+        let marks: Vec<&ProbeAt> = images[image].marks_in(address, end).iter().filter(|m| m.function == function.1).collect();
+        for mark in marks.iter().skip(follower.passed_over(graph, &marks, address, number > 0)) {
+            follower.see(graph, mark, losses);
+        }
+        follower.last = end;
+    }
+    match path.exit {
+        HotPathExit::Returned => leave(images, graphs, &mut under_way, found)?,
+        HotPathExit::At(address) => match (place(address), &under_way) {
+            (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
+                // Where the function begins again, it called itself in its own place.
+                if at == images[image].ranges[range].start {
+                    leave(images, graphs, &mut under_way, found)?;
+                }
+                let exit = under_way.as_ref().and_then(|f| f.at).map_or(Exit::Over, |block| Exit::At(block, at));
+                finish(&mut under_way, found, exit);
+            }
+            _ => leave(images, graphs, &mut under_way, found)?,
+        },
+        HotPathExit::Indirect => {
+            let exit = under_way.as_ref().and_then(|f| f.at).map_or(Exit::Over, Exit::Indirect);
+            finish(&mut under_way, found, exit);
+        }
+        HotPathExit::Unknown => finish(&mut under_way, found, Exit::Over),
+    }
+    Ok(())
+}
+
+fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exit) {
+    let Some(follower) = under_way.take() else { return };
+    let start = match (follower.is_entry, follower.first) {
+        (true, _) => Start::Entry,
+        (false, Some(block)) => Start::At(follower.start, block),
+        // No block of it was seen: it says nothing.
+        (false, None) => return,
+    };
+    found.push(Fragment { function: follower.function, start, actions: follower.actions, exit, count: follower.count });
+}
+
+/// The function returns, or calls another in its place.
+fn leave(
+    images: &[ProbedImage],
+    graphs: &mut Graphs,
+    under_way: &mut Option<Follower>,
+    found: &mut Vec<Fragment>,
+) -> Result<(), BinaryError> {
+    let Some(follower) = under_way else { return Ok(()) };
+    if let Some(block) = follower.at.filter(|_| !follower.is_done) {
+        let by_condition = matches!(images[follower.function.0].branch(follower.last), Some(Branch::Conditional(_)));
+        let graph = graphs.of(images, follower.function)?;
+        let connection = if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) };
+        follower.go(graph, &connection);
+    }
+    finish(under_way, found, Exit::Over);
+    Ok(())
+}
+
+/// A function that a path goes through.
+struct Follower {
+    function: FunctionKey,
+    start: u64,
+    is_entry: bool,
+    first: Option<u32>,
+    /// The last block that was seen.
+    at: Option<u32>,
+    /// The path is over before its block ends.
+    is_done: bool,
+    /// Address of the last instruction.
+    last: u64,
+    actions: Vec<Action>,
+    count: u64,
+}
+
+impl Follower {
+    fn new(function: FunctionKey, start: u64, is_entry: bool, count: u64) -> Follower {
+        let actions = if is_entry { vec![Action::Begin(0)] } else { Vec::new() };
+        Follower { function, start, is_entry, first: None, at: None, is_done: false, last: start, actions, count }
+    }
+
+    /// Several blocks may lie at an address that was jumped to, all but the last empty: how many of them were passed over.
+    fn passed_over(&self, graph: &mut ProbeGraph, marks: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
+        let here = marks.iter().take_while(|m| m.address == address && m.mark.event == Event::Begin).count();
+        match self.at {
+            _ if here <= 1 || !is_jumped_to && self.at.is_some() => 0,
+            None => {
+                if self.is_entry {
+                    0
+                } else {
+                    here - 1
+                }
+            }
+            Some(block) => {
+                let fits = |at: &usize| matches!(graph.connect(block, Some(marks[*at].mark.block)), Connection::Unique(_));
+                let fitting: Vec<usize> = (0..here).filter(fits).collect();
+                if let [one] = fitting[..] { one } else { here - 1 }
+            }
+        }
+    }
+
+    fn see(&mut self, graph: &mut ProbeGraph, mark: &ProbeAt, losses: &mut Losses) {
+        let block = mark.mark.block;
+        match mark.mark.event {
+            Event::Reach => self.reach(graph, block, true),
+            Event::End => self.end(graph, block, true),
+            Event::Begin => {
+                losses.blocks = losses.blocks.saturating_add(self.count);
+                match self.at {
+                    Some(before) => {
+                        let connection = graph.connect(before, Some(block));
+                        self.note(&connection, losses);
+                        self.go(graph, &connection);
+                    }
+                    None if self.is_entry && block != 0 => {
+                        self.note(&Connection::None, losses);
+                        self.actions.push(Action::Lose);
+                    }
+                    None => {}
+                }
+                self.first.get_or_insert(block);
+                self.at = Some(block);
+                self.reach(graph, block, false);
+                self.end(graph, block, false);
+            }
+        }
+    }
+
+    fn note(&self, connection: &Connection, losses: &mut Losses) {
+        let place = match connection {
+            Connection::Unique(_) => return,
+            Connection::Inferred(_) => &mut losses.inferred,
+            Connection::Ambiguous => &mut losses.ambiguous,
+            Connection::None => &mut losses.inconsistent,
+        };
+        *place = place.saturating_add(self.count);
+    }
+
+    fn go(&mut self, graph: &ProbeGraph, connection: &Connection) {
+        match connection {
+            Connection::Unique(edges) | Connection::Inferred(edges) => {
+                edges.iter().for_each(|edge| self.is_done |= take(graph, *edge, &mut self.actions));
+            }
+            _ => {
+                self.actions.push(Action::Lose);
+                self.is_done = false;
+            }
+        }
+    }
+
+    fn reach(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
+        self.actions.extend(graph.reach(block, is_marked).map(Action::Reach));
+    }
+
+    fn end(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
+        if let Some(edge) = graph.end(block, is_marked).filter(|_| !self.is_done) {
+            self.is_done |= take(graph, edge, &mut self.actions);
+        }
+    }
+}
+
+/// Adds what an edge does; says whether the function's path ended with it.
+pub fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<Action>) -> bool {
+    match graph.step(edge) {
+        Step::Add(value) => actions.push(Action::Add(value)),
+        Step::End(value) => {
+            actions.push(Action::Finish(value));
+            return true;
+        }
+        Step::Cut(leave, enter) => actions.extend([Action::Finish(leave), Action::Begin(enter)]),
+        Step::Dead => actions.push(Action::Lose),
+    }
+    false
+}

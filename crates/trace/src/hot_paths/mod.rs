@@ -1,0 +1,126 @@
+//! Profiles of programs of the tier `addresses`, from what a path detector found: paths of machine code with their counts.
+//!
+//! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect
+//! branches and after a number of branches; a path of a unit ends where its numbering cuts the graph. So one of the
+//! detector's may be several of the unit's, or a piece of one. [`fragment`] turns each into what it does to the number
+//! of a path under way; [`join`] puts pieces together.
+//!
+//! What begins and ends within one of the detector's paths is counted as it is. Pieces are joined by the counts of what
+//! follows: a piece that ends at an address goes on with each piece that begins there, in proportion to their counts.
+//! That is exact where only one begins there, and an estimate elsewhere.
+
+mod fragment;
+mod join;
+
+use crate::branch_import::ImportError;
+use fragment::{Fragment, Graphs, fragments};
+use join::{Joined, join};
+use std::collections::BTreeMap;
+use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
+use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
+
+/// How a path of the detector ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HotPathExit {
+    /// The procedure returned.
+    Returned,
+    /// It goes on at this address.
+    At(u64),
+    /// It goes on where only the next path says: an indirect branch.
+    Indirect,
+    /// Its code is not known to the end.
+    Unknown,
+}
+
+/// A path of the detector as code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HotPath {
+    /// Straight runs of code of its procedure: addresses of the first and the last instruction. All but the first were jumped to.
+    pub runs: Vec<(u64, u64)>,
+    /// How it ended.
+    pub exit: HotPathExit,
+    /// How often it was executed.
+    pub count: u64,
+}
+
+/// What came of the detector's paths.
+#[derive(Debug)]
+pub struct HotPathImport {
+    /// The profile; its `sampling` is set.
+    pub profile: Profile,
+    /// Executions of paths that began and ended within one of the detector's paths.
+    pub whole: u64,
+    /// Executions of paths that were joined of pieces.
+    pub joined: u64,
+    /// Executions of the detector's paths outside of the programs.
+    pub elsewhere: u64,
+}
+
+/// Makes a profile of the programs.
+///
+/// # Errors
+/// A program's map is damaged, or none of the paths lies in any of them.
+pub fn import_hot_paths(images: Vec<ProbedImage>, mappings: &[Mapping], paths: &[HotPath], run: Run) -> Result<HotPathImport, ImportError> {
+    let mut space = AddressSpace::new(&images);
+    for mapping in mappings {
+        space.map(mapping)?;
+    }
+    let place = |address: u64| space.resolve(0, address).find_map(|(image, at)| images[image].range_at(at).map(|range| (image, range, at)));
+    let mut graphs = Graphs::default();
+    let mut found: Vec<Fragment> = Vec::new();
+    let (mut elsewhere, mut losses) = (0, Losses::default());
+    for path in paths {
+        let before = found.len();
+        fragments(&images, &place, &mut graphs, path, &mut losses, &mut found)?;
+        elsewhere += if found.len() == before { path.count } else { 0 };
+    }
+    if found.is_empty() {
+        let what = "none of the paths lies in it: is it the program that ran?".to_owned();
+        let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
+        return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
+    }
+    let joined = join(&images, &mut graphs, &found, &mut losses)?;
+    let descriptors = paths.len() as u64;
+    let (whole, together) = (joined.whole, joined.joined);
+    let profile = profile(&images, joined, losses, descriptors, run);
+    Ok(HotPathImport { profile, whole, joined: together, elsewhere })
+}
+
+/// Puts counts into the model.
+fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
+    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, u64>> = BTreeMap::new();
+    for ((image, FunctionId(function), id), weight) in joined.paths {
+        let (unit, _) = images[image].functions[function as usize];
+        let map = images[image].map(FunctionId(function));
+        let count = weight.round() as u64;
+        // Sums along paths of a sound numbering lie in the function's range.
+        if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters && count > 0) {
+            by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, count);
+        }
+    }
+    let sampling = BranchSampling {
+        source: BranchSource::HotPaths,
+        samples: descriptors,
+        windows: joined.whole,
+        records: joined.fragments,
+        whole_paths: joined.whole + joined.joined,
+        losses,
+        observed: Vec::new(),
+    };
+    let images = images.iter().enumerate().map(|(number, image)| {
+        let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
+            unit: *unit,
+            map: map.clone(),
+            counts: by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
+            events: Vec::new(),
+            first_seen: Vec::new(),
+        });
+        ImageProfile {
+            identity: image.image.identity,
+            path: image.path.display().to_string(),
+            build_id: image.image.build_id.clone(),
+            units: units.collect(),
+        }
+    });
+    Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
+}

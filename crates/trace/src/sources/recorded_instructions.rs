@@ -1,0 +1,169 @@
+//! Whole instructions in the compact format: what the processor model needs, so that one recording serves experiments
+//! with caches and predictors.
+//!
+//! The instructions between two branches are mostly ones that came before: such a *run* is described once (addresses,
+//! units, registers, which of them load or store) and named by its number. What is left of an instruction is the memory
+//! that it accesses, as the difference from its access before.
+//!
+//! ```text
+//! Instructions  number of new runs | new runs | for each run executed: its number, its accesses
+//! run           number of instructions | each: difference of its address from the one before | class, flags | registers
+//! access        difference from the same instruction's access before, loads first
+//! ```
+//! All numbers are LEB128, differences zigzag. The chunk precedes the chunk of the events that its runs belong to: a run
+//! for each branch and each end that counts instructions. Memory grows with the number of different runs.
+
+use super::recorded::Cursor;
+use super::recorded_writer::{push_number, zigzag};
+use std::collections::HashMap;
+use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
+
+/// Classes in the order of their numbers in files.
+const CLASSES: [InstructionClass; 6] = [
+    InstructionClass::Integer,
+    InstructionClass::Multiply,
+    InstructionClass::Divide,
+    InstructionClass::Float,
+    InstructionClass::FloatMultiply,
+    InstructionClass::FloatDivide,
+];
+const CLASS: u8 = 7;
+const LOADS: u8 = 8;
+const STORES: u8 = 16;
+
+/// How many instructions an event counts.
+pub(super) fn counted(event: &StreamEvent) -> usize {
+    match event {
+        StreamEvent::Branch(branch) => branch.instructions as usize,
+        StreamEvent::End(instructions) => *instructions as usize,
+        _ => 0,
+    }
+}
+
+/// The last access of each instruction: its address, whether it stores.
+type LastAccesses = HashMap<(u64, bool), u64>;
+
+/// Encodes instructions.
+#[derive(Default)]
+pub(super) struct InstructionEncoder {
+    numbers: HashMap<Vec<u8>, u64>,
+    last: LastAccesses,
+    definitions: (u64, Vec<u8>),
+    executed: Vec<u8>,
+    /// Instructions whose event is yet to come.
+    carried: Vec<Instruction>,
+    description: Vec<u8>,
+}
+
+impl InstructionEncoder {
+    /// Adds what a batch holds.
+    pub fn add(&mut self, events: &[(ThreadId, StreamEvent)], instructions: &[Instruction]) {
+        self.carried.extend_from_slice(instructions);
+        let carried = std::mem::take(&mut self.carried);
+        let mut used = 0;
+        for number in events.iter().map(|(_, event)| counted(event)).filter(|number| *number > 0) {
+            let behind = (used + number).min(carried.len());
+            self.run(&carried[used..behind]);
+            used = behind;
+        }
+        self.carried.extend_from_slice(&carried[used..]);
+    }
+
+    fn run(&mut self, run: &[Instruction]) {
+        self.description.clear();
+        describe(run, &mut self.description);
+        let next = self.numbers.len() as u64;
+        let number = match self.numbers.get(&self.description) {
+            Some(number) => *number,
+            None => {
+                self.definitions.0 += 1;
+                self.definitions.1.extend_from_slice(&self.description);
+                self.numbers.insert(self.description.clone(), next);
+                next
+            }
+        };
+        push_number(number, &mut self.executed);
+        for instruction in run {
+            for (address, stores) in [(instruction.load, false), (instruction.store, true)] {
+                let Some(address) = address else { continue };
+                let last = self.last.entry((instruction.address.0, stores)).or_default();
+                push_number(zigzag(address.0.wrapping_sub(*last)), &mut self.executed);
+                *last = address.0;
+            }
+        }
+    }
+
+    /// The chunk of what was added since the last one.
+    pub fn content(&mut self) -> Vec<u8> {
+        let mut content = Vec::new();
+        push_number(self.definitions.0, &mut content);
+        content.append(&mut self.definitions.1);
+        content.append(&mut self.executed);
+        self.definitions.0 = 0;
+        content
+    }
+}
+
+fn describe(run: &[Instruction], into: &mut Vec<u8>) {
+    push_number(run.len() as u64, into);
+    let mut before = 0;
+    for instruction in run {
+        push_number(zigzag(instruction.address.0.wrapping_sub(before)), into);
+        before = instruction.address.0;
+        let class = CLASSES.iter().position(|c| *c == instruction.class).unwrap_or(0) as u8;
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        into.push(class | flag(instruction.load.is_some(), LOADS) | flag(instruction.store.is_some(), STORES));
+        into.extend(instruction.sources);
+        into.extend(instruction.destinations);
+    }
+}
+
+/// Decodes instructions.
+#[derive(Default)]
+pub(super) struct InstructionDecoder {
+    /// Runs, with placeholders for the accesses.
+    runs: Vec<Vec<Instruction>>,
+    last: LastAccesses,
+}
+
+impl InstructionDecoder {
+    /// Adds a chunk's instructions; `None` if it makes no sense.
+    pub fn take(&mut self, content: &[u8], into: &mut Vec<Instruction>) -> Option<()> {
+        let mut at = Cursor(content);
+        for _ in 0..at.number()? {
+            let run = described(&mut at)?;
+            self.runs.push(run);
+        }
+        while !at.0.is_empty() {
+            let run = self.runs.get(usize::try_from(at.number()?).ok()?)?;
+            for instruction in run {
+                let mut instruction = *instruction;
+                for (stores, place) in [(false, &mut instruction.load), (true, &mut instruction.store)] {
+                    let Some(address) = place else { continue };
+                    let last = self.last.entry((instruction.address.0, stores)).or_default();
+                    *last = last.wrapping_add(at.difference()?);
+                    *address = Address(*last);
+                }
+                into.push(instruction);
+            }
+        }
+        Some(())
+    }
+}
+
+fn described(at: &mut Cursor) -> Option<Vec<Instruction>> {
+    let number = usize::try_from(at.number()?).ok().filter(|n| *n <= at.0.len())?;
+    let mut run = Vec::with_capacity(number);
+    let mut address = 0u64;
+    for _ in 0..number {
+        address = address.wrapping_add(at.difference()?);
+        let flags = at.byte()?;
+        let accessed = |flag: u8| (flags & flag != 0).then_some(Address(0));
+        let class = *CLASSES.get(usize::from(flags & CLASS))?;
+        let (load, store) = (accessed(LOADS), accessed(STORES));
+        let sources = [at.byte()?, at.byte()?, at.byte()?, at.byte()?];
+        let destinations = [at.byte()?, at.byte()?];
+        run.push(Instruction { address: Address(address), class, sources, destinations, load, store });
+    }
+    Some(run)
+}

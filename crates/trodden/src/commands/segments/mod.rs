@@ -1,0 +1,125 @@
+//! `trodden segments`: a caller's path up to a call and the callee's path behind it, counted together.
+//!
+//! | file | what |
+//! |---|---|
+//! | `observed.rs` | the segments of runs |
+//! | `select.rs` | those that a build is to count (`trodden instrument --segments`) |
+
+mod observed;
+mod select;
+
+pub use select::{asked, tested};
+
+use crate::cli::{Color, SegmentFormat, Segments};
+use crate::commands::reports;
+use crate::notes::{note, printable_styled, warn};
+use crate::output;
+use crate::sources;
+use anyhow::{Result, ensure};
+use observed::{NamedCounts, NamedPath, Observed, named};
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use trodden_profile::ImageProfile;
+use trodden_profile::segments::{Segment, map};
+use trodden_report::segments::{Kind, Segments as Shown};
+use trodden_report::words::plural;
+use trodden_report::{Name, SourceCache, View};
+
+/// Exit status when counts differ, or when there is something untested.
+const DIFFERENT: u8 = 1;
+/// Differences that are named.
+const NAMED: usize = 10;
+
+/// Shows segments, or compares them.
+///
+/// # Errors
+/// There is no such run, or it has no segments.
+pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
+    let depth = job.depth as usize;
+    let observed = Observed::load(&job.profile, depth)?;
+    if let Some(other) = &job.check {
+        return check(&observed, other, depth);
+    }
+    let mut found = observed.of_depth(depth);
+    let all = Shown::totals(&found);
+    if job.untested {
+        keep_untested(&mut found, &observed, job, depth)?;
+    }
+    if let Some(name) = &job.function {
+        found.retain(|(image, segment, _)| ends_in(image, segment, name));
+        ensure!(!found.is_empty() || job.untested, "no segment ends in a function `{name}`");
+    }
+    let is_text = !job.json && job.format == SegmentFormat::Text;
+    let top = trodden_report::select::limit(output::most(job.top, !is_text));
+    let view = View::of(&observed.profile);
+    let provider = sources::sources(&job.source, &observed.profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let kind = if job.untested { Kind::Untested } else { Kind::Executed };
+    let shown = Shown::of(kind, depth, &found, &view, top, all);
+    let bytes = match (job.json, job.format) {
+        (true, _) | (_, SegmentFormat::Json) => output::json_text(&shown.json())?,
+        (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
+        (_, SegmentFormat::Text) => printable_styled(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
+    };
+    match &job.output {
+        Some(file) => output::write_file(file, &bytes)?,
+        None => output::print(&bytes)?,
+    }
+    if is_text && observed.is_counted {
+        compactness(&observed);
+    }
+    reports::remarks(&view, &sources);
+    Ok(if job.fail_if_new && !found.is_empty() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
+}
+
+fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
+    segment.last().is_some_and(|at| Name::of(map(image, at.function).plain_name()).is(name))
+}
+
+/// Leaves only what neither the build nor `--known` names.
+fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &Observed, job: &Segments, depth: usize) -> Result<()> {
+    let (mut known, _) = observed.asked(depth);
+    ensure!(observed.is_counted || !job.known.is_empty(), "nothing says what is tested: name the tests by --known");
+    for wanted in &job.known {
+        known.extend(Observed::load(wanted, depth)?.named(depth).into_keys());
+    }
+    found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
+    Ok(())
+}
+
+/// Says how many counters there are for how many segments.
+fn compactness(observed: &Observed) {
+    let words = observed.images.iter().flat_map(|f| &f.words);
+    let (words, interesting) = words.fold((0, 0), |sum, (_, words, interesting)| (sum.0 + words, sum.1 + interesting));
+    let others: u64 = observed.images.iter().map(|f| f.others).sum();
+    note(format_args!(
+        "{} for {}; paths of callees were counted {} in contexts that were not asked for",
+        plural(words.into(), "counter", "counters"),
+        plural(interesting.into(), "segment that was asked for", "segments that were asked for"),
+        plural(others.into(), "time", "times")
+    ));
+}
+
+/// Whether a program counted what another run says.
+fn check(counted: &Observed, other: &str, depth: usize) -> Result<ExitCode> {
+    ensure!(counted.is_counted, "the run to check was not made by a program that counts segments (`trodden instrument --segments`)");
+    let expected = Observed::load(other, depth)?.named(depth);
+    let found = counted.named(depth);
+    let (asked, unplaced) = counted.asked(depth);
+    let of = |counts: &NamedCounts, segment: &[NamedPath]| counts.get(segment).copied().unwrap_or(0);
+    let checked: BTreeSet<&Vec<NamedPath>> = asked.difference(&unplaced).collect();
+    let differing: Vec<&Vec<NamedPath>> = checked.iter().copied().filter(|s| of(&found, s) != of(&expected, s)).collect();
+    for segment in differing.iter().take(NAMED) {
+        let words: Vec<String> = segment.iter().map(|(_, name, path)| format!("{}:{path}", Name::of(name).short)).collect();
+        warn(format_args!("{} was counted {} times, and executed {}", words.join(" > "), of(&found, segment), of(&expected, segment)));
+    }
+    let executions: u128 = checked.iter().map(|s| u128::from(of(&expected, s))).sum();
+    output::print_text(&format!(
+        "{} of depth {depth} compared, executed {}: {} counted differently; {} left out, since no code of the caller makes the call\n",
+        plural(checked.len() as u128, "segment", "segments"),
+        plural(executions, "time", "times"),
+        plural(differing.len() as u128, "is", "are"),
+        plural(unplaced.len() as u128, "is", "are"),
+    ))?;
+    Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}

@@ -1,0 +1,146 @@
+//! The segments of runs: read off their streams where they have such, else as the program counted them.
+//!
+//! Several runs (a suite) and several processes of a run add up, by image.
+
+use crate::commands::stream::{files, told};
+use crate::notes::warn;
+use crate::profiles;
+use anyhow::{Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
+use trodden_profile::stream::{Places, SegmentReader, StreamLog};
+use trodden_profile::{ImageProfile, Profile, RunStore};
+
+/// Segments of some runs.
+pub struct Observed {
+    /// The maps of the images; where programs counted, their counts.
+    pub profile: Profile,
+    /// For each of its images what was observed.
+    pub images: Vec<CountedSegments>,
+    /// Whether programs counted: then only what they were made to count is known.
+    pub is_counted: bool,
+}
+
+/// A path by name, as it is in any build of the same code.
+pub type NamedPath = (String, String, u64);
+/// Segments by name.
+pub type NamedCounts = BTreeMap<Vec<NamedPath>, u64>;
+
+impl Observed {
+    /// What a name stands for: a run or a suite, a profile, or logs.
+    ///
+    /// # Errors
+    /// There is no such thing, or it has neither streams nor counts of segments.
+    pub fn load(wanted: &str, depth: usize) -> Result<Observed> {
+        let logs = logs(wanted)?;
+        if !logs.is_empty() {
+            return of_logs(&logs, depth);
+        }
+        let profile = profiles::load(wanted)?;
+        if !profile.images.iter().any(segments::are_counted) {
+            bail!(
+                "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
+                    `trodden instrument PROGRAM --segments RUN`"
+            );
+        }
+        let images = profile.images.iter().map(segments::counted).collect();
+        Ok(Observed { profile, images, is_counted: true })
+    }
+
+    /// All segments of a depth with their images.
+    pub fn of_depth(&self, depth: usize) -> Vec<(&ImageProfile, Segment, u64)> {
+        let all = self.profile.images.iter().zip(&self.images);
+        all.flat_map(|(image, found)| segments::of_depth(&found.counts, depth).into_iter().map(move |(s, n)| (image, s, n))).collect()
+    }
+
+    /// The same by name.
+    pub fn named(&self, depth: usize) -> NamedCounts {
+        let mut out = NamedCounts::new();
+        for (image, segment, count) in self.of_depth(depth) {
+            *out.entry(named(image, &segment)).or_default() += count;
+        }
+        out
+    }
+
+    /// The segments that programs were made to count, and those of them that no code counts, by name.
+    pub fn asked(&self, depth: usize) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
+        let (mut asked, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
+        for (image, found) in self.profile.images.iter().zip(&self.images) {
+            let of = |segments: &BTreeSet<Segment>| -> Vec<Vec<NamedPath>> {
+                let deep = segments.iter().filter(|s| s.len() > depth);
+                deep.map(|s| named(image, &s[s.len() - 1 - depth..])).collect()
+            };
+            asked.extend(of(&found.interesting));
+            unplaced.extend(of(&found.unplaced));
+        }
+        (asked, unplaced)
+    }
+}
+
+/// A segment by the names of its functions.
+pub fn named(image: &ImageProfile, segment: &[FunctionPath]) -> Vec<NamedPath> {
+    let name = |at: &FunctionPath| (unit(image, at.function).source.clone(), map(image, at.function).name.clone(), at.path);
+    segment.iter().map(name).collect()
+}
+
+/// The logs of what a name stands for; none if it is no run with streams.
+fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
+    let path = Path::new(wanted);
+    if path.is_dir() || path.extension().is_some_and(|e| e == files::LOG) {
+        return files::logs(wanted);
+    }
+    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(Vec::new()) };
+    if path.is_file() {
+        return Ok(Vec::new());
+    }
+    let folders: Vec<PathBuf> = store.select(wanted)?.into_iter().map(|run| store.streams(run.number)).collect();
+    let (with, without): (Vec<PathBuf>, Vec<PathBuf>) = folders.into_iter().partition(|folder| folder.is_dir());
+    if !with.is_empty() && !without.is_empty() {
+        bail!("some runs of `{wanted}` have streams and others have not: name the ones or the others");
+    }
+    let logs = with.iter().map(|folder| files::with_extension(folder, files::LOG)).collect::<Result<Vec<_>>>()?;
+    Ok(logs.concat())
+}
+
+fn of_logs(logs: &[PathBuf], depth: usize) -> Result<Observed> {
+    let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
+    for file in logs {
+        let log = StreamLog::open(file)?;
+        let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
+        if lost > 0 {
+            warn(format_args!("{lost} events of {} were lost: calls around gaps may be missing or wrong", file.display()));
+        }
+        let mut profile = told::maps(log.head())?;
+        let image = profile.images.swap_remove(0);
+        let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
+            images.push((image, SegmentCounts::new()));
+            images.len() - 1
+        });
+        let (image, counts) = &mut images[place];
+        for (segment, count) in read(&log, image, depth)? {
+            *counts.entry(segment).or_default() += count;
+        }
+    }
+    let (images, found): (Vec<ImageProfile>, Vec<SegmentCounts>) = images.into_iter().unzip();
+    let found = found.into_iter().map(|counts| CountedSegments { counts, ..CountedSegments::default() }).collect();
+    let directory = std::env::current_dir()?.display().to_string();
+    let run = trodden_profile::Run { directory, ..trodden_profile::Run::default() };
+    Ok(Observed { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
+}
+
+fn read(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {
+    let mut counts = SegmentCounts::new();
+    let places = Places::new(log.head(), image);
+    for thread in log.threads() {
+        let mut reader = SegmentReader::new(&places, depth);
+        log.visit(thread, 0, |event| {
+            reader.feed(event);
+            true
+        })?;
+        for (segment, count) in reader.finish() {
+            *counts.entry(segment).or_default() += count;
+        }
+    }
+    Ok(counts)
+}

@@ -1,0 +1,218 @@
+//! Which segments a build counts: those of a run, the most frequent of them, or everything that can follow executed paths.
+//!
+//! Where segments become known (thesis, section 3.5.2), both schemes end here: a run with a stream says which segments the tests took;
+//! without one, paths of an ordinary run say which calls there can be (`calls:RUN`, stage I), a build counts what follows them (stage
+//! II), and that run says the same.
+
+use super::observed::Observed;
+use crate::cli::Instrument;
+use crate::profiles::{self, LAST};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::HashMap;
+use trodden_profile::segments::{FunctionPath, Segment, calling_block, map, of_depth, unit};
+use trodden_profile::stream::FunctionPlace;
+use trodden_profile::{ImageProfile, Profile, Walks};
+use trodden_report::Name;
+use trodden_unit::{EdgeKind, FunctionMap, SegmentSet, SegmentSetBuilder};
+
+/// Segments with their images and executions.
+type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
+
+/// The set that `--segments` names, with only the segments of `--only`.
+///
+/// # Errors
+/// There is no such run, or nothing is left.
+pub fn asked(job: &Instrument, wanted: &str) -> Result<SegmentSet> {
+    let depth = job.depth as usize;
+    let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
+    let set = match kind {
+        "calls" => following_calls(&profiles::load(rest)?)?,
+        "top" | "share" => {
+            let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
+            let observed = Observed::load(run, depth)?;
+            let mut rows = observed.of_depth(depth);
+            rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
+            let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
+            rows.truncate(most);
+            of_rows(&rows, run)
+        }
+        _ => {
+            let observed = Observed::load(wanted, depth)?;
+            let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
+            for only in &job.only {
+                ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
+            }
+            rows.retain(|r| job.only.is_empty() || job.only.iter().any(|only| is_named(r, only)));
+            of_rows(&rows, wanted)
+        }
+    };
+    ensure!(!set.functions().is_empty(), "--segments {wanted}: there is no segment of depth {depth}");
+    Ok(set)
+}
+
+/// The tested segments as a set that counts everything in their contexts, and in those of other functions that the same paths may call.
+///
+/// # Errors
+/// There is no such run.
+pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
+    let observed = Observed::load(wanted, depth)?;
+    let mut builder = SegmentSetBuilder::default();
+    for (image, found) in observed.profile.images.iter().zip(&observed.images) {
+        let callees = Callees::of(image);
+        let mut numbers = Numbers::default();
+        for segment in (1..=depth).flat_map(|depth| of_depth(&found.counts, depth).into_keys()) {
+            numbers.insert(&mut builder, image, &segment);
+            for at in 0..segment.len() {
+                for callee in callees.of_path(segment[at]) {
+                    let callers = &segment[(at + 1).saturating_sub(depth)..=at];
+                    numbers.add_context(&mut builder, image, callers, callee);
+                }
+            }
+        }
+    }
+    weigh(&mut builder, wanted);
+    Ok(builder.finish(true))
+}
+
+/// Everything that can follow the calls to which the paths of a run come.
+fn following_calls(profile: &Profile) -> Result<SegmentSet> {
+    let mut builder = SegmentSetBuilder::default();
+    for image in &profile.images {
+        let callees = Callees::of(image);
+        let mut numbers = Numbers::default();
+        for (place, function) in functions(image) {
+            let executed: Vec<u64> = image.units[place.unit].counts_of(function).filter(|(_, n)| *n > 0).map(|(path, _)| path).collect();
+            ensure!(
+                executed.is_empty() || callees.are_noted(place, function),
+                "`{}` does not count at which calls its paths arrive: for calls:RUN, record a program built with --reach calls",
+                function.plain_name()
+            );
+            for path in executed {
+                let caller = FunctionPath { function: place, path };
+                for callee in callees.of_path(caller) {
+                    numbers.add_context(&mut builder, image, &[caller], callee);
+                }
+            }
+        }
+    }
+    Ok(builder.finish(true))
+}
+
+fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
+    let mut builder = SegmentSetBuilder::default();
+    let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
+    for (image, segment, _) in rows {
+        numbers.entry(std::ptr::from_ref(*image)).or_default().insert(&mut builder, image, segment);
+    }
+    weigh(&mut builder, run);
+    builder.finish(false)
+}
+
+/// Says how often edges are executed, where the run's profile does.
+fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
+    if let Ok(known) = profiles::load(run).and_then(|profile| Ok(profile.known_paths()?)) {
+        builder.set_all_edges(|unit, name, version| known.of(unit, name, version).map(|k| k.edges.clone()));
+    }
+}
+
+/// Functions of an image to their numbers in a set.
+#[derive(Default)]
+struct Numbers {
+    known: HashMap<FunctionPlace, u32>,
+}
+
+impl Numbers {
+    fn number(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, place: FunctionPlace) -> u32 {
+        *self.known.entry(place).or_insert_with(|| builder.function(unit(image, place), map(image, place)))
+    }
+
+    fn chain(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, paths: &[FunctionPath]) -> Vec<(u32, u64)> {
+        paths.iter().map(|at| (self.number(builder, image, at.function), at.path)).collect()
+    }
+
+    fn insert(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, segment: &Segment) {
+        let chain = self.chain(builder, image, segment);
+        if let Some(((function, path), callers)) = chain.split_last() {
+            builder.insert(callers, *function, *path);
+        }
+    }
+
+    fn add_context(&mut self, builder: &mut SegmentSetBuilder, image: &ImageProfile, callers: &[FunctionPath], callee: FunctionPlace) {
+        let chain = self.chain(builder, image, callers);
+        let callee = self.number(builder, image, callee);
+        builder.context(&chain, callee);
+    }
+}
+
+/// Which functions of an image a path may call by name.
+struct Callees<'a> {
+    image: &'a ImageProfile,
+    /// By name: those that any unit can name, and those that their own unit can.
+    names: HashMap<(Option<usize>, &'a str), FunctionPlace>,
+}
+
+impl<'a> Callees<'a> {
+    fn of(image: &'a ImageProfile) -> Callees<'a> {
+        let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
+        for (place, function) in functions(image) {
+            let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
+            let own = function.local.then_some(place.unit);
+            names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
+        }
+        Callees { image, names }
+    }
+
+    fn named(&self, from: FunctionPlace, name: &str) -> Option<FunctionPlace> {
+        self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
+    }
+
+    /// Whether a function has paths up to all calls of functions of the image.
+    fn are_noted(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
+        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
+        let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
+        calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
+    }
+
+    /// The functions that the last block of a path calls, if the path came to the call.
+    fn of_path(&self, at: FunctionPath) -> Vec<FunctionPlace> {
+        let function = map(self.image, at.function);
+        let Some(walk) = Walks::of(function).ok().and_then(|walks| walks.walk(at.path)) else { return Vec::new() };
+        let block = calling_block(function, &walk);
+        let here = function.calls.iter().filter(|call| Some(call.block) == block);
+        here.filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect()
+    }
+}
+
+fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap)> {
+    image.units.iter().enumerate().flat_map(|(unit, profile)| {
+        profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionPlace { unit, function }, map))
+    })
+}
+
+/// Whether a segment has this name: `main:12 > parse:3`.
+fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
+    let parts: Vec<&str> = name.split('>').map(str::trim).collect();
+    let is = |at: &FunctionPath, part: &str| {
+        part.rsplit_once(':')
+            .is_some_and(|(function, path)| path.parse() == Ok(at.path) && Name::of(map(image, at.function).plain_name()).is(function))
+    };
+    parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))
+}
+
+fn top(number: &str) -> Result<usize> {
+    number.parse().with_context(|| format!("`{number}` is no number of segments"))
+}
+
+/// How many of the most frequent hold a share of all executions.
+fn share(text: &str, rows: &Rows) -> Result<usize> {
+    let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
+    let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else { bail!("`{text}` is no share above 0%: write it as 99%") };
+    let all: f64 = rows.iter().map(|r| r.2 as f64).sum();
+    let mut sum = 0.0;
+    let wanted = rows.iter().take_while(|r| {
+        let goes_on = sum < all * percent / 100.0;
+        sum += r.2 as f64;
+        goes_on
+    });
+    Ok(wanted.count())
+}

@@ -1,0 +1,115 @@
+//! What the first table holds, as paths of the program's units: a profile that report, diff and pgo read.
+//!
+//! The program was built with the addresses of its blocks. A descriptor is walked through the code, and the walk
+//! becomes what it does to the numbers of the units' paths.
+
+use super::places::Places;
+use super::walk::{Walk, walk};
+use crate::cli::{ProfileKind, Simulate};
+use crate::driver::assets;
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::BTreeSet;
+use std::path::Path;
+use trodden_binary::ProbedImage;
+use trodden_hardware::{BranchType, DetectorParameters, Extension, Mapping, Metric, PathDescriptor, PathProfile, Profiler};
+use trodden_profile::Run;
+use trodden_trace::{HotPath, import_hot_paths};
+
+/// Whether a detector's paths can become paths of units.
+///
+/// # Errors
+/// They cross procedures, or end at calls.
+pub fn check(mapping: &Mapping) -> Result<()> {
+    let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
+    ensure!(
+        follows && !matches!(mapping.extension, Extension::Calls(_)),
+        "--profile needs paths of procedures: take the preset ball-larus or extended-loops"
+    );
+    Ok(())
+}
+
+/// Makes the profile, writes it, and says what could not be counted.
+///
+/// # Errors
+/// No mapped program has addresses of blocks, none of the paths lies in one, or the file cannot be written.
+pub fn write(
+    job: &Simulate,
+    file: &Path,
+    detector: &DetectorParameters,
+    profiler: &Profiler,
+    places: &Places,
+    mappings: &[trodden_binary::Mapping],
+) -> Result<()> {
+    let held = match job.profile_of {
+        ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
+        ProfileKind::Complete => profiler.complete(Metric::Frequency).cloned().unwrap_or_default(),
+    };
+    let images = images(mappings)?;
+    let paths = hot_paths(&held, detector, places);
+    let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
+    let run = Run { command, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let imported = import_hot_paths(images, mappings, &paths, run)?;
+    let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
+    note(format_args!(
+        "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
+        other code",
+        imported.whole + imported.joined,
+        imported.joined,
+        held.total(),
+        imported.elsewhere
+    ));
+    if losses.cut_off > 0 {
+        note(format_args!("not counted: {} executions of paths whose beginning or end the profile does not hold", losses.cut_off));
+    }
+    if losses.inconsistent > 0 {
+        warn(format_args!(
+            "{} times blocks follow each other that the graphs do not allow: is this the program that ran?",
+            losses.inconsistent
+        ));
+    }
+    imported.profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
+    note(format_args!("the profile is in {}", file.display()));
+    Ok(())
+}
+
+/// The mapped programs that have addresses of blocks.
+fn images(mappings: &[trodden_binary::Mapping]) -> Result<Vec<ProbedImage>> {
+    let store = assets::store().ok();
+    let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
+    let (mut images, mut why) = (Vec::new(), Vec::new());
+    for path in paths {
+        match ProbedImage::read(Path::new(path), store.as_ref()) {
+            Ok(image) => images.push(image),
+            Err(error) => why.push(error.to_string()),
+        }
+    }
+    if images.is_empty() {
+        bail!("no program that ran has addresses of its blocks; build it with `trodden build --addresses`:\n{}", why.join("\n"));
+    }
+    for image in &images {
+        image.without.iter().for_each(|what| warn(format_args!("no addresses: {}: {what}", image.path.display())));
+    }
+    Ok(images)
+}
+
+fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places) -> Vec<HotPath> {
+    let memory = places.space();
+    let hot = |(path, count): (PathDescriptor, u64)| {
+        let walk = walk(&memory, detector, &path);
+        HotPath { runs: runs(&walk), exit: walk.exit, count }
+    };
+    held.hottest().into_iter().map(hot).collect()
+}
+
+/// Straight runs of code.
+fn runs(walk: &Walk) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for step in &walk.steps {
+        match runs.last_mut() {
+            Some((_, last)) if !step.is_jumped_to => *last = step.address.0,
+            _ => runs.push((step.address.0, step.address.0)),
+        }
+    }
+    runs
+}

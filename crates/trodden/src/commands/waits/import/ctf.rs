@@ -1,0 +1,151 @@
+//! Traces in the Common Trace Format, of LTTng or of `perf data convert --to-ctf`: events of the scheduler, by the text of
+//! `babeltrace2`, which reads the format.
+//!
+//! ```text
+//! [100.000000001] (+0.000000001) host sched_switch: { cpu_id = 0 }, { prev_comm = "a", prev_tid = 7, prev_state = 1,
+//!     next_comm = "b", next_tid = 8 }   (in one line)
+//! [100.000000002] (+0.000000001) sched:sched_waking: { cpu_id = 0 }, { perf_tid = 7, comm = "b", pid = 8 }
+//! ```
+//!
+//! LTTng does not say who wakes: it is the thread that has the processor. Times may be seconds or hours, minutes and seconds.
+
+use super::Imported;
+use super::scheduler::Scheduler;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+/// The reader of the format.
+const READER: &str = "babeltrace2";
+
+/// Whether a folder is such a trace: it, or a folder in it, has a description of the trace.
+pub fn is_trace(folder: &Path) -> bool {
+    const DEPTH: usize = 4;
+    fn has(folder: &Path, depth: usize) -> bool {
+        folder.join("metadata").is_file()
+            || depth > 0 && std::fs::read_dir(folder).is_ok_and(|all| all.flatten().any(|e| e.path().is_dir() && has(&e.path(), depth - 1)))
+    }
+    has(folder, DEPTH)
+}
+
+/// Reads a trace.
+///
+/// # Errors
+/// `babeltrace2` is not there or does not understand the trace, or its text is damaged.
+pub fn read_trace(folder: &Path) -> Result<Imported> {
+    let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
+    let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
+    ensure!(out.status.success(), "{READER} does not read {}: {}", folder.display(), String::from_utf8_lossy(&out.stderr).trim());
+    read(folder, &String::from_utf8_lossy(&out.stdout))
+}
+
+/// Whether a text is what `babeltrace2` prints of the scheduler's events.
+pub fn is_text(text: &str) -> bool {
+    text.lines().take(1000).any(|line| line.starts_with('[') && line.contains("sched_switch: {"))
+}
+
+/// Reads the text.
+///
+/// # Errors
+/// A line is damaged, or times run back.
+pub fn read(path: &Path, text: &str) -> Result<Imported> {
+    let mut scheduler = Scheduler::new();
+    let mut running: HashMap<u32, u32> = HashMap::new();
+    let (mut last_ns, mut events) = (0, 0);
+    for (number, line) in (1..).zip(text.lines()) {
+        let place = |what: &str| anyhow!("{}:{number}: {what}: write it by `{READER} --clock-seconds`", path.display());
+        let events_of = ["sched_switch: ", "sched_waking: "];
+        let Some(((head, fields), event)) = events_of.iter().find_map(|name| Some((line.split_once(name)?, *name))) else { continue };
+        let time_ns = time(head).ok_or_else(|| place("no time at the line's beginning"))?;
+        if time_ns < last_ns {
+            bail!("{}:{number}: its time is before that of the line in front of it", path.display());
+        }
+        last_ns = time_ns;
+        events += 1;
+        let any = |names: [&str; 2]| names.iter().find_map(|name| value(fields, name));
+        let thread = |names: [&str; 2]| {
+            any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread's number", names[0])))
+        };
+        let text = |name: &str| value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
+        let processor: u32 = value(fields, "cpu_id").and_then(|t| t.parse().ok()).ok_or_else(|| place("no field cpu_id"))?;
+        if event == "sched_waking: " {
+            let recorded = value(fields, "perf_tid").and_then(|t| t.parse().ok());
+            let waker = recorded.or_else(|| running.get(&processor).copied()).unwrap_or(0);
+            scheduler.wake(waker, thread(["tid", "pid"])?, time_ns);
+        } else {
+            let (from, to) = (thread(["prev_tid", "prev_pid"])?, thread(["next_tid", "next_pid"])?);
+            running.insert(processor, to);
+            scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
+        }
+    }
+    ensure!(
+        events > 0,
+        "{}: no events sched_switch or sched_waking: record them (LTTng: lttng enable-event --kernel 'sched_*')",
+        path.display()
+    );
+    Ok(scheduler.finish())
+}
+
+/// Whether a thread left the processor ready to run: state 0, or 256 and above, by which the kernel says that it was preempted.
+fn is_ready(state: &str) -> bool {
+    state.contains("RUNNING") || state.parse::<u64>().is_ok_and(|s| s == 0 || s >= 256)
+}
+
+/// `[100.123456789]` or `[10:01:02.123456789]`, in ns.
+fn time(head: &str) -> Option<u64> {
+    let (text, _) = head.trim_start().strip_prefix('[')?.split_once(']')?;
+    let (whole, fraction) = text.split_once('.')?;
+    let digits = fraction.len().min(9) as u32;
+    let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
+    let seconds = whole.split(':').try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(part.parse().ok()?))?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+}
+
+/// The value of `name = `: a number, a text without its quotes, or an enumeration's label.
+fn value(fields: &str, name: &str) -> Option<String> {
+    let start = fields.match_indices(name).find_map(|(at, _)| {
+        let is_begin = at >= 2 && matches!(&fields[at - 2..at], "{ " | ", ");
+        fields[at + name.len()..].strip_prefix(" = ").filter(|_| is_begin)
+    })?;
+    if let Some(rest) = start.strip_prefix('"') {
+        let mut text = String::new();
+        let mut characters = rest.chars();
+        while let Some(character) = characters.next() {
+            match character {
+                '"' => return Some(text),
+                '\\' => text.extend(characters.next()),
+                other => text.push(other),
+            }
+        }
+        return None;
+    }
+    // An enumeration is printed as ( "LABEL" : container = 1 ).
+    let end = if start.starts_with('(') { start.find(')')? } else { start.find([',', ' ', '}']).unwrap_or(start.len()) };
+    Some(start[..end].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_their_whole_names() {
+        let fields = concat!(
+            r#"{ cpu_id = 3 }, { prev_comm = "my \"app\", tid = 9", prev_tid = 7, "#,
+            r#"prev_state = ( "TASK_RUNNING" : container = 0 ), tid = 8 }"#
+        );
+        assert_eq!(value(fields, "cpu_id").as_deref(), Some("3"));
+        assert_eq!(value(fields, "prev_comm").as_deref(), Some(r#"my "app", tid = 9"#));
+        assert_eq!(value(fields, "prev_tid").as_deref(), Some("7"));
+        assert!(is_ready(&value(fields, "prev_state").unwrap()) && !is_ready("1") && is_ready("256"));
+        assert_eq!((value(fields, "none"), value("{ a = \"open", "a")), (None, None));
+    }
+
+    #[test]
+    fn times_are_seconds_or_a_clocks() {
+        assert_eq!(time("[100.000000001] (+0.1)"), Some(100_000_000_001));
+        assert_eq!(time("[01:00:02.5] x"), Some(3_602_500_000_000));
+        assert_eq!((time("[1.2"), time("x")), (None, None));
+    }
+}

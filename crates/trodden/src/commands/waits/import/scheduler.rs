@@ -1,0 +1,135 @@
+//! Events of the scheduler to calls: who slept, who woke whom.
+//!
+//! A thread that leaves the processor asleep waits for the thread that wakes it; woken by an interrupt (from the idle
+//! thread), it was blocked by something outside. One that leaves it ready to run waits for a processor. The events have
+//! no stacks: code is the thread's name.
+
+use super::super::replay::LocationName;
+use super::{Event, Imported, ImportedLocation, What, code};
+use std::collections::BTreeMap;
+use trodden_waits::call::{ObjectId, SleepKind};
+use trodden_waits::{Call, ProcessId, State};
+
+/// What a thread does at present.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Running,
+    Runnable,
+    /// Asleep; whether a thread has woken it.
+    Asleep(bool),
+}
+
+struct Thread {
+    name: String,
+    doing: Doing,
+    begin_ns: u64,
+    events: Vec<Event>,
+}
+
+/// The threads of a trace, while its events come in order of time.
+pub struct Scheduler {
+    imported: Imported,
+    threads: BTreeMap<u32, Thread>,
+    events: u64,
+}
+
+impl Scheduler {
+    /// Before the first event.
+    pub fn new() -> Scheduler {
+        let mut imported = Imported::default();
+        code(&mut imported.names, &["(start)"], None, "", 0);
+        Scheduler { imported, threads: BTreeMap::new(), events: 0 }
+    }
+
+    /// A thread leaves a processor, ready to run or asleep, and another one gets it.
+    pub fn switch(&mut self, (from, name, is_ready): (u32, &str, bool), (to, next): (u32, &str), time_ns: u64) {
+        self.events += 1;
+        leave(&mut self.imported, &mut self.threads, (from, name, is_ready), time_ns);
+        arrive(&mut self.imported, &mut self.threads, (to, next), time_ns);
+    }
+
+    /// A thread, or an interrupt (0), wakes another.
+    pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
+        self.events += 1;
+        waking(&mut self.imported, &mut self.threads, (waker, woken), time_ns);
+    }
+
+    /// After the last event.
+    pub fn finish(self) -> Imported {
+        let Scheduler { mut imported, threads, events } = self;
+        imported.notes.push(format!("{events} events of the scheduler without stacks: code is named by threads"));
+        for (id, thread) in threads {
+            let name = LocationName {
+                process: id,
+                is_rank: false,
+                thread: 0,
+                computing_ns: 0,
+                processor_ns: 0,
+                label: Some(format!("{} {id}", thread.name)),
+            };
+            // Objects are threads, of all processes at once.
+            let process = ProcessId(0);
+            imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
+        }
+        imported
+    }
+}
+
+fn waking(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (waker, woken): (u32, u32), time_ns: u64) {
+    let by_thread = waker != 0;
+    if let Some(thread) = threads.get_mut(&woken)
+        && let Doing::Asleep(is_woken) = &mut thread.doing
+    {
+        *is_woken |= by_thread;
+    }
+    if let Some(thread) = threads.get_mut(&waker).filter(|_| by_thread) {
+        let site = code(&mut imported.names, &[&thread.name], Some("wake"), "", 0);
+        let own = code(&mut imported.names, &[&thread.name], None, "", 0);
+        let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
+        let events = [What::Run(own, State::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
+        thread.events.extend(events.map(|what| Event { time_ns, what }));
+    }
+}
+
+fn leave(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
+    if id == 0 {
+        return;
+    }
+    let thread = thread(threads, id, name, time_ns);
+    let own = code(&mut imported.names, &[name], None, "", 0);
+    thread.events.push(Event { time_ns, what: What::Run(own, State::Computing) });
+    if is_ready {
+        thread.doing = Doing::Runnable;
+    } else {
+        let site = code(&mut imported.names, &[name], Some("sleep"), "", 0);
+        thread.doing = Doing::Asleep(false);
+        // How it ends is known when it is woken.
+        thread.events.push(Event { time_ns, what: What::Enter(Call::Blocked, site) });
+    }
+}
+
+fn arrive(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, name): (u32, &str), time_ns: u64) {
+    if id == 0 {
+        return;
+    }
+    let thread = thread(threads, id, name, time_ns);
+    match thread.doing {
+        Doing::Running => {}
+        Doing::Runnable => {
+            let queue = code(&mut imported.names, &[name, "(waits for a processor)"], None, "", 0);
+            thread.events.push(Event { time_ns, what: What::Run(queue, State::Blocked) });
+        }
+        Doing::Asleep(is_woken) => {
+            let call = if is_woken { Call::Sleep(ObjectId(u64::from(id)), SleepKind::Futex, true) } else { Call::Blocked };
+            if let Some(Event { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
+                *entered = call.clone();
+            }
+            thread.events.push(Event { time_ns, what: What::Exit(call) });
+        }
+    }
+    thread.doing = Doing::Running;
+}
+
+fn thread<'a>(threads: &'a mut BTreeMap<u32, Thread>, id: u32, name: &str, time_ns: u64) -> &'a mut Thread {
+    threads.entry(id).or_insert_with(|| Thread { name: name.to_owned(), doing: Doing::Running, begin_ns: time_ns, events: Vec::new() })
+}

@@ -1,0 +1,248 @@
+//! `trodden instrument --segments`: interprocedural segments counted without a trace, against those of the whole program path (read off
+//! the events, and off the grammar), and against counts that the program's own arithmetic says.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// Two paths of `caller`, two of `callee` in another unit: by the parity of x and whether 3 divides it.
+const CALLER: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+int callee(int y);
+int (*volatile pointer)(int) = callee;
+__attribute__((noinline)) static int direct(int x) {
+    int r = 1;
+    if (x & 1) { __asm__ volatile("# odd" : "+r"(r)); r += 3; } else { __asm__ volatile("# even" : "+r"(r)); r ^= 9; }
+    return r * callee(x) + 1;
+}
+__attribute__((noinline)) static int indirect(int x) {
+    int r = 1;
+    if (x & 1) { __asm__ volatile("# odd" : "+r"(r)); r += 3; } else { __asm__ volatile("# even" : "+r"(r)); r ^= 9; }
+    return r * pointer(x) + 1;
+}
+__attribute__((noinline)) static int tail(int x) {
+    if (x & 1) { __asm__ volatile("# odd" : "+r"(x)); } else { __asm__ volatile("# even" : "+r"(x)); }
+    return callee(x);
+}
+int main(int argc, char **argv) {
+    int sum = 0, n = argc > 1 ? atoi(argv[1]) : 600;
+    for (int x = 0; x < n; x++) { sum += direct(x); sum ^= indirect(x); sum += tail(x); }
+    printf("%d\n", sum);
+    return 0;
+}
+"##;
+
+const CALLEE: &str = r##"
+__attribute__((noinline)) int callee(int y) {
+    int r = y;
+    if (y % 3 == 0) { __asm__ volatile("# three" : "+r"(r)); r += 3; } else { __asm__ volatile("# none" : "+r"(r)); r ^= 9; }
+    return r;
+}
+"##;
+
+/// Threads, recursion, `longjmp` over frames, callbacks from libc, a function that does not return, several calls in a block.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+static jmp_buf back;
+__attribute__((noinline)) static int leaf(int x) { return x % 3 ? x * 2 : x + 1; }
+__attribute__((noinline)) static int other(int x) { return x & 4 ? leaf(x) : x; }
+__attribute__((noinline)) static void deep(int n) { if (n == 0) longjmp(back, 1); deep(n - 1); puts("never"); }
+__attribute__((noinline)) static int work(int n) {
+    int s = 0;
+    for (int i = 0; i < n; i++) { if (i & 1) s += leaf(i) + other(i) + leaf(s); else s ^= i; }
+    return s;
+}
+__attribute__((noinline)) static int down(int n) { return n ? down(n - 1) + leaf(n) : 0; }
+__attribute__((noinline)) static int by_size(const void *a, const void *b) {
+    int x = *(const int *)a, y = *(const int *)b;
+    return leaf(x) < leaf(y) ? -1 : x > y;
+}
+typedef int (*step)(int);
+static step volatile steps[3] = { leaf, other, down };
+__attribute__((noinline)) static int choose(int n) { return n & 8 ? steps[n % 3](n) + 1 : steps[n % 2](n / 2) - 1; }
+static void *thread(void *p) { long r = (long)p; for (int i = 0; i < 40; i++) r += work(50) + choose(i); return (void *)r; }
+__attribute__((noreturn, noinline)) static void leave(int s) { printf("%d\n", leaf(s)); exit(0); }
+int main(void) {
+    pthread_t t[3];
+    for (long i = 0; i < 3; i++) pthread_create(&t[i], 0, thread, (void *)i);
+    long r = 0;
+    for (int i = 0; i < 3; i++) { void *v; pthread_join(t[i], &v); r += (long)v; }
+    for (volatile int i = 0; i < 5; i++) if (!setjmp(back)) deep(i + 3);
+    int all[50];
+    for (int i = 0; i < 50; i++) all[i] = i * 37 % 101;
+    qsort(all, 50, sizeof *all, by_size);
+    for (int i = 0; i < 50; i++) r += choose(all[i]);
+    leave(r + down(30) + work(100));
+}
+"#;
+
+const EXCEPTIONS: &str = r#"
+#include <cstdio>
+#include <stdexcept>
+struct Guard { int *n; ~Guard() { ++*n; } };
+struct Shape { virtual int area(int n) const = 0; virtual ~Shape() = default; };
+__attribute__((noinline)) int check(int n) { if (n % 7 == 3) throw std::runtime_error("three"); return n; }
+struct Square : Shape { int area(int n) const override { return n > 2 ? check(n) * n : n; } };
+struct Line : Shape { int area(int n) const override { return n % 2 ? 0 : check(n); } };
+__attribute__((noinline)) int guarded(const Shape &s, int n, int *g) { Guard guard{g}; return s.area(n) + s.area(n + 1); }
+__attribute__((noinline)) int outer(int n, int *g) {
+    int sum = 0;
+    Square square; Line line;
+    for (int i = 0; i < n; i++) {
+        const Shape *s = i % 3 ? static_cast<Shape *>(&square) : &line;
+        try { sum += guarded(*s, i, g); } catch (const std::exception &e) { sum -= check(e.what()[0] & 1); }
+    }
+    return sum;
+}
+int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
+"#;
+
+/// Records a run into `NAME.trodden`; a stream lies in `NAME.trodden.streams`.
+fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
+    let file = format!("{name}.trodden");
+    let mut command = place.command(trodden());
+    command.arg("record").args(options).args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
+    String::from_utf8(must(&mut command).stdout).unwrap()
+}
+
+/// Segments by the names of their paths.
+fn segments(place: &Place, words: &str) -> BTreeMap<String, u64> {
+    let output = place.trodden(&format!("segments {words} --json --top 0"));
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |path: &Value| format!("{}:{}", path["function"].as_str().unwrap(), path["path"].as_u64().unwrap());
+    let row = |row: &Value| {
+        let paths: Vec<String> = row["paths"].as_array().unwrap().iter().map(name).collect();
+        (paths.join(" > "), row["count"].as_u64().unwrap())
+    };
+    answer["segments"].as_array().unwrap().iter().map(row).collect()
+}
+
+/// Counts of the segments between two functions, ascending.
+fn between(found: &BTreeMap<String, u64>, caller: &str, callee: &str) -> Vec<u64> {
+    let is = |name: &str| name.starts_with(&format!("{caller}:")) && name.contains(&format!(" > {callee}:"));
+    let mut counts: Vec<u64> = found.iter().filter(|(name, _)| is(name)).map(|(_, count)| *count).collect();
+    counts.sort_unstable();
+    counts
+}
+
+#[test]
+fn pairs_of_paths_are_as_often_as_arithmetic_says() {
+    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("-O2 caller.c callee.c -o prog");
+    let plain = record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    place.trodden("instrument prog -o counting --segments stream.trodden.streams");
+    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    for wanted in ["stream.trodden.streams", "counted.trodden"] {
+        let found = segments(&place, wanted);
+        for caller in ["direct", "indirect", "tail"] {
+            assert_eq!(between(&found, caller, "callee"), [100, 100, 200, 200], "{wanted}: {found:?}");
+        }
+    }
+    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    let found = segments(&place, "counted.trodden");
+    // One of them alone; another input; the most frequent ones.
+    let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
+    must(place.command(trodden()).args(["instrument", "prog", "-o", "one", "--segments", "stream.trodden.streams", "--only", one]));
+    record(&place, "one", "one", &[], &[]);
+    assert_eq!(segments(&place, "one.trodden").get(one), found.get(one));
+    place.trodden("instrument prog -o top --segments top:3:stream.trodden.streams");
+    record(&place, "top", "top", &[], &["60"]);
+    record(&place, "streaming", "again", &["--whole-program"], &["60"]);
+    place.trodden("segments top.trodden --check again.trodden.streams");
+}
+
+#[test]
+fn segments_are_those_of_the_whole_program_path() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--trodden-stream -O1 -pthread prog.c -o prog");
+    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    for depth in [1, 2, 3] {
+        place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth {depth}"));
+        record(&place, "counting", "counted", &[], &[]);
+        for shorter in 1..=depth {
+            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {shorter}"));
+        }
+    }
+    let found = segments(&place, "stream.trodden.streams");
+    assert!(between(&found, "by_size", "leaf").len() >= 2 && between(&found, "main", "by_size").is_empty(), "{found:?}");
+    assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "down", "down").is_empty(), "{found:?}");
+    // Whoever counts something else is told so.
+    record(&place, "counting", "counted", &[], &[]);
+    place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
+    place.cc("--trodden-stream -O1 -pthread less.c -o less");
+    record(&place, "less", "less", &["--whole-program"], &[]);
+    let output = place.command(trodden()).args(["segments", "counted.trodden", "--check", "less.trodden.streams"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn exceptions_and_virtual_calls() {
+    let place = Place::with(&[("prog.cc", EXCEPTIONS)]);
+    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+    place.trodden("instrument prog -o counting --segments stream.trodden.streams --depth 2");
+    assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
+    place.trodden("segments counted.trodden --check stream.trodden.streams --depth 2");
+}
+
+/// Call segments of the grammar, without what follows the callee's first event, are the segments of first events.
+#[test]
+fn call_segments_of_the_grammar_begin_with_the_segments() {
+    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    record(&place, "prog", "stream", &["--whole-program"], &[]);
+    let output = place.trodden("stream segments stream.trodden.streams --json --top 0");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+    for row in answer["segments"].as_array().unwrap() {
+        let events: Vec<&str> = row["events"].as_array().unwrap().iter().map(|e| e.as_str().unwrap()).collect();
+        if let [caller, enter, callee, ..] = events[..]
+            && enter.starts_with("enter ")
+            && !caller.starts_with("enter ")
+        {
+            *expected.entry(format!("{caller} > {callee}")).or_default() += row["count"].as_u64().unwrap();
+        }
+    }
+    let found = segments(&place, "stream.trodden.streams");
+    assert!(expected.len() >= 8, "{expected:?}");
+    for (name, count) in &expected {
+        assert_eq!(found.get(name), Some(count), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn both_schemes_find_the_same_untested_segments() {
+    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    place.cc("-O2 caller.c callee.c -o prog");
+    // Tests come to x = 3: odd and divisible, odd and not, even and divisible (0), even and not (2).
+    record(&place, "streaming", "tests", &["--whole-program"], &["2"]);
+    place.trodden("instrument prog -o field --tested-segments tests.trodden.streams");
+    record(&place, "field", "field", &[], &["600"]);
+    let untested = segments(&place, "field.trodden --untested");
+    // The tests took even with divisible and odd without.
+    assert_eq!(between(&untested, "direct", "callee"), [100, 200], "{untested:?}");
+    place.trodden("instrument prog -o one --reach calls");
+    record(&place, "one", "one", &[], &["2"]);
+    place.trodden("instrument prog -o two --segments calls:one.trodden");
+    record(&place, "two", "two", &[], &["2"]);
+    place.trodden("instrument prog -o three --tested-segments two.trodden");
+    record(&place, "three", "three", &[], &["600"]);
+    let by_stages = segments(&place, "three.trodden --untested");
+    for (caller, callee) in [("direct", "callee"), ("tail", "callee"), ("main", "direct")] {
+        assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
+    }
+    let log = place.trodden("segments field.trodden --untested --format sarif");
+    let log: Value = serde_json::from_slice(&log.stdout).unwrap();
+    assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
+    let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail-if-new"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -1,0 +1,193 @@
+//! The HTML page of a trace in a real browser: clicks on calls, search, threads, source and machine code; nothing is asked for from
+//! outside.
+//!
+//! With `TRODDEN_SCREENSHOTS=FOLDER` pictures of the page are written there.
+
+#[path = "../../report/tests/support/webdriver.rs"]
+#[allow(dead_code, reason = "the client is shared with other pages' tests")]
+mod webdriver;
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use webdriver::Browser;
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace-page-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn trodden(folder: &Path, arguments: &[&str]) -> Vec<u8> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let output = command.current_dir(folder).stdin(Stdio::null()).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+fn compile(folder: &Path, text: &str) {
+    std::fs::write(folder.join("app.c"), text).unwrap();
+    let words = ["-O1", "-g", "-fno-inline", "app.c", "-o", "app", "-pthread"];
+    assert!(Command::new("cc").current_dir(folder).args(words).status().unwrap().success());
+}
+
+fn text(browser: &Browser, selector: &str) -> String {
+    browser.eval(&format!("return document.querySelector({selector:?}).innerText")).as_str().unwrap().to_owned()
+}
+
+fn texts(browser: &Browser, selector: &str) -> Vec<String> {
+    serde_json::from_value(browser.eval(&format!("return [...document.querySelectorAll({selector:?})].map((e) => e.textContent)"))).unwrap()
+}
+
+fn picture(browser: &Browser, name: &str) {
+    if let Some(folder) = std::env::var_os("TRODDEN_SCREENSHOTS") {
+        std::fs::write(Path::new(&folder).join(format!("{name}.base64")), browser.screenshot()).unwrap();
+    }
+}
+
+/// A page of a trace, opened.
+fn opened(folder: &Path, trace: &str, options: &[&str]) -> Browser {
+    let file = folder.join("page.html");
+    std::fs::write(&file, trodden(folder, &[&["trace", "export", "html", trace], options].concat())).unwrap();
+    let browser = Browser::start(&folder.join("browser"));
+    browser.open(&file);
+    browser
+}
+
+fn is_quiet(browser: &Browser) {
+    assert_eq!(browser.console(), Vec::<String>::new(), "no error, no refused request");
+    assert_eq!(browser.eval("return performance.getEntriesByType('resource').length"), 0);
+}
+
+const NESTED: &str = r#"
+#include <stdio.h>
+static volatile int n;
+static void leaf(int i) { if (i & 1) n += i; else n -= i; }
+static void middle(int i) { for (int k = 0; k < i; k++) leaf(k); }
+static void outer(void) { for (int i = 0; i < 40; i++) middle(i); }
+static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
+int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
+"#;
+
+#[test]
+fn a_reader_clicks_through_the_calls() {
+    let home = folder("calls");
+    compile(&home, NESTED);
+    trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app", "</script>"]);
+    let browser = opened(&home, "t.trace", &[]);
+    assert_eq!(browser.title(), "Trace of ./app </script>");
+    assert!(text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", text(&browser, "#headline"));
+    // What lies in the middle of the first line is the outermost call.
+    browser.eval("const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
+        for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }");
+    browser.eval("pressed(document.getElementById('calls').clientWidth / 2, 8, ['click'])");
+    assert_eq!(text(&browser, "#name"), "_start");
+    // Which functions are found, and where.
+    browser.type_into("#search", "leaf");
+    assert_eq!(texts(&browser, "#matches button"), ["leaf (789 calls)"]);
+    browser.click("#next");
+    assert_eq!((text(&browser, "#name"), text(&browser, "#found")), ("leaf".to_owned(), "call 1 of 789".to_owned()));
+    assert_eq!(texts(&browser, "#stack button").last().unwrap(), "noise");
+    browser.click("#previous");
+    assert_eq!(text(&browser, "#found"), "call 789 of 789");
+    assert_eq!(texts(&browser, "#stack button").iter().rev().take(3).collect::<Vec<_>>(), ["middle", "outer", "main"]);
+    picture(&browser, "trace-leaf");
+    // Its caller, with the lines that this call executed: the last one calls `leaf` 39 times.
+    browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
+    assert_eq!(text(&browser, "#name"), "middle");
+    let executed = texts(&browser, "#body .executed");
+    assert!(executed.iter().any(|l| l.starts_with("39") || l.starts_with("40")) && executed[0].contains("static void middle"), "{executed:?}");
+    browser.click("[data-tab=order]");
+    assert_eq!(texts(&browser, "#body button").len(), 39, "{:?}", texts(&browser, "#body button"));
+    browser.click("#body button");
+    assert_eq!(text(&browser, "#name"), "leaf");
+    browser.click("[data-tab=code]");
+    let code = texts(&browser, "#body .row");
+    assert!(code.iter().any(|l| l.contains("ret")) && code.iter().any(|l| l.contains("block 0x")), "{code:?}");
+    browser.click("[data-tab=callees]");
+    assert!(text(&browser, "#body").contains("calls nothing"), "{}", text(&browser, "#body"));
+    picture(&browser, "trace-code");
+    // Zoom: twice on a call, then back.
+    let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
+    browser.click("#whole");
+    let whole = size(&browser);
+    browser.click("[data-tab=source]");
+    browser.eval("const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
+        pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])");
+    assert_eq!(text(&browser, "#name"), "outer");
+    assert!(size(&browser) < whole);
+    picture(&browser, "trace-outer");
+    browser.eval("canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }))");
+    let nearer = size(&browser);
+    browser.click("#whole");
+    assert!(nearer < size(&browser));
+    is_quiet(&browser);
+}
+
+#[test]
+fn functions_are_left_out_of_every_export() {
+    let home = folder("left-out");
+    compile(&home, NESTED);
+    trodden(&home, &["trace", "record", "--runs", "2", "--output", "t.trace", "--", "./app"]);
+    let export = |form: &str, options: &[&str]| {
+        String::from_utf8(trodden(&home, &[&["trace", "export", form, "t.trace"], options].concat())).unwrap()
+    };
+    let folded = |options: &[&str]| -> u64 {
+        let all = export("folded", options);
+        all.lines().map(|l| l.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum()
+    };
+    let lines = String::from_utf8(trodden(&home, &["trace", "show", "--addresses", "t.trace"])).unwrap().lines().count() as u64;
+    assert_eq!(folded(&[]), lines);
+    assert!(!export("folded", &["--ignore", "leaf"]).contains("leaf"));
+    assert!(folded(&["--ignore", "outer"]) < lines / 2);
+    let chrome: Value = serde_json::from_str(&export("chrome", &["--ignore-file", "app.c"])).unwrap();
+    let names: Vec<&str> = chrome["traceEvents"].as_array().unwrap().iter().map(|e| e["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"_start") && !names.contains(&"main"), "{names:?}");
+    let page = export("html", &["--ignore", "leaf"]);
+    assert!(page.contains("middle") && !page.contains("\"leaf\""));
+}
+
+const THREADS: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+static int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i & 3 ? i : -i; return s; }
+static void *run(void *p) { return (void *)(long)work((int)(long)p); }
+int main(void) {
+    pthread_t t;
+    pthread_create(&t, 0, run, (void *)10L);
+    pthread_join(t, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_thread_is_chosen() {
+    let home = folder("threads");
+    compile(&home, THREADS);
+    trodden(&home, &["trace", "record", "--runs", "1", "--output", "t.trace", "--", "./app"]);
+    let browser = opened(&home, "t.trace", &[]);
+    assert_eq!(texts(&browser, "#thread option").len(), 2);
+    browser.type_into("#search", "work");
+    assert_eq!(texts(&browser, "#matches button"), Vec::<String>::new());
+    browser.eval("const t = document.getElementById('thread'); t.value = 1; t.dispatchEvent(new Event('change'))");
+    assert_eq!(texts(&browser, "#matches button"), ["work (1 call)"]);
+    browser.click("#matches button");
+    assert_eq!((text(&browser, "#name"), texts(&browser, "#stack button")), ("work".to_owned(), vec!["run".to_owned()]));
+    is_quiet(&browser);
+}
+
+#[test]
+fn a_stripped_program_has_machine_code() {
+    let home = folder("stripped");
+    std::fs::write(home.join("text"), "pack my box with five dozen jugs\n").unwrap();
+    trodden(&home, &["trace", "record", "--output", "t.trace", "--", "/usr/bin/gzip", "-c", "text"]);
+    let browser = opened(&home, "t.trace", &[]);
+    browser.type_into("#search", "main");
+    browser.click("#matches button");
+    assert_eq!(text(&browser, "#name"), "main");
+    assert!(text(&browser, "#body").contains("no line numbers"), "{}", text(&browser, "#body"));
+    browser.click("[data-tab=code]");
+    assert!(texts(&browser, "#body .row.executed").len() > 50);
+    picture(&browser, "trace-stripped");
+    is_quiet(&browser);
+}

@@ -1,0 +1,192 @@
+//! Waits of MPI beside messages and collective operations of one group: windows, files, two groups, persistent operations; C11's threads.
+//!
+//! In each program rank 1 does much more than the others before it lets them go on, in one function: that is named first, and the call
+//! that waited for it is a site.
+
+use super::{Place, check, first};
+
+const MODES: &str = r#"
+#include <mpi.h>
+#include <string.h>
+#include <unistd.h>
+static int rank, size;
+/* Sleeping is labelled as such, and does not depend on how many processors the machine has. */
+__attribute__((noinline)) static void slow_filter(void) { usleep(60000); }
+static void work(void) { if (rank == 1) slow_filter(); }
+
+static void fence(void) {
+  int *base; MPI_Win win;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+  for (int i = 0; i < 3; i++) { MPI_Win_fence(0, win); work(); MPI_Put(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, win); MPI_Win_fence(0, win); }
+  MPI_Win_free(&win);
+}
+static void lock(void) {
+  int *base; MPI_Win win;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+  if (rank == 1) MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 1) { slow_filter(); MPI_Win_unlock(0, win); }
+  if (rank == 2) { MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win); MPI_Put(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, win); MPI_Win_unlock(0, win); }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Win_free(&win);
+}
+static void epochs(void) {
+  int *base; MPI_Win win; MPI_Group world, others; int zero = 0;
+  MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  for (int i = 0; i < 3; i++) {
+    if (rank == 0) {
+      MPI_Group_excl(world, 1, &zero, &others);
+      MPI_Win_post(others, 0, win); MPI_Win_wait(win);
+    } else {
+      MPI_Group_incl(world, 1, &zero, &others);
+      MPI_Win_start(others, 0, win); work(); MPI_Put(&rank, 1, MPI_INT, 0, 0, 1, MPI_INT, win); MPI_Win_complete(win);
+    }
+    MPI_Group_free(&others);
+  }
+  MPI_Win_free(&win);
+}
+static void file(void) {
+  MPI_File f; int all[16] = {0};
+  MPI_File_open(MPI_COMM_WORLD, "shared.bin", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f);
+  for (int i = 0; i < 3; i++) {
+    work(); MPI_File_set_size(f, 1024);
+    work(); MPI_File_write_at_all_begin(f, 64 * rank, all, 16, MPI_INT); MPI_File_write_at_all_end(f, all, MPI_STATUS_IGNORE);
+  }
+  MPI_File_close(&f);
+}
+static void groups(void) {
+  MPI_Comm own, inter; int value = rank;
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 1, rank, &own);
+  MPI_Intercomm_create(own, 0, MPI_COMM_WORLD, rank == 1 ? 0 : 1, 7, &inter);
+  for (int i = 0; i < 3; i++) {
+    work(); MPI_Bcast(&value, 1, MPI_INT, rank == 1 ? MPI_ROOT : 0, inter);
+    work(); MPI_Barrier(inter);
+    if (rank == 1) { slow_filter(); MPI_Send(&value, 1, MPI_INT, 0, 5, inter); }
+    if (rank == 0) MPI_Recv(&value, 1, MPI_INT, 0, 5, inter, MPI_STATUS_IGNORE);
+  }
+  MPI_Comm_free(&inter);
+  MPI_Comm_free(&own);
+}
+#ifdef MPICH_VERSION
+static void persistent(void) {
+  MPI_Request request; int value = rank, all = 0;
+  MPI_Allreduce_init(&value, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  for (int i = 0; i < 3; i++) { work(); MPI_Start(&request); MPI_Wait(&request, MPI_STATUS_IGNORE); }
+  MPI_Request_free(&request);
+}
+#else
+#include <mpi-ext.h>
+static void persistent(void) {
+  MPI_Request request; int value = rank, all = 0;
+  MPIX_Allreduce_init(&value, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+  for (int i = 0; i < 3; i++) { work(); MPI_Start(&request); MPI_Wait(&request, MPI_STATUS_IGNORE); }
+  MPI_Request_free(&request);
+}
+#endif
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!strcmp(argv[1], "fence")) fence();
+  if (!strcmp(argv[1], "lock")) lock();
+  if (!strcmp(argv[1], "epochs")) epochs();
+  if (!strcmp(argv[1], "file")) file();
+  if (!strcmp(argv[1], "groups")) groups();
+  if (!strcmp(argv[1], "persistent")) persistent();
+  MPI_Finalize();
+  return 0;
+}
+"#;
+
+/// Runs a mode on three ranks with both libraries; the calls must be sites of waits of the given kinds.
+fn explained(mode: &str, expected: &[(&str, &str)]) {
+    for library in ["openmpi", "mpich"] {
+        let place = Place::new();
+        place.build(&format!("mpicc.{library}"), "modes.c", MODES, &["-O1"]);
+        place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
+        let report = place.report(&[]);
+        check(&report);
+        assert_eq!(first(&report), ("slow_filter".into(), 1), "{library} {mode}: {:#}", report["causes"]);
+        let sites: Vec<(&str, &str)> =
+            report["waits"].as_array().unwrap().iter().filter_map(|w| Some((w["site"]["call"].as_str()?, w["kind"].as_str()?))).collect();
+        for site in expected {
+            assert!(sites.contains(site), "{library} {mode}: {site:?} is not among {sites:?}");
+        }
+        let unknown: Vec<&str> = report["uncovered"].as_array().unwrap().iter().filter_map(|u| u["function"].as_str()).collect();
+        assert!(unknown.iter().all(|name| *name == "MPI_Intercomm_create"), "{library} {mode}: {unknown:?}");
+    }
+}
+
+#[test]
+fn a_fence_waits_for_the_last() {
+    explained("fence", &[("MPI_Win_fence", "wait at barrier")]);
+}
+
+#[test]
+fn the_lock_of_a_window_waits_for_its_holder() {
+    explained("lock", &[]);
+}
+
+#[test]
+fn an_epoch_waits_for_those_that_access() {
+    explained("epochs", &[("MPI_Win_wait", "late complete")]);
+}
+
+#[test]
+fn operations_on_a_file_wait_for_all() {
+    explained("file", &[("MPI_File_set_size", "wait at NxN")]);
+}
+
+#[test]
+fn operations_between_two_groups_wait_for_the_other_group() {
+    explained("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
+}
+
+#[test]
+fn a_persistent_operation_waits_when_it_is_waited_for() {
+    explained("persistent", &[("MPI_Wait", "wait at NxN")]);
+}
+
+const C11: &str = r#"
+#include <threads.h>
+#include <time.h>
+#include <unistd.h>
+static mtx_t mutex; static cnd_t ready; static int state;
+__attribute__((noinline)) static void prepare(void) { usleep(20000); }
+static int slow(void *a) {
+  mtx_lock(&mutex); state = 1; cnd_broadcast(&ready); prepare(); mtx_unlock(&mutex);
+  prepare(); mtx_lock(&mutex); state = 2; cnd_signal(&ready); mtx_unlock(&mutex);
+  prepare();
+  return 0;
+}
+int main(void) {
+  thrd_t t; struct timespec until = { time(0) + 60, 0 };
+  mtx_init(&mutex, mtx_timed); cnd_init(&ready);
+  mtx_lock(&mutex);
+  thrd_create(&t, slow, 0);
+  while (state < 1) cnd_wait(&ready, &mutex);
+  while (state < 2) cnd_timedwait(&ready, &mutex, &until);
+  mtx_unlock(&mutex);
+  prepare();
+  thrd_join(t, 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn threads_of_c11_are_explained() {
+    let place = Place::new();
+    place.build("gcc", "c11.c", C11, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert_eq!(report["causes"][0]["function"], "prepare");
+    let waits = report["waits"].as_array().unwrap();
+    for call in ["cnd_wait", "cnd_timedwait"] {
+        let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
+        let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
+        assert!(ns > 10_000_000, "{call}: {ns} ns of waiting\n{waits:#?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! What a map says of the words in which a function's interprocedural segments are counted ([`crate::segments`]).
+//!
+//! A word is either each key's own, or those of interesting pairs are found by a perfect hash and all others share one. Either way the map
+//! alone says what a word counts: it names callers by unit and linkage name, and needs no file of the build.
+
+use serde::{Deserialize, Serialize};
+
+/// Words of interprocedural segments ([`crate::segments`]) that end in a function. A pair of a context and a path has the key
+/// the path's number with the context's in the bits above ([`SegmentWords::key`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentWords {
+    /// The first of the unit's words that are the function's.
+    pub first_word: u64,
+    /// How many there are.
+    pub words: u64,
+    /// The callers' paths that are told apart; the first has number 1. Calls of context 0 come from anywhere else.
+    pub contexts: Vec<CallerPath>,
+    /// For each word but the last its key, where only some pairs have words; all other pairs share the last word. Of a word without a
+    /// pair: `u64::MAX`. Empty: each key is its word.
+    pub keys: Vec<u64>,
+    /// Pairs that are interesting, ascending.
+    pub interesting: Vec<(u32, u64)>,
+    /// Calls by this function that are not told to the callee, since its code does not make them itself: callee and path.
+    pub unplaced: Vec<UnplacedCall>,
+}
+
+/// A path of a caller up to a call.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct CallerPath {
+    /// Source of the caller's unit.
+    pub unit: String,
+    /// The caller's linkage name.
+    pub name: String,
+    /// Number of the caller's own context; 0: any.
+    pub context: u32,
+    /// The caller's path.
+    pub path: u64,
+}
+
+/// A call on a segment that no instruction of the caller makes: a function that is not instrumented makes it, such as `qsort`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct UnplacedCall {
+    /// Source of the callee's unit.
+    pub unit: String,
+    /// The callee's linkage name.
+    pub name: String,
+    /// The caller's path up to the call.
+    pub path: u64,
+}
+
+impl SegmentWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first_word..self.first_word.saturating_add(self.words)
+    }
+
+    /// Bits of the path in a key, of a function with so many paths.
+    pub fn path_bits(paths: u64) -> u32 {
+        paths.max(1).next_power_of_two().trailing_zeros()
+    }
+
+    /// The key of a context and a path.
+    pub fn key(paths: u64, context: u32, path: u64) -> u64 {
+        u64::from(context) << SegmentWords::path_bits(paths) | path
+    }
+
+    /// The context and path that a word counts, of a function with so many paths. `None`: the word counts several pairs, or none.
+    pub fn pair(&self, word: u64, paths: u64) -> Option<(u32, u64)> {
+        let key = match self.keys.is_empty() {
+            true => word,
+            false => self.keys.get(word as usize).copied().filter(|key| *key != u64::MAX)?,
+        };
+        let bits = SegmentWords::path_bits(paths);
+        let context = u32::try_from(key >> bits).ok().filter(|c| *c as usize <= self.contexts.len())?;
+        Some((context, key & ((1 << bits) - 1))).filter(|(_, path)| *path < paths)
+    }
+}

@@ -1,0 +1,350 @@
+//! Sets of interprocedural path segments that a build is to count without a trace: from the command to the build.
+//!
+//! A *segment* of depth k is a chain of at most k nested calls with the paths around them, `<f1,p1> ( <f2,p2> ( ... <fn,pn>`, n at most
+//! k + 1:
+//! - each but the last is a path up to a call: it ends at the block that makes the call, directly or by a pointer;
+//! - each behind the first is of its frame's first path: it begins where the function begins. The first may begin in a loop;
+//! - the last is such a path up to a call of its own, or whole: to a back edge or another cut, or to where the frame is left. So a
+//!   callee's first path is a segment once for each call that it comes to, and once as a whole;
+//! - a tail call is a call: the caller's path is complete then;
+//! - functions that are not instrumented do not exist: what `qsort` calls is called by nobody.
+//!
+//! A callee's later paths, behind a back edge, are in no segment. Calls that come before others in the same path are not spanned (they are
+//! in the path's blocks). A call that does not return, or throws, changes nothing: the segment is over before. A path that goes on at a
+//! landing pad is one path.
+//!
+//! *Projection.* The last path of a segment is a path of an intraprocedural profile: summed over callers, segments of depth 1 count no more
+//! executions than the profile (calls by functions that are not instrumented are in none). The thesis's call segments
+//! (`trodden-sequence`, `call_segments`) of depth 1 begin likewise and go on behind the return: summed over what follows the callee's
+//! first event they are the segments here whose last path is up to the callee's first call, or whole and without one.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.1 to 3.4.5; the grammar there leaves open what a segment is.
+//!
+//! A *context* of a function is a chain of callers' paths that leads to it. The contexts of a set are closed: all suffixes of a context's
+//! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
+//! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
+
+use crate::packed::{pack, unpack};
+use crate::{FunctionMap, UnitMap, Version};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap};
+use trodden_flow::{CutReason, Edge};
+
+const MAGIC: [u8; 8] = *b"TRODSEG\x01";
+
+/// Greatest depth of segments.
+pub const DEEPEST: u32 = 16;
+
+/// Segments that a build counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentSet {
+    functions: Vec<SegmentFunction>,
+    /// Every pair of a context and a path is counted, as far as there is room; else only interesting ones are.
+    every: bool,
+}
+
+/// A function on segments.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SegmentFunction {
+    /// Source of its unit.
+    pub unit: String,
+    /// Linkage name.
+    pub name: String,
+    /// Other names by which it is called.
+    pub aliases: Vec<String>,
+    /// Which of that name.
+    pub version: Version,
+    /// Only its own unit can name it.
+    pub local: bool,
+    /// Where its paths are cut.
+    pub cuts: Vec<(Edge, CutReason)>,
+    /// Number of its paths.
+    pub paths: u64,
+    /// Executions of its edges, if they are known; else all 0.
+    pub edges: Vec<u64>,
+    /// Its contexts; the first has number 1. Context 0 is any call.
+    pub contexts: Vec<SegmentContext>,
+    /// Interesting contexts with the function's path, ascending.
+    pub interesting: BTreeSet<(u32, u64)>,
+}
+
+/// A context: the caller, the caller's own context (0: any), and its path up to the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SegmentContext {
+    /// Number of the calling function in the set.
+    pub caller: u32,
+    /// Number of the caller's context.
+    pub context: u32,
+    /// The caller's path.
+    pub path: u64,
+}
+
+/// A set that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("damaged, or not a file of segments: give a run that was recorded by `trodden record --whole-program`")]
+pub struct NoSegments;
+
+impl SegmentSet {
+    /// Its functions.
+    pub fn functions(&self) -> &[SegmentFunction] {
+        &self.functions
+    }
+
+    /// A function by unit, name and version.
+    pub fn function(&self, unit: &str, name: &str, version: Version) -> Option<u32> {
+        self.functions.iter().position(|f| f.unit == unit && f.name == name && f.version == version).map(|at| at as u32)
+    }
+
+    /// Whether there is a function of that name, whatever its version.
+    pub fn names(&self, unit: &str, name: &str) -> bool {
+        self.functions.iter().any(|f| f.unit == unit && f.name == name)
+    }
+
+    /// Whether every pair of a context and a path is to be counted, not only interesting ones.
+    pub fn counts_every(&self) -> bool {
+        self.every
+    }
+
+    /// Number of interesting segments.
+    pub fn len(&self) -> usize {
+        self.functions.iter().map(|f| f.interesting.len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The context that is a context's chain without its outermost path; 0 if that is empty.
+    pub fn shorter(&self, function: u32, context: u32) -> u32 {
+        let Some(whole) = self.context(function, context) else { return 0 };
+        match whole.context {
+            0 => 0,
+            outer => self.find(function, SegmentContext { context: self.shorter(whole.caller, outer), ..whole }),
+        }
+    }
+
+    /// The context of `callee` that a call from `caller` in a context leads to: the longest chain that is in the set; 0 if none is.
+    pub fn target(&self, caller: u32, context: u32, path: u64, callee: u32) -> u32 {
+        let mut context = context;
+        loop {
+            let found = self.find(callee, SegmentContext { caller, context, path });
+            if found > 0 || context == 0 {
+                return found;
+            }
+            context = self.shorter(caller, context);
+        }
+    }
+
+    /// A context by its number.
+    pub fn context(&self, function: u32, context: u32) -> Option<SegmentContext> {
+        self.functions[function as usize].contexts.get((context as usize).checked_sub(1)?).copied()
+    }
+
+    /// The callees and contexts to which calls from a function lead: callee, context, by path.
+    pub fn calls_of(&self, caller: u32) -> Vec<(u32, SegmentContext)> {
+        let all = (0..).zip(&self.functions);
+        all.flat_map(|(callee, f)| f.contexts.iter().filter(|c| c.caller == caller).map(move |c| (callee, *c))).collect()
+    }
+
+    fn find(&self, function: u32, context: SegmentContext) -> u32 {
+        self.functions[function as usize].contexts.iter().position(|c| *c == context).map_or(0, |at| at as u32 + 1)
+    }
+
+    /// Whether a function is called by that name.
+    pub fn is_called(&self, function: u32, name: &str) -> bool {
+        let function = &self.functions[function as usize];
+        function.name == name || function.aliases.iter().any(|alias| alias == name)
+    }
+
+    /// The content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        pack(&MAGIC, self)
+    }
+
+    /// Whether a file's content begins as one of segments does, damaged or not.
+    pub fn is_begun_in(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC[..7])
+    }
+
+    /// Reads a file's content.
+    ///
+    /// # Errors
+    /// It is none, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, NoSegments> {
+        unpack(&MAGIC, bytes).filter(SegmentSet::is_sound).ok_or(NoSegments)
+    }
+
+    /// Whether contexts and paths are some that there are. A caller's context is shorter than the callee's, so no chain is endless.
+    fn is_sound(&self) -> bool {
+        let lengths = |f: &SegmentFunction| f.contexts.iter().map(|c| self.length(c, DEEPEST)).collect::<Option<Vec<u32>>>();
+        let is_sound = |f: &SegmentFunction| {
+            let paths = f.interesting.iter().all(|(c, p)| *c as usize <= f.contexts.len() && *p < f.paths);
+            paths && lengths(f).is_some() && f.cuts.iter().all(|(edge, _)| edge.index() < f.edges.len())
+        };
+        self.functions.iter().all(is_sound)
+    }
+
+    /// Calls of a context's chain; none if it names something that there is not, or has more than `most`.
+    fn length(&self, context: &SegmentContext, most: u32) -> Option<u32> {
+        let caller = self.functions.get(context.caller as usize).filter(|f| context.path < f.paths)?;
+        let rest = most.checked_sub(1)?;
+        match context.context {
+            0 => Some(1),
+            outer => Some(1 + self.length(caller.contexts.get(outer as usize - 1)?, rest)?),
+        }
+    }
+}
+
+/// Makes a set.
+#[derive(Debug, Default)]
+pub struct SegmentSetBuilder {
+    set: SegmentSet,
+    functions: HashMap<(String, String, Version), u32>,
+    contexts: HashMap<(u32, SegmentContext), u32>,
+}
+
+impl SegmentSetBuilder {
+    /// The number of a function.
+    pub fn function(&mut self, unit: &UnitMap, function: &FunctionMap) -> u32 {
+        let key = (unit.source.clone(), function.name.clone(), function.version());
+        let functions = &mut self.set.functions;
+        *self.functions.entry(key).or_insert_with_key(|key| {
+            functions.push(SegmentFunction {
+                unit: key.0.clone(),
+                name: key.1.clone(),
+                aliases: unit.aliases.iter().filter(|a| a.of == key.1).map(|a| a.name.clone()).collect(),
+                version: key.2,
+                local: function.local,
+                cuts: function.cuts.clone(),
+                paths: function.counters,
+                edges: vec![0; function.edges.len()],
+                contexts: Vec::new(),
+                interesting: BTreeSet::new(),
+            });
+            functions.len() as u32 - 1
+        })
+    }
+
+    /// Sets how often edges were executed, for functions of which that is known, by unit, name and version.
+    pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, Version) -> Option<Vec<u64>>) {
+        for function in &mut self.set.functions {
+            let edges = known(&function.unit, &function.name, function.version);
+            if let Some(edges) = edges.filter(|edges| edges.len() == function.edges.len()) {
+                function.edges = edges;
+            }
+        }
+    }
+
+    /// The context of a function to which a chain of callers' paths leads, outermost first; with it all suffixes of the chain.
+    pub fn context(&mut self, callers: &[(u32, u64)], function: u32) -> u32 {
+        let Some((&(caller, path), outer)) = callers.split_last() else { return 0 };
+        if callers.len() > 1 {
+            self.context(&callers[1..], function);
+        }
+        let context = SegmentContext { caller, context: self.context(outer, caller), path };
+        let contexts = &mut self.set.functions[function as usize].contexts;
+        *self.contexts.entry((function, context)).or_insert_with(|| {
+            contexts.push(context);
+            contexts.len() as u32
+        })
+    }
+
+    /// Adds a segment: the callers' paths, outermost first, then the function and its path.
+    pub fn insert(&mut self, callers: &[(u32, u64)], function: u32, path: u64) {
+        let context = self.context(callers, function);
+        self.set.functions[function as usize].interesting.insert((context, path));
+    }
+
+    /// The set; whether every path in its contexts is to be counted.
+    pub fn finish(self, every: bool) -> SegmentSet {
+        SegmentSet { every, ..self.set }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn builder(functions: usize) -> SegmentSetBuilder {
+        let function = |number: usize| SegmentFunction {
+            unit: "u.c".into(),
+            name: format!("f{number}"),
+            aliases: Vec::new(),
+            version: Version::default(),
+            local: false,
+            cuts: Vec::new(),
+            paths: 8,
+            edges: Vec::new(),
+            contexts: Vec::new(),
+            interesting: BTreeSet::new(),
+        };
+        let set = SegmentSet { functions: (0..functions).map(function).collect(), every: false };
+        SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
+    }
+
+    /// The longest suffix of a chain of calls that is a context: by trying all.
+    fn longest(set: &SegmentSet, chain: &[(u32, u64)], callee: u32) -> Vec<(u32, u64)> {
+        let spelled = |context: u32| {
+            let (mut function, mut context, mut chain) = (callee, context, Vec::new());
+            while let Some(c) = set.context(function, context) {
+                chain.insert(0, (c.caller, c.path));
+                (function, context) = (c.caller, c.context);
+            }
+            chain
+        };
+        let all: Vec<Vec<(u32, u64)>> = (1..=set.functions[callee as usize].contexts.len() as u32).map(spelled).collect();
+        let found = (0..chain.len()).find(|from| all.contains(&chain[*from..].to_vec()));
+        found.map_or(Vec::new(), |from| chain[from..].to_vec())
+    }
+
+    #[test]
+    fn the_automaton_keeps_the_longest_suffix_that_is_a_context() {
+        let mut builder = builder(3);
+        builder.insert(&[(0, 1), (1, 2)], 2, 5);
+        builder.insert(&[(1, 3), (1, 2)], 2, 5);
+        builder.insert(&[(2, 4), (0, 1), (1, 2)], 2, 0);
+        builder.insert(&[(0, 7)], 1, 1);
+        let set = builder.finish(false);
+        assert!(set.is_sound() && SegmentSet::from_bytes(&set.to_bytes()) == Ok(set.clone()));
+        // Every sequence of three calls, from every function.
+        let steps = [(0, 1), (0, 7), (1, 2), (1, 3), (2, 4)];
+        let mut compared = 0;
+        for first in steps {
+            for second in steps {
+                for third in steps {
+                    for callee in 0..3 {
+                        let chain = [first, second, third];
+                        let mut context = 0;
+                        for (at, (function, path)) in chain.iter().enumerate() {
+                            let to = chain.get(at + 1).map_or(callee, |next| next.0);
+                            context = set.target(*function, context, *path, to);
+                        }
+                        let expected = longest(&set, &chain, callee);
+                        let length = set.context(callee, context).map_or(0, |c| set.length(&c, DEEPEST).unwrap());
+                        assert_eq!(length as usize, expected.len(), "{chain:?} to {callee}");
+                        compared += usize::from(length > 1);
+                    }
+                }
+            }
+        }
+        assert!(compared > 10, "{compared}");
+    }
+
+    #[test]
+    fn what_names_a_context_that_there_is_not_is_damage() {
+        let mut builder = builder(2);
+        builder.insert(&[(0, 1)], 1, 5);
+        let set = builder.finish(false);
+        let damaged = |change: &dyn Fn(&mut SegmentSet)| {
+            let mut set = set.clone();
+            change(&mut set);
+            SegmentSet::from_bytes(&set.to_bytes())
+        };
+        assert!(damaged(&|_| {}).is_ok());
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(NoSegments));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(NoSegments));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }), Err(NoSegments));
+        assert_eq!(damaged(&|set| drop(set.functions[1].interesting.insert((2, 0)))), Err(NoSegments));
+    }
+}

@@ -1,0 +1,140 @@
+//! Threads of C11: the C library implements them beside POSIX threads, not by them, so they have wrappers of their own.
+
+use crate::contention;
+use crate::output::{memory, release};
+use crate::pthread::{Object, Start, complete, end_with_thread, handles, waiting, wake, waking};
+use crate::real::{Real, real};
+use crate::thread::{self, begin, outside};
+use core::ffi::{c_int, c_void};
+use libc::{pthread_t, timespec};
+use trodden_wire::waits::{Function, kind};
+
+/// The value of `thrd_busy`, by which `mtx_trylock` says that another thread has the mutex.
+const THRD_BUSY: c_int = 1;
+
+macro_rules! locks {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Takes a mutex.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
+            static ATTEMPT: Real = Real::new(c"mtx_trylock");
+            static REAL: Real = Real::new(crate::real::name!($name));
+            let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
+            if result != THRD_BUSY {
+                return result;
+            }
+            waiting(kind::LOCK, Function::$name, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+        }
+    )* };
+}
+locks! {
+    mtx_lock();
+    mtx_timedlock(until: *const timespec);
+}
+
+/// Releases a mutex.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mtx_unlock(lock: Object) -> c_int {
+    static REAL: Real = Real::new(c"mtx_unlock");
+    let call = || real!(REAL, fn(Object) -> c_int, lock);
+    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::mtx_unlock, lock, 1, call) } else { call() }
+}
+
+macro_rules! condition_waits {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Waits for a condition variable, which releases the mutex: threads that wait for that are let go on.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
+                real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+            })
+        }
+    )* };
+}
+condition_waits! {
+    cnd_wait();
+    cnd_timedwait(until: *const timespec);
+}
+
+macro_rules! wakes {
+    ($($name:ident $amount:expr;)*) => { $(
+        /// Wakes one waiter, or all.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(condition: Object) -> c_int {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            wake(condition, Function::$name, $amount, || real!(REAL, fn(Object) -> c_int, condition))
+        }
+    )* };
+}
+wakes! {
+    cnd_signal 1;
+    cnd_broadcast u64::MAX;
+}
+
+type Routine = extern "C" fn(*mut c_void) -> c_int;
+
+extern "C" fn run(start: *mut c_void) -> c_int {
+    let place = start.cast::<Start<Routine>>();
+    // SAFETY: `thrd_create` below wrote it for this thread alone.
+    let Start { routine, argument, token } = unsafe { place.read() };
+    release(place, 1);
+    thread::register(token);
+    end_with_thread();
+    routine(argument)
+}
+
+/// Makes a thread.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, argument: *mut c_void) -> c_int {
+    static REAL: Real = Real::new(c"thrd_create");
+    let create =
+        |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
+    thread::register(0);
+    let Some(thread) = outside() else { return create(routine, argument) };
+    let token = thread::token();
+    let Some(start) = memory::<Start<Routine>>(1) else { return create(routine, argument) };
+    // SAFETY: fresh memory of this size.
+    unsafe { start.write(Start { routine, argument, token }) };
+    let open = begin(thread, kind::THREAD_CREATE, Function::thrd_create);
+    let result = create(run, start.cast());
+    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
+    if result == 0 {
+        // SAFETY: the call was successful, so the handle is there.
+        handles::put(unsafe { *handle }, token);
+    } else {
+        release(start, 1);
+    }
+    result
+}
+
+/// Waits for a thread's end.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
+    static REAL: Real = Real::new(c"thrd_join");
+    let call = || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result);
+    let Some(thread) = outside() else { return call() };
+    let token = handles::get(handle);
+    let open = begin(thread, kind::JOIN, Function::thrd_join);
+    let status = call();
+    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    status
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Run by `dist.sh`, as a user with trodden on the search path: every kind of program that is installed does its work once.
+set -eu
+fail() { echo "dist-user.sh: $*" >&2; exit 1; }
+work=$(mktemp -d)
+cd "$work"
+export TRODDEN_STORE="$work/store"
+
+echo "$(trodden --version), in $(dirname "$(command -v trodden)")"
+for other in trodden-cc trodden-c++ cargo-trodden; do
+    [ "$(readlink "$(command -v "$other")")" = trodden ] || fail "$other is no link to trodden"
+done
+trodden doctor
+
+# C++ under the name of one word, run and counted; C with threads, whose waits are recorded.
+cat > hello.cc << 'END'
+#include <cstdio>
+#include <vector>
+int main() { std::vector<int> all{3, 1, 2}; int sum = 0; for (int one : all) sum += one; std::printf("%d\n", sum); }
+END
+trodden-c++ -O1 -g hello.cc -o hello
+[ "$(trodden record --no-store -o hello.trodden -- ./hello)" = 6 ] || fail "a C++ program prints something else"
+trodden report hello.trodden > hello.text
+grep -q main hello.text || fail "the function main is not in the report"
+cat > wait.c << 'END'
+#include <pthread.h>
+#include <unistd.h>
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *hold(void *_) { pthread_mutex_lock(&lock); usleep(100000); pthread_mutex_unlock(&lock); return _; }
+int main(void) {
+  pthread_t other;
+  pthread_create(&other, 0, hold, 0);
+  usleep(20000);
+  hold(0);
+  return pthread_join(other, 0);
+}
+END
+clang-22 -O1 -g wait.c -o wait -lpthread
+trodden waits record --output wait.waits -- ./wait
+trodden waits report wait.waits > waits
+head -8 waits
+grep -q "lock contention" waits || fail "no thread is said to have waited for the lock"
+
+# A program that others wrote.
+cp -r /dist/bzip2 .
+cd bzip2
+if command -v make > /dev/null; then
+    trodden build -- make -s bzip2
+else
+    trodden-cc -O2 -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c -o bzip2
+fi
+trodden record -- ./bzip2 --keep --force sample3.ref
+trodden report --top 1 --steps 14 > ../report
+cat ../report
+grep -q mainGtU ../report || fail "the hottest path is not that of mainGtU"
+./bzip2 --decompress --stdout sample3.ref.bz2 | cmp - sample3.ref || fail "the counted bzip2 compresses wrongly"
+trodden report --json > ../report.json
+grep -q '"schema_version"' ../report.json || fail "no report as JSON"
+
+# The same, not built for it.
+clang-22 -O2 -w -D_FILE_OFFSET_BITS=64 bzip2.c blocksort.c huffman.c crctable.c randtable.c compress.c decompress.c bzlib.c -o plain
+head -c 2000 sample3.ref > small
+trodden trace record --output small.trace -- ./plain --stdout small > small.bz2
+./bzip2 --decompress --stdout small.bz2 | cmp - small || fail "the traced bzip2 compresses wrongly"
+trodden trace show small.trace > shown
+head -5 shown
+grep -q main shown || fail "the trace does not show the function main"
+if command -v qemu-x86_64 > /dev/null; then
+    trodden simulate -- ./plain --stdout small > simulated
+    head -20 simulated
+fi
+cd /
+rm -r "$work"

@@ -1,0 +1,278 @@
+//! Circles of files inside a crate: files that need each other are one file in several pieces, and cannot be read one by one.
+//!
+//! A file needs another if it names something in it, in a `use` or in an expression, also by way of a re-export. A parent and its children
+//! may need each other: the child's file is a part of the parent. Tests inside a file do not count.
+//!
+//! Circles are the strongly connected components of what is left (Tarjan), so this is linear in the names.
+
+use crate::steps;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// A file by the path of its module; the crate's root is the empty one.
+type Module = Vec<String>;
+
+/// Circles that are there still, by crate: no other file may come to one. Each is to go.
+const KNOWN: &[(&str, &str)] = &[
+    ("flow", "program residual verify/machine verify/program"),
+    ("instrument", "bitmaps llvm_profile markers"),
+    ("profile", "edges values"),
+    ("report", "inlined lines view"),
+    ("runtime", "entry events file image kept output region state stream table untested"),
+    ("trace", "breakpoints collect follow hardware repeat rings single_step stack subject trampolines watch"),
+    ("trodden", "commands/copies commands/record commands/sample commands/stream/record"),
+    ("trodden", "commands/copies/hand_out commands/copies/make commands/copies/weights commands/plan"),
+    ("trodden", "commands/reports commands/residual"),
+    ("trodden", "commands/sequences/phases commands/sequences/phases_page"),
+    ("trodden", "commands/sequences/recording commands/sequences/streams commands/sequences/text"),
+    (
+        "trodden",
+        "driver/assets driver/cc driver/cc/pgo driver/events driver/experiment driver/link driver/lto \
+            driver/rebuild driver/recipe driver/stand_ins",
+    ),
+    ("waits-recorder", "fork process sample stack thread"),
+];
+
+/// A finding for each circle that is no part of a known one.
+///
+/// # Errors
+/// A source cannot be read.
+pub fn check() -> Result<Vec<String>> {
+    let folder = steps::root().join("crates");
+    let mut crates: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        crates.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    crates.sort();
+    let mut found = Vec::new();
+    for name in crates.iter().filter(|name| folder.join(name).join("src").is_dir()) {
+        for circle in circles(&sources(&folder.join(name).join("src"))?) {
+            found.push((name.clone(), circle.join(" ")));
+        }
+    }
+    let is_part = |circle: &str, of: &str| circle.split(' ').all(|file| of.split_whitespace().any(|known| known == file));
+    let is_known = |(name, circle): &(String, String)| KNOWN.iter().any(|(crate_name, of)| crate_name == name && is_part(circle, of));
+    let new = found.iter().filter(|one| !is_known(one));
+    let finding = |(name, circle): &(String, String)| format!("crates/{name}/src: these files need each other, in a circle: {circle}");
+    Ok(new.map(finding).collect())
+}
+
+/// The sources of a crate without comments, texts and tests.
+fn sources(folder: &Path) -> Result<BTreeMap<Module, String>> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(folder.to_owned(), Vec::new())];
+    while let Some((place, module)) = open.pop() {
+        for entry in std::fs::read_dir(&place).with_context(|| format!("cannot read {}", place.display()))? {
+            let path = entry?.path();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let inner = [module.as_slice(), std::slice::from_ref(&name)].concat();
+            if path.is_dir() {
+                open.push((path, inner));
+            } else if path.extension().is_some_and(|e| e == "rs") && !(module.is_empty() && name == "main") {
+                let own = if name == "mod" || (module.is_empty() && name == "lib") { module.clone() } else { inner };
+                let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+                found.insert(own, stripped(&text));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A source without what names nothing: comments, texts, characters, tests at its end.
+fn stripped(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let mut out = String::with_capacity(code.len());
+    let mut rest = code;
+    while let Some(c) = rest.chars().next() {
+        let skipped = skipped(rest);
+        out.push_str(if skipped > 0 { " " } else { &rest[..c.len_utf8()] });
+        rest = &rest[skipped.max(c.len_utf8())..];
+    }
+    out
+}
+
+/// The length of the comment, text or character that begins here; 0 if none does.
+fn skipped(rest: &str) -> usize {
+    if rest.starts_with("//") {
+        return rest.find('\n').unwrap_or(rest.len());
+    }
+    if let Some(hashes) = rest.strip_prefix('r').map(|r| r.len() - r.trim_start_matches('#').len())
+        && rest[1 + hashes..].starts_with('"')
+    {
+        let end = format!("\"{}", "#".repeat(hashes));
+        return rest[2 + hashes..].find(&end).map_or(rest.len(), |at| 2 + hashes + at + end.len());
+    }
+    let quote = rest.chars().next().filter(|c| *c == '"' || *c == '\'');
+    // A lifetime is no character.
+    let is_lifetime = quote == Some('\'') && !rest[1..].starts_with('\\') && rest[1..].chars().nth(1) != Some('\'');
+    let Some(quote) = quote.filter(|_| !is_lifetime) else { return 0 };
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' => escaped = true,
+            c if c == quote => return at + 1,
+            _ => {}
+        }
+    }
+    rest.len()
+}
+
+/// What a file names: paths in expressions, and what its `use` lines bring in; of those, which it hands on.
+struct Named {
+    paths: Vec<Module>,
+    brought: BTreeMap<String, Module>,
+    handed_on: BTreeMap<String, Module>,
+}
+
+fn named(code: &str) -> Named {
+    let mut all = Named { paths: Vec::new(), brought: BTreeMap::new(), handed_on: BTreeMap::new() };
+    let mut statements = code.split("use ");
+    all.paths.extend(paths(statements.next().unwrap_or_default()));
+    let mut before = code.split("use ").next().unwrap_or_default();
+    for statement in statements {
+        let starts_word = before.is_empty() || before.ends_with(|c: char| c.is_whitespace() || c == ';' || c == '}');
+        let (tree, behind) = statement.split_once(';').unwrap_or((statement, ""));
+        if starts_word {
+            let is_public = before.trim_end().ends_with("pub") || before.trim_end().ends_with(')');
+            for path in expanded(tree) {
+                let name = path.last().cloned().unwrap_or_default();
+                if is_public {
+                    all.handed_on.insert(name.clone(), path.clone());
+                }
+                all.brought.insert(name, path.clone());
+                all.paths.push(path);
+            }
+            all.paths.extend(paths(behind));
+        } else {
+            all.paths.extend(paths(statement));
+        }
+        before = statement;
+    }
+    all
+}
+
+/// The paths of a `use` tree; of `a as b`, `a`.
+fn expanded(tree: &str) -> Vec<Module> {
+    let tree = tree.trim();
+    let segments = |text: &str| -> Module {
+        let plain = text.split(" as ").next().unwrap_or(text);
+        plain.split("::").map(|s| s.trim().to_owned()).filter(|s| !s.is_empty() && s != "*").collect()
+    };
+    let Some((head, inner)) = tree.split_once('{') else { return vec![segments(tree)] };
+    let (head, inner) = (segments(head), inner.trim_end().trim_end_matches('}'));
+    let (mut depth, mut parts, mut from) = (0, Vec::new(), 0);
+    for (at, c) in inner.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                parts.push(&inner[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&inner[from..]);
+    let inner = parts.into_iter().filter(|p| !p.trim().is_empty()).flat_map(expanded);
+    inner.map(|path| head.iter().cloned().chain(path.into_iter().filter(|s| s != "self")).collect()).collect()
+}
+
+/// Paths of two names and more.
+fn paths(code: &str) -> Vec<Module> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let words = code.split(|c: char| !is_part(c)).filter(|word| word.contains("::"));
+    words.map(|word| word.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect()).collect()
+}
+
+/// The file that a path in a file leads to, if it is one of the crate.
+fn target(sources: &BTreeMap<Module, Named>, from: &Module, path: &[String], depth: usize) -> Option<Module> {
+    let first = path.first()?;
+    let (mut base, mut rest) = match first.as_str() {
+        "crate" => (Vec::new(), &path[1..]),
+        "self" => (from.clone(), &path[1..]),
+        "super" => {
+            let up = path.iter().take_while(|s| *s == "super").count();
+            (from[..from.len().checked_sub(up)?].to_vec(), &path[up..])
+        }
+        _ if sources.contains_key(&[from.as_slice(), std::slice::from_ref(first)].concat()) => (from.clone(), path),
+        _ => {
+            let brought = sources[from].brought.get(first).filter(|b| b.first() != Some(first) && depth < 6)?;
+            return target(sources, from, &[brought, &path[1..]].concat(), depth + 1);
+        }
+    };
+    while let Some(next) = rest.first().map(|s| [base.as_slice(), std::slice::from_ref(s)].concat()).filter(|n| sources.contains_key(n)) {
+        (base, rest) = (next, &rest[1..]);
+    }
+    let handed = rest.first().and_then(|name| sources.get(&base)?.handed_on.get(name)).filter(|_| depth < 6);
+    let onward = handed.and_then(|path| target(sources, &base, &[path, &rest[1..]].concat(), depth + 1));
+    onward.or(Some(base))
+}
+
+fn circles(sources: &BTreeMap<Module, String>) -> Vec<Vec<String>> {
+    let sources: BTreeMap<Module, Named> = sources.iter().map(|(module, code)| (module.clone(), named(code))).collect();
+    let modules: Vec<&Module> = sources.keys().collect();
+    let is_family = |a: &Module, b: &Module| a.starts_with(b) || b.starts_with(a);
+    let needs = |from: &Module| -> BTreeSet<usize> {
+        let all = sources[from].paths.iter().filter_map(|path| target(&sources, from, path, 0));
+        all.filter(|to| !is_family(from, to)).filter_map(|to| modules.binary_search(&&to).ok()).collect()
+    };
+    let graph: Vec<BTreeSet<usize>> = modules.iter().map(|module| needs(module)).collect();
+    let names = |part: Vec<usize>| {
+        let mut names: Vec<String> = part.iter().map(|at| modules[*at].join("/")).collect();
+        names.sort();
+        names
+    };
+    components(&graph).into_iter().filter(|part| part.len() > 1).map(names).collect()
+}
+
+/// Strongly connected components: nodes that reach each other. Graphs here are small, so reachability is found from each node.
+fn components(graph: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
+    let reached: Vec<BTreeSet<usize>> = (0..graph.len())
+        .map(|from| {
+            let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+            while let Some(at) = open.pop() {
+                open.extend(graph[at].iter().filter(|to| seen.insert(**to)));
+            }
+            seen
+        })
+        .collect();
+    let mut done: BTreeSet<usize> = BTreeSet::new();
+    let mut parts = Vec::new();
+    for at in 0..graph.len() {
+        if !done.contains(&at) {
+            let part: Vec<usize> =
+                (at..graph.len()).filter(|to| *to == at || (reached[at].contains(to) && reached[*to].contains(&at))).collect();
+            done.extend(part.iter().copied());
+            parts.push(part);
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(files: &[(&str, &str)]) -> Vec<Vec<String>> {
+        let module = |name: &str| name.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Module>();
+        circles(&files.iter().map(|(name, code)| (module(name), stripped(code))).collect())
+    }
+
+    #[test]
+    fn files_that_name_each_other_are_a_circle() {
+        let two = |one: &str, other: &str| found(&[("", "mod a; mod b; mod c;"), ("a", one), ("b", other), ("c", "")]);
+        assert_eq!(two("use crate::b::{self, B};", "fn f() { crate::a::g() }"), [["a", "b"]]);
+        assert_eq!(two("use super::b::B;", "use crate::{a::{A, x::Y}, c};"), [["a", "b"]]);
+        assert!(two("use crate::b::B;", "// use crate::a::A;\nfn f() -> &'static str { \"crate::a::A\" }").is_empty());
+        assert!(two("use crate::b::B;", "fn f() {}\n#[cfg(test)]\nmod tests {\n use crate::a::A; }").is_empty());
+    }
+
+    #[test]
+    fn parents_and_children_are_none_and_what_is_handed_on_leads_on() {
+        assert!(found(&[("", ""), ("a", "use self::b::B; mod b;"), ("a/b", "use super::A;")]).is_empty());
+        let through = [("", "pub use b::B;"), ("a", "use crate::B;"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")];
+        assert_eq!(found(&through), [["a", "b", "c"]]);
+    }
+}

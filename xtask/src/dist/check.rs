@@ -1,0 +1,104 @@
+//! Package and archive, installed and run in bare systems of Debian: of nothing but the essential packages, by a user who is not root.
+//!
+//! A system is a folder that `mmdebstrap` fills, kept as an archive beside it, so that the next check begins with the same one. What is done
+//! in it is in `xtask/dist.sh` (as root: installing, removing, moving) and `xtask/dist-user.sh` (as a user: building and recording bzip2).
+
+use super::{Made, Options};
+use crate::corpus::Corpus;
+use crate::steps;
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What is run inside, of the folder of this program's sources.
+const SCRIPTS: [&str; 2] = ["xtask/dist.sh", "xtask/dist-user.sh"];
+/// The program whose paths are counted.
+const SUBJECT: &str = "bzip2";
+
+/// Where packages come from.
+struct Mirrors {
+    main: String,
+    security: String,
+}
+
+/// Checks in each release.
+///
+/// # Errors
+/// This machine cannot make such systems, or a step in one fails.
+pub fn run(options: &Options, made: &Made) -> Result<()> {
+    ensure!(nix::unistd::geteuid().is_root(), "--check makes systems to install in: run it as root");
+    ensure!(steps::on_path("mmdebstrap"), "--check needs mmdebstrap: apt-get install mmdebstrap");
+    let mirrors = mirrors(options)?;
+    let folder = steps::target().join("dist-systems");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    let subject = Corpus::at(&steps::target().join("demo")).source(SUBJECT)?;
+    for release in &options.releases {
+        steps::headline(&format!("Debian {release}: package and archive"));
+        let system = fresh(&folder, release, &mirrors)?;
+        bring(&system.join("dist"), made, &subject)?;
+        // Names of machines are asked of what this machine asks.
+        fs::copy("/etc/resolv.conf", system.join("etc/resolv.conf")).context("cannot copy /etc/resolv.conf")?;
+        let mut inside = Command::new("unshare");
+        inside.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]).arg("--root").arg(&system);
+        steps::run(inside.args(["--wd", "/", "sh", "/dist/dist.sh"]).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8"))?;
+        fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
+    }
+    Ok(())
+}
+
+/// Root's search path in Debian.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// As named, or as this machine's apt has them.
+fn mirrors(options: &Options) -> Result<Mirrors> {
+    if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
+        return Ok(Mirrors { main: main.clone(), security: security.clone() });
+    }
+    let mut ask = Command::new("apt-get");
+    let text = steps::output(ask.args(["indextargets", "--format", "$(REPO_URI) $(CODENAME)", "Created-By: Packages"]))?;
+    let sources: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(' ')).collect();
+    let of = |named: &Option<String>, option: &str, suits: &dyn Fn(&str) -> bool| {
+        let found = sources.iter().find(|(_, name)| suits(name)).map(|(uri, _)| (*uri).to_owned());
+        named.clone().or(found).with_context(|| format!("apt's sources on this machine name none of Debian's: give {option}"))
+    };
+    Ok(Mirrors {
+        main: of(&options.mirror, "--mirror", &|name| !name.contains('-') && !name.is_empty())?,
+        security: of(&options.security_mirror, "--security-mirror", &|name| name.ends_with("-security"))?,
+    })
+}
+
+/// A system of the essential packages.
+fn fresh(folder: &Path, release: &str, mirrors: &Mirrors) -> Result<PathBuf> {
+    ensure!(release.bytes().all(|b| b.is_ascii_lowercase()), "`{release}` is no name of a release, such as `bookworm`");
+    let (kept, system) = (folder.join(format!("{release}.tar")), folder.join(release));
+    if !kept.exists() {
+        let new = folder.join(format!("{release}.new.tar"));
+        let mut make = Command::new("mmdebstrap");
+        make.args(["--variant=minbase", "--mode=root", "--dpkgopt=force-unsafe-io", release]).arg(&new);
+        make.arg(format!("deb {} {release} main", mirrors.main)).arg(format!("deb {} {release}-security main", mirrors.security));
+        steps::run(&mut make)?;
+        fs::rename(&new, &kept).with_context(|| format!("cannot rename {}", new.display()))?;
+    }
+    if system.exists() {
+        fs::remove_dir_all(&system).with_context(|| format!("cannot remove {}", system.display()))?;
+    }
+    fs::create_dir_all(&system).with_context(|| format!("cannot make the folder {}", system.display()))?;
+    let mut unpack = Command::new("tar");
+    steps::run(
+        unpack.args(["--extract", "--preserve-permissions", "--numeric-owner", "--file"]).arg(&kept).arg("--directory").arg(&system),
+    )?;
+    Ok(system)
+}
+
+/// Copies what is installed, the scripts and the subject's sources into a folder of the system.
+fn bring(to: &Path, made: &Made, subject: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("cannot make the folder {}", to.display()))?;
+    let scripts = SCRIPTS.map(|script| steps::root().join(script));
+    for file in scripts.iter().chain([&made.package, &made.archive]) {
+        let Some(name) = file.file_name() else { bail!("{} names no file", file.display()) };
+        fs::copy(file, to.join(name)).with_context(|| format!("cannot copy {}", file.display()))?;
+    }
+    steps::output(Command::new("cp").arg("-r").arg(subject).arg(to.join(SUBJECT)))?;
+    steps::output(Command::new("chmod").args(["-R", "go=rX"]).arg(to)).map(drop)
+}

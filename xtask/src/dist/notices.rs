@@ -1,0 +1,88 @@
+//! Licences of the crates that are compiled into what is packed: their names, and the texts that they come with.
+//!
+//! Crates come from `cargo metadata`: all that the packed packages depend on, but for procedural macros and what only build scripts use,
+//! of which nothing is in a program.
+
+use super::compile;
+use crate::steps;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// What names of files with licences begin with.
+const NAMES: [&str; 6] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE", "UNLICENSE"];
+
+/// A list of crates, then each text once, with the crates that come with it.
+///
+/// # Errors
+/// Cargo fails, or a file cannot be read.
+pub fn text() -> Result<String> {
+    let mut cargo = steps::cargo();
+    cargo.args(["metadata", "--locked", "--format-version=1", "--filter-platform=x86_64-unknown-linux-gnu"]);
+    let metadata: Value = serde_json::from_str(&steps::output(&mut cargo)?).context("cargo metadata")?;
+    let mut text = String::from("Crates that are compiled into trodden, with their licences. The texts they come with follow.\n\n");
+    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, licence, folder) in crates(&metadata) {
+        writeln!(text, "{name}: {licence}")?;
+        for file in files(&folder)? {
+            let content = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+            texts.entry(content).or_default().push(name.clone());
+        }
+    }
+    for (content, mut names) in texts {
+        names.dedup();
+        write!(text, "\n{}\n{}\n\n{content}", "-".repeat(78), names.join(", "))?;
+    }
+    Ok(text)
+}
+
+/// Names with versions, licences and folders, in order.
+fn crates(metadata: &Value) -> BTreeSet<(String, String, PathBuf)> {
+    let of = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let packages: BTreeMap<String, &Value> = list(&metadata["packages"]).iter().map(|p| (of(p, "id"), p)).collect();
+    let nodes: BTreeMap<String, &Value> = list(&metadata["resolve"]["nodes"]).iter().map(|n| (of(n, "id"), n)).collect();
+    let is_packed = |p: &Value| compile::PACKAGES.contains(&&*of(p, "name"));
+    let mut open: Vec<String> = packages.iter().filter(|(_, p)| is_packed(p)).map(|(id, _)| id.clone()).collect();
+    let mut seen = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if packages.get(&id).is_some_and(|p| !is_macro(p)) && seen.insert(id.clone()) {
+            let needed = nodes.get(&id).map(|node| list(&node["deps"])).unwrap_or_default();
+            open.extend(needed.iter().filter(|d| list(&d["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())).map(|d| of(d, "pkg")));
+        }
+    }
+    let fetched = seen.iter().map(|id| packages[id]).filter(|p| !p["source"].is_null());
+    let row = |p: &Value| {
+        let folder = Path::new(&of(p, "manifest_path")).parent().unwrap_or(Path::new("")).to_owned();
+        (format!("{} {}", of(p, "name"), of(p, "version")), of(p, "license"), folder)
+    };
+    fetched.map(row).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn is_macro(package: &Value) -> bool {
+    list(&package["targets"]).iter().any(|target| list(&target["kind"]).iter().any(|kind| kind == "proc-macro"))
+}
+
+/// Files with licences in a crate's folder and the folders in it: some carry another project's sources.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
+        let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        entries.map(|entry| Ok(entry?.path())).collect()
+    };
+    let mut all = entries(folder)?;
+    for inner in all.clone().iter().filter(|path| path.is_dir()) {
+        all.extend(entries(inner)?);
+    }
+    let is_licence = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_uppercase();
+        path.is_file() && !name.ends_with(".RS") && NAMES.iter().any(|beginning| name.starts_with(beginning))
+    };
+    let mut found: Vec<PathBuf> = all.into_iter().filter(is_licence).collect();
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,120 @@
+//! A Debian package and an archive of the tree.
+//!
+//! What the package depends on is what the programs ask of the loader, and the compiler that they drive.
+
+use super::{VERSION, compile, tree};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What trodden drives: the compiler that the plugin is made for, and what links programs.
+const DRIVEN: &str = "clang-22, binutils, libc6-dev";
+/// `--lto` builds, and reports for coverage and from edge profiles.
+const RECOMMENDED: &str = "lld-22, llvm-22";
+/// `trodden simulate`; collectors of traces; programs whose waits are recorded.
+const SUGGESTED: &str = "qemu-user, linux-perf, gdb, openmpi-bin | mpich";
+const DESCRIPTION: &str = "shows which execution paths native programs really take
+ trodden counts every path of a C, C++ or Rust program exactly, traces
+ unmodified programs block by block, models a hardware profiler of paths,
+ and explains waiting time of processes and threads.
+ .
+ Programs are compiled by clang 22, Rust by a rustc that carries LLVM 22.";
+/// Libraries that programs may need, and their packages.
+const LIBRARIES: [(&str, &str); 4] =
+    [("libc.so.6", "libc6"), ("libm.so.6", "libc6"), ("ld-linux-x86-64.so.2", "libc6"), ("libgcc_s.so.1", "libgcc-s1")];
+
+/// Makes the package; gives its file.
+///
+/// # Errors
+/// The tree cannot be laid, a program needs an unknown library, or dpkg-deb fails.
+pub fn debian(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
+    let root = work.join("package");
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| format!("cannot empty {}", root.display()))?;
+    }
+    tree::lay(&root.join("usr"))?;
+    let size = steps::output(Command::new("du").args(["-sk", "usr"]).current_dir(&root))?;
+    let size = size.split_whitespace().next().unwrap_or_default();
+    tree::write(&root.join("DEBIAN/control"), control(size)?.as_bytes(), 0o644)?;
+    let sums =
+        steps::output(Command::new("sh").args(["-c", "find usr -type f | LC_ALL=C sort | xargs -d '\\n' md5sum"]).current_dir(&root))?;
+    tree::write(&root.join("DEBIAN/md5sums"), sums.as_bytes(), 0o644)?;
+    let file = output.join(format!("trodden_{VERSION}_amd64.deb"));
+    let mut pack = Command::new("dpkg-deb");
+    pack.args(["--root-owner-group", "--build"]).arg(&root).arg(&file);
+    steps::run(pack.env("SOURCE_DATE_EPOCH", seconds))?;
+    Ok(file)
+}
+
+/// Makes the archive; gives its file.
+///
+/// # Errors
+/// The tree cannot be laid, or tar fails.
+pub fn archive(work: &Path, output: &Path, seconds: &str) -> Result<PathBuf> {
+    let name = format!("trodden-{VERSION}-x86_64-linux");
+    tree::lay(&work.join(&name))?;
+    let file = output.join(format!("{name}.tar.gz"));
+    let mut tar = Command::new("tar");
+    tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=go=rX,u+rw", "--format=gnu"]);
+    tar.arg(format!("--mtime=@{seconds}")).args(["--use-compress-program", "gzip -9n", "--create", "--file"]).arg(&file);
+    steps::run(tar.arg("--directory").arg(work).arg(&name))?;
+    Ok(file)
+}
+
+/// The package's description of itself.
+fn control(size: &str) -> Result<String> {
+    let mut depends = needed()?;
+    let c_library = newest_symbols()?;
+    depends.iter_mut().filter(|name| *name == "libc6").for_each(|name| _ = write!(name, " (>= {c_library})"));
+    Ok(format!(
+        "Package: trodden\nVersion: {VERSION}\nArchitecture: amd64\nMaintainer: {}\nInstalled-Size: {size}\nDepends: {}, {DRIVEN}\n\
+            Recommends: {RECOMMENDED}\nSuggests: {SUGGESTED}\nSection: devel\nPriority: optional\nDescription: {DESCRIPTION}\n",
+        maintainer(),
+        depends.join(", ")
+    ))
+}
+
+/// Debian's own tools ask these variables, too.
+fn maintainer() -> String {
+    let of = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+    match (of("DEBFULLNAME"), of("DEBEMAIL")) {
+        (Some(name), Some(address)) => format!("{name} <{address}>"),
+        _ => "The trodden developers".to_owned(),
+    }
+}
+
+/// What readelf says of all that is packed.
+fn dynamic(option: &str) -> Result<String> {
+    let files = compile::LIBRARIES.iter().chain(&["trodden"]).map(|name| compile::folder().join(name));
+    steps::output(Command::new("readelf").args(["--wide", option]).args(files).env("LC_ALL", "C"))
+}
+
+/// Packages of the libraries that the programs name.
+fn needed() -> Result<Vec<String>> {
+    let text = dynamic("--dynamic")?;
+    let mut packages = Vec::new();
+    for line in text.lines().filter(|line| line.contains("(NEEDED)")) {
+        let name = line.split(['[', ']']).nth(1).unwrap_or_default();
+        let Some((_, package)) = LIBRARIES.iter().find(|(library, _)| *library == name) else {
+            bail!("a program needs the library {name}: name its package in {}", file!())
+        };
+        packages.push((*package).to_owned());
+    }
+    packages.sort();
+    packages.dedup();
+    Ok(packages)
+}
+
+/// The newest version of the C library that a symbol asks for.
+fn newest_symbols() -> Result<String> {
+    let text = dynamic("--version-info")?;
+    let versions = text.split("GLIBC_").skip(1).filter_map(|rest| {
+        let version = rest.split(|c: char| c != '.' && !c.is_ascii_digit()).next()?;
+        version.split('.').map(|part| part.parse().ok()).collect::<Option<Vec<u32>>>()
+    });
+    let newest = versions.max().context("no program asks for a version of the C library")?;
+    Ok(newest.iter().map(u32::to_string).collect::<Vec<_>>().join("."))
+}

@@ -1,0 +1,92 @@
+//! The tree that package and archive hold.
+
+use super::{compile, notices};
+use crate::steps;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+/// The command's other names. It is one program: the name by which it is called decides.
+const OTHER_NAMES: [&str; 3] = ["trodden-cc", "trodden-c++", "cargo-trodden"];
+/// Shells, and where Debian's look for completions below `share`.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/trodden"),
+    ("zsh", "zsh/vendor-completions/_trodden"),
+    ("fish", "fish/vendor_completions.d/trodden.fish"),
+];
+/// Below `share`.
+const DOCUMENTS: &str = "doc/trodden";
+
+/// Lays the tree in a folder that is made anew.
+///
+/// # Errors
+/// What was compiled is not there, or a file cannot be written.
+pub fn lay(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+    }
+    let compiled = compile::folder();
+    let program = compiled.join("trodden");
+    copy(&program, &folder.join("bin/trodden"), 0o755)?;
+    for name in OTHER_NAMES {
+        symlink("trodden", folder.join("bin").join(name)).with_context(|| format!("cannot make the link {name}"))?;
+    }
+    for name in compile::LIBRARIES {
+        copy(&compiled.join(name), &folder.join("lib/trodden").join(name), 0o644)?;
+    }
+    let share = folder.join("share");
+    manual(&program, &share.join("man/man1"))?;
+    for (shell, path) in COMPLETIONS {
+        let script = steps::output(Command::new(&program).args(["completions", shell]))?;
+        write(&share.join(path), script.as_bytes(), 0o644)?;
+    }
+    documents(&share.join(DOCUMENTS))
+}
+
+fn manual(program: &Path, folder: &Path) -> Result<()> {
+    steps::output(Command::new(program).arg("man").arg(folder))?;
+    let mut pages: Vec<_> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    pages.sort();
+    if !pages.iter().any(|page| page.ends_with("trodden.1")) {
+        bail!("`trodden man` wrote no page trodden.1 to {}", folder.display());
+    }
+    steps::output(Command::new("gzip").args(["-9n"]).args(&pages))?;
+    symlink("trodden.1.gz", folder.join("cargo-trodden.1.gz")).context("cannot make the link cargo-trodden.1.gz")?;
+    Ok(())
+}
+
+fn documents(folder: &Path) -> Result<()> {
+    let text = |name: &str| fs::read_to_string(steps::root().join(name)).with_context(|| format!("cannot read {name}"));
+    let rule = "-".repeat(78);
+    let licences = format!(
+        "trodden is licensed under either of the two licences below, at your option.\nWhat is compiled in beside it: {}.\n\n{rule}\n\n{}\n{rule}\n\n{}",
+        "THIRD-PARTY.gz, in this folder",
+        text("LICENSE-MIT")?,
+        text("LICENSE-APACHE")?
+    );
+    write(&folder.join("copyright"), licences.as_bytes(), 0o644)?;
+    write(&folder.join("changelog"), text("CHANGELOG.md")?.as_bytes(), 0o644)?;
+    write(&folder.join("THIRD-PARTY"), notices::text()?.as_bytes(), 0o644)?;
+    steps::output(Command::new("gzip").args(["-9n", "changelog", "THIRD-PARTY"]).current_dir(folder))?;
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("cannot read {}: run `cargo xtask dist` without --compiled", from.display()))?;
+    write(to, &bytes, mode)
+}
+
+/// Writes a file with these permissions, and the folders above it.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<()> {
+    let write = || {
+        fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;
+        fs::write(to, bytes)?;
+        fs::set_permissions(to, fs::Permissions::from_mode(mode))
+    };
+    write().with_context(|| format!("cannot write {}", to.display()))
+}
