@@ -214,7 +214,9 @@ impl LiveStream {
 
     fn is_event(&self, event: Event) -> bool {
         match event {
-            Event::Path(counter) | Event::Exit(counter) | Event::Enter(counter) | Event::Inherited(counter) => u64::from(counter) < self.head.counters,
+            Event::Path(counter) | Event::Exit(counter) | Event::Enter(counter) | Event::Inherited(counter) => {
+                u64::from(counter) < self.head.counters
+            }
             Event::Resume(_) => true,
         }
     }
