@@ -35,6 +35,11 @@ const SCRIPTS: [&str; 3] = [include_str!("../assets/layout.js"), include_str!(".
 
 /// Writes the page.
 pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String {
+    page_with_section(view, sources, options, "")
+}
+
+/// The same with a section above the functions, which is HTML whose text the caller has escaped.
+pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);
     let mut blocks = block("summary", &embed(&summary));
@@ -45,7 +50,7 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     }
     let program = words::program(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
     let script = SCRIPTS.join("\n");
-    fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("data", &blocks), ("script", &script)])
+    fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
 /// Replaces `{{name}}` in one pass: inserted text is not scanned again.

@@ -3,6 +3,7 @@
 
 use crate::cli::{Advise, Color, FindingKind};
 use crate::commands::reports;
+use crate::commands::sequences::in_report;
 use crate::driver::facts::{self, KnownFacts};
 use crate::notes::note;
 use crate::output;
@@ -35,7 +36,16 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else if job.json {
         output::print(&output::json_text(&json::advice(&view, &advice, &sources))?)?;
     } else {
-        output::print_text(&text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)))?;
+        let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
+        // Of iterations only the sequence says which follows which.
+        if (wanted.kinds.is_empty() || wanted.wants(Kind::Loop))
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            let mut patterns = sequence.patterns()?;
+            patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
+            in_report::write_advice(&mut report, &patterns, job.top.unwrap_or(0))?;
+        }
+        output::print(&report)?;
     }
     reports::remarks(&view, &sources);
     known.remark(&advice.without_bitcode);

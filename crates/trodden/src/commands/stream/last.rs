@@ -85,7 +85,15 @@ pub fn run(job: &Last) -> Result<ExitCode> {
         );
         match path.is_dir() {
             true => streams.extend(files::with_extension(&path, STREAM)?),
-            false => streams.push(path),
+            false => {
+                ensure!(
+                    path.exists(),
+                    "there is no file or folder {}: name stream files (*.stream) or their folder; without a name, `trodden last` shows \
+                     the newest of `trodden record --last N`",
+                    path.display()
+                );
+                streams.push(path);
+            }
         }
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream)");
