@@ -24,8 +24,7 @@ use trodden_flow::program::{ByRounds, Choices, UsualRounds};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
-    TAG_RESUME,
-    ThreadStream,
+    TAG_RESUME, ThreadStream,
 };
 
 /// Counts are made where paths end.
