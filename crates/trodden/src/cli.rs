@@ -41,7 +41,8 @@ pub use partition::{CopyStrategy, HitsCounted, Plan};
 pub use residual::{Residual, ResidualFormat, ResidualOrder};
 pub use segments::{SegmentFormat, Segments};
 pub use sequences::{
-    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamMethod, StreamIterations, StreamPhases, StreamSegments,
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamMethod, StreamPhases,
+    StreamSegments,
 };
 pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
 pub use simulate::{EventKind, ModelKind, PathKind, ProfileKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};

@@ -78,8 +78,10 @@ fn a_reader_clicks_through_the_calls() {
     assert_eq!(browser.title(), "Trace of ./app </script>");
     assert!(text(&browser, "#headline").contains("from 2 runs with trampolines"), "{}", text(&browser, "#headline"));
     // What lies in the middle of the first line is the outermost call.
-    browser.eval("const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
-        for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }");
+    browser.eval(
+        "const c = document.getElementById('calls'); window.pressed = (x, y, kind) => { const b = c.getBoundingClientRect(); \
+        for (const type of kind) c.dispatchEvent(new MouseEvent(type, { clientX: b.left + x, clientY: b.top + y, bubbles: true })); }",
+    );
     browser.eval("pressed(document.getElementById('calls').clientWidth / 2, 8, ['click'])");
     assert_eq!(text(&browser, "#name"), "_start");
     // Which functions are found, and where.
@@ -96,7 +98,10 @@ fn a_reader_clicks_through_the_calls() {
     browser.eval("[...document.querySelectorAll('#stack button')].at(-1).click()");
     assert_eq!(text(&browser, "#name"), "middle");
     let executed = texts(&browser, "#body .executed");
-    assert!(executed.iter().any(|l| l.starts_with("39") || l.starts_with("40")) && executed[0].contains("static void middle"), "{executed:?}");
+    assert!(
+        executed.iter().any(|l| l.starts_with("39") || l.starts_with("40")) && executed[0].contains("static void middle"),
+        "{executed:?}"
+    );
     browser.click("[data-tab=order]");
     assert_eq!(texts(&browser, "#body button").len(), 39, "{:?}", texts(&browser, "#body button"));
     browser.click("#body button");
@@ -112,8 +117,10 @@ fn a_reader_clicks_through_the_calls() {
     browser.click("#whole");
     let whole = size(&browser);
     browser.click("[data-tab=source]");
-    browser.eval("const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
-        pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])");
+    browser.eval(
+        "const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
+        pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])",
+    );
     assert_eq!(text(&browser, "#name"), "outer");
     assert!(size(&browser) < whole);
     picture(&browser, "trace-outer");

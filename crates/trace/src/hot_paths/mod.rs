@@ -111,9 +111,9 @@ fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: 
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
             unit: *unit,
             map: map.clone(),
-            counts: by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
-            events: Vec::new(),
-            first_seen: Vec::new(),
+            counts: trodden_profile::Counts::of_executions(
+                by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
+            ),
         });
         ImageProfile {
             identity: image.image.identity,

@@ -1,6 +1,6 @@
 //! The syntax of `trodden segments`.
 
-use crate::profiles::LAST;
+use super::LAST;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
 //! The syntax of `trodden stream`, `trodden last`, and of recording streams.
 
 use super::StreamAnalysis;
+use super::sequences::StreamMethod;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
-use super::sequences::StreamMethod;
 use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS};
 
 /// What `trodden record` keeps besides counts, of programs built with --stream.

@@ -6,7 +6,8 @@
 
 use super::observed::Observed;
 use crate::cli::Instrument;
-use crate::profiles::{self, LAST};
+use crate::cli::LAST;
+use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
 use trodden_profile::segments::{FunctionPath, Segment, calling_block, map, of_depth, unit};

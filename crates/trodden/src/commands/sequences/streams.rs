@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::{SourceCache, View};
-use trodden_sequence::events::{Convention, SubpathEnd};
 use trodden_sequence::Grammar;
+use trodden_sequence::events::{Convention, SubpathEnd};
 
 /// Whether a file is a log of streams.
 pub fn is_log(file: &Path) -> bool {

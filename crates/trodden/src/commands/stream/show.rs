@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use trodden_profile::stream::{Nesting, Step, StreamLog, Symbol};
-use trodden_sequence::grammar::Frames;
 use trodden_report::{SourceCache, View};
+use trodden_sequence::grammar::Frames;
 
 /// Prints events.
 ///

@@ -75,8 +75,8 @@ pub fn run(job: &TraceDiff) -> Result<ExitCode> {
     let (left, right) = (open(&job.left)?, open(&job.right)?);
     let same_build = left.about().hash == right.about().hash;
     let (left_keys, right_keys) = if same_build { (addresses(&left), addresses(&right)) } else { keys(&left, &right) };
-    let (left_ignored, right_ignored) = (functions_left_out(&left, &job.ignore, &job.ignore_file)?,
-        functions_left_out(&right, &job.ignore, &job.ignore_file)?);
+    let (left_ignored, right_ignored) =
+        (functions_left_out(&left, &job.ignore, &job.ignore_file)?, functions_left_out(&right, &job.ignore, &job.ignore_file)?);
     let threads = left.threads().max(right.threads());
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)) {
