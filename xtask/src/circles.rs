@@ -17,13 +17,16 @@ type Module = Vec<String>;
 const KNOWN: &[(&str, &str)] = &[
     ("flow", "program residual verify/machine verify/program"),
     ("instrument", "bitmaps llvm_profile markers"),
+    ("instrument", "counting segments"),
     ("profile", "edges values"),
     ("report", "inlined lines view"),
     ("runtime", "entry events file image kept output region state stream table untested"),
     ("trace", "breakpoints collect follow hardware repeat rings single_step stack subject trampolines watch"),
     ("trodden", "commands/copies commands/record commands/sample commands/stream/record"),
     ("trodden", "commands/copies/hand_out commands/copies/make commands/copies/weights commands/plan"),
+    ("trace", "sources/recorded sources/recorded_instructions sources/recorded_writer"),
     ("trodden", "commands/reports commands/residual"),
+    ("trodden", "commands/simulate/sweep_lines commands/simulate/sweep_page"),
     ("trodden", "commands/sequences/phases commands/sequences/phases_page"),
     ("trodden", "commands/sequences/recording commands/sequences/streams commands/sequences/text"),
     (

@@ -11,13 +11,13 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, Paths, Request};
 
-/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then.
+/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with two arguments 2,000.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
       return *p; }\n\
     __attribute__((noinline)) int rare(int n) { return n > 2 ? puts(\"many\") : puts(\"one\"); }\n\
-    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, 1000, argc - 1)); return argc > 1 ? !rare(argc) \
+    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, argc > 2 ? 2000 : 1000, argc > 1)); return argc > 1 ? !rare(argc) \
     : 0; }\n";
 
 fn recorded() -> Place {
@@ -32,6 +32,19 @@ fn loop_of(place: &Place, words: &str) -> (f64, f64) {
     let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json --function mix {words}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
     (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
+}
+
+/// The same by single steps, which know nothing of loops: what a run of 2,000 iterations executes more than one of 1,000.
+fn stepped(place: &Place, program: &str) -> f64 {
+    let steps = |arguments: &[&str]| -> f64 {
+        let mut command = place.command(trodden());
+        command.args(["trace", "record", "--collector", "single-step", "--output", "steps.trace", "--"]);
+        let output = must(command.arg(format!("./{program}")).args(arguments));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let number = said.split("from ").nth(1).and_then(|rest| rest.split(' ').next()).and_then(|word| word.parse().ok());
+        number.unwrap_or_else(|| panic!("no number of steps: {said}"))
+    };
+    (steps(&["x", "y"]) - steps(&["x"])) / 1000.0
 }
 
 fn experiment(place: &Place, program: &str) -> Experiment {
@@ -52,7 +65,12 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
         must(place.command(trodden()).args(["record", "--no-store", "-o", &file, "--", &program, "x"]));
     };
     record("prog");
-    let (_, full) = loop_of(&place, "./prog prog.trodden");
+    place.tool("clang-22", "-O2 -g -fno-unroll-loops a.c -o plain");
+    let (plain, full) = loop_of(&place, "./prog prog.trodden");
+    assert!((plain - stepped(&place, "plain")).abs() < 0.5, "{plain}");
+    // Equal ends of blocks are merged in the program, and not in what is shown.
+    let all = stepped(&place, "prog");
+    assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
     for (made, options) in [("residual", "--residual known"), ("chosen", "--interesting top:1:run.trodden")] {
         place.trodden(&format!("instrument prog -o {made} {options}"));
@@ -60,6 +78,15 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
         assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
         let (plain, counted) = loop_of(&place, &format!("./{made} {made}.trodden"));
         assert!(plain > 0.0 && counted > 0.0 && counted != full, "{made}: {plain} to {counted}; all paths: {full}");
+        let real = stepped(&place, made);
+        if made == "chosen" {
+            assert!((counted - real).abs() < 1.0, "{counted}, stepped {real}");
+        } else {
+            // Seven of eight iterations take known paths, which the profile does not have; that is said.
+            assert!(real < all, "{real}, all paths {all}");
+            let said = must(place.command(trodden()).args(["loops", "--function", "mix", "./residual", "residual.trodden"])).stderr;
+            assert!(String::from_utf8_lossy(&said).contains("counts paths that are not known, and no others"));
+        }
     }
 }
 

@@ -96,6 +96,13 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = profiles::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
+    if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
+        note(format_args!(
+            "{} counts paths that are not known, and no others: iterations are those of such paths, and code that known ones take is not in \
+                these figures; build without --residual for all",
+            job.program.display()
+        ));
+    }
     let view = View::of(&profile);
     let hottest = hottest(&view, counted, job)?;
     let mut assemblies = HashMap::new();
