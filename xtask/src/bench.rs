@@ -85,7 +85,7 @@ pub struct Options {
     /// out. By default on, and off with --short.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     exact: Option<bool>,
-    /// Build everything anew, so that build times are of this machine's present mood.
+    /// Build everything again, so that build times are those of the machine's present state.
     #[arg(long)]
     rebuild: bool,
     /// Build, count instructions and judge counts, but time nothing: what a busy machine does not change is found out in advance, and kept.

@@ -1,6 +1,8 @@
-//! Checks of sources that no compiler makes: headers, unfinished work, purity of the core, who depends on whom.
+//! Checks of sources that no compiler makes: headers, unfinished work, terms, purity of the core, dependencies of crates.
 //!
 //! The table of crates in ARCHITECTURE.md says what each may depend on, and is held to here.
+
+mod terms;
 
 use crate::steps;
 use anyhow::{Context, Result};
@@ -44,6 +46,7 @@ pub fn check() -> Result<Vec<String>> {
     for file in files()? {
         let Ok(text) = std::fs::read_to_string(steps::root().join(&file)) else { continue };
         findings.extend(check_text(&file, &text));
+        findings.extend(terms::check(&file, &text));
         if file.ends_with(".rs") {
             findings.extend(check_rust(&file, &text));
         }

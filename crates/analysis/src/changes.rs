@@ -1,9 +1,9 @@
-//! Which lines a change of the sources touches, and which blocks of functions have code of them.
+//! The lines that a change of the sources touches, and the blocks that have code of these lines.
 //!
-//! Read from a unified diff, as `git diff` prints it. Of the *old* files, a line that was taken away or replaced is
-//! changed; where lines were only added, the lines before and behind them are: whatever runs there may run through the
-//! new ones. Of the *new* files, lines that were added are; where lines were only taken away, their neighbours.
-//! [`ChangedLines`] are of the old files, from which the program was built whose paths are known, unless the new ones are asked for.
+//! The input is a unified diff, as `git diff` prints it. In the *old* files, removed and replaced lines count as changed. If lines were
+//! only added, their neighbours in the old file count, because executions of these may run through the new lines. In the *new* files,
+//! added lines count as changed; if lines were only removed, their neighbours do. [`ChangedLines`] are lines of the old files, unless the
+//! new ones are requested: use the files that the program was built from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
@@ -13,13 +13,13 @@ use trodden_unit::{FunctionMap, Position, UnitMap};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedLines {
     files: BTreeMap<String, BTreeSet<u32>>,
-    /// The folder that their names begin in, where it is known.
+    /// The folder that names of files are relative to, if it is known.
     root: Option<String>,
-    /// Lines that some block has code of.
+    /// Changed lines that some block has code of.
     found: BTreeSet<(String, u32)>,
 }
 
-/// How a file differs.
+/// The changes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChange {
     /// Its name before, unless it is new.
@@ -35,12 +35,12 @@ pub struct FileChange {
 /// A diff that cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
-    /// Not a diff at all.
+    /// The text is no diff.
     #[error(
-        "there is no change of a file in it (`--- FILE` and `@@ ... @@` are missing): it must be a unified diff, as `git diff` prints it"
+        "the text has no change of a file (`--- FILE` and `@@ ... @@` are missing): it must be a unified diff, as `git diff` prints it"
     )]
     NoDiff,
-    /// A damaged one.
+    /// The diff is damaged.
     #[error("line {line} of the diff: {what}")]
     Damaged {
         /// Its line, from 1.
@@ -51,10 +51,10 @@ pub enum DiffError {
 }
 
 impl ChangedLines {
-    /// Reads a unified diff, whose files' names begin in the folder `root`, if that is known. An empty one changes nothing.
+    /// Reads a unified diff. Names of files are relative to the folder `root`, if that is known. An empty diff changes nothing.
     ///
     /// # Errors
-    /// It is none, or damaged.
+    /// The text is no diff, or is damaged.
     pub fn of_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
         for file in of_files(text)? {
@@ -66,10 +66,10 @@ impl ChangedLines {
         Ok(changes)
     }
 
-    /// Reads a unified diff for the lines of the files as they are now, from which the program was built.
+    /// Reads a unified diff for the lines of the new files. The program was built from these.
     ///
     /// # Errors
-    /// As of [`ChangedLines::of_diff`].
+    /// See [`ChangedLines::of_diff`].
     pub fn of_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
         for file in of_files(text)? {
@@ -81,12 +81,12 @@ impl ChangedLines {
         Ok(changes)
     }
 
-    /// Whether a line of a file, by the compiler's name of it, is changed.
+    /// Whether a line of a file is changed. `file` is the compiler's name of the file.
     pub fn has(&self, file: &str, line: u32) -> bool {
         self.files.iter().any(|(changed, lines)| is_file_below(self.root.as_deref(), file, changed) && lines.contains(&line))
     }
 
-    /// The blocks of a function that have code of changed lines; of callers into which such code was inlined, too.
+    /// The blocks of a function that have code of changed lines, inlined code included.
     pub fn blocks(&mut self, unit: &UnitMap, function: &FunctionMap) -> BTreeSet<Node> {
         let mut blocks = BTreeSet::new();
         for (at, block) in function.blocks.iter().enumerate() {
@@ -122,10 +122,10 @@ impl ChangedLines {
     }
 }
 
-/// Reads a unified diff: how files differ. An empty one changes nothing.
+/// Reads the changes of a unified diff. An empty diff has none.
 ///
 /// # Errors
-/// It is none, or damaged.
+/// The text is no diff, or is damaged.
 pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
     let mut files: Vec<FileChange> = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
@@ -153,14 +153,14 @@ pub fn of_files(text: &str) -> Result<Vec<FileChange>, DiffError> {
     if seen { Ok(files) } else { Err(DiffError::NoDiff) }
 }
 
-/// Whether a compiler's name of a file means the file of this name: that one's parts are its last.
+/// Whether a compiler's name of a file means the given file: the given name's components are the last components of the compiler's.
 pub(crate) fn is_file(compiled: &str, named: &str) -> bool {
     let named = named.trim_start_matches("./");
     compiled.strip_suffix(named).is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
 }
 
-/// The same where names begin in a folder that may be known. What was compiled there is that very file; what was
-/// compiled elsewhere, from a copy of the sources, ends like it.
+/// The same for names relative to a folder that may be known. A file compiled in that folder must be the same file. A file compiled from a
+/// copy of the sources elsewhere must end with the same components.
 pub(crate) fn is_file_below(root: Option<&str>, compiled: &str, named: &str) -> bool {
     let Some(root) = root else { return is_file(compiled, named) };
     match plain(compiled).strip_prefix(root.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/')) {
@@ -175,7 +175,7 @@ pub fn lies_at(compiled: &str, place: &str) -> bool {
     plain(compiled).strip_prefix(place.trim_end_matches('/')).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A name without `.` and `..`, by its words alone.
+/// A name without `.` and `..`; the file system is not read.
 pub fn plain(name: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for (at, part) in name.split('/').enumerate() {
@@ -189,9 +189,9 @@ pub fn plain(name: &str) -> String {
     parts.join("/")
 }
 
-/// Both names of a file; none where it was not, or is no more. git puts a letter before each, by which it tells where
-/// they are from (`a/` and `b/`, or with `diff.mnemonicPrefix` those of commit, index, object and work tree): they
-/// differ, while a folder of the sources is the same in both.
+/// The old and the new name of a file; `None` if the file is new, or was removed. git puts a prefix before each name (`a/` and `b/`, or
+/// with `diff.mnemonicPrefix` a letter for commit, index, object and work tree). The two prefixes differ, while a folder of the sources is
+/// the same in both names. So a first component that differs is removed.
 fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     let (old, new) = (unquoted(old), unquoted(new));
     let letter = |name: &Option<String>| {
@@ -212,7 +212,7 @@ fn names(old: &str, new: &str) -> (Option<String>, Option<String>) {
     (name(old), name(new))
 }
 
-/// FILE with a time behind a tab, or `"FILE"` as C has it: git does so where a name has bytes that are not ASCII,
+/// A file's name: either FILE followed by a tab and a time, or `"FILE"` with escapes as in C. git quotes a name that has non-ASCII bytes,
 /// quotes, backslashes or control characters.
 fn unquoted(name: &str) -> Option<String> {
     let name = match name.strip_prefix('"') {
@@ -276,7 +276,7 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
             Some(b'-') => old = old.checked_sub(1)?,
             Some(b'+') => new = new.checked_sub(1)?,
             Some(b'\\') => {}
-            // Some tools leave empty lines of the context empty.
+            // Some tools write empty context lines without the leading blank.
             Some(b' ') | None => (old, new) = (old.checked_sub(1)?, new.checked_sub(1)?),
             _ => return None,
         }
@@ -285,12 +285,12 @@ fn take_hunk<'a>(lines: &mut impl Iterator<Item = (usize, &'a str)>, mut old: u3
     Some(body)
 }
 
-/// The changed lines of one of the files, whose own lines are marked so.
+/// The changed lines of one of the files; `mark` is the first character of its own lines.
 fn changed(mark: u8, (first, count): Range, body: &[&str]) -> BTreeSet<u32> {
     let mut changed = BTreeSet::new();
-    // With no lines, the place is behind the line named.
+    // A hunk without lines of this file is after the line that it names.
     let mut line = if count == 0 { first.saturating_add(1) } else { first };
-    // In what changes together: whether lines are of this file, and whether any are of the other.
+    // For each group of changed lines: its lines in this file, and whether the other file has any.
     let (mut own, mut others) = (false, false);
     let context: &str = " ";
     for text in body.iter().copied().chain([context]) {

@@ -1,9 +1,8 @@
-//! Sets of paths as values ([`KnownPaths`]): of a profile, the most frequent of them, those of some functions, through
-//! lines, touched by a change.
+//! Sets of interesting paths as values ([`KnownPaths`]): the paths of a profile, the most frequent of them, all paths of some functions,
+//! paths through lines, paths that a change touches.
 //!
-//! Sets of a profile come with executions, others without. All hold complete paths only: a prefix up to a call is no
-//! path that could be asked for. Paths are found by trying all paths of the functions in question, which is why a
-//! function with very many is refused.
+//! Sets from a profile have numbers of executions, other sets have none. All sets have complete paths only, and no prefixes up to a call.
+//! Paths are found by trying all paths of a function, so a function with very many paths is refused.
 
 use crate::changes::{self, DiffError, is_file_below};
 use std::collections::HashSet;
@@ -12,7 +11,7 @@ use trodden_flow::{DagEdgeId, Node, Numbering};
 use trodden_profile::paths::{blocks, ending};
 use trodden_unit::{Block, FunctionMap, KnownPaths, MapError, TwoWays, UnitMap};
 
-/// The paths of functions with more are not tried one by one.
+/// A function with more paths is refused.
 const MOST_TRIED: u64 = 1 << 20;
 
 /// Lines of a source file. The file's name may be the end of a longer path.
@@ -20,29 +19,29 @@ const MOST_TRIED: u64 = 1 << 20;
 pub struct Place {
     /// The file.
     pub file: String,
-    /// The folder that its name begins in, where it is known.
+    /// The folder that its name is relative to, if it is known.
     pub root: Option<String>,
     /// Its lines.
     pub lines: RangeInclusive<u32>,
 }
 
-/// One step of a sequence that a path is to have.
+/// One step of a sequence that a path must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Waypoint {
-    /// This block, at once behind the one before.
+    /// This block, directly after the one before.
     Block(u32),
-    /// Some block with code of these lines, at once or later.
+    /// A block with code of these lines, directly after the one before or later.
     Place(Place),
 }
 
-/// Paths of a function: of its name, along a sequence of blocks, or through places in this order.
+/// Paths of a function, given by its name and either all blocks of a path or places in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sequence {
     /// The function.
     pub function: String,
     /// All blocks of the path; or places.
     pub waypoints: Vec<Waypoint>,
-    /// The line that says so.
+    /// The line of the input that has this sequence.
     pub text: String,
 }
 
@@ -52,21 +51,21 @@ pub enum NoChoice {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Two ways of counting.
+    /// Two sets with different numberings.
     #[error(transparent)]
     TwoWays(#[from] TwoWays),
-    /// Too many paths to look at.
-    #[error("function `{function}` has {paths} paths, and {MOST_TRIED} can be looked at: build the program with a smaller --max-paths")]
+    /// The function has too many paths.
+    #[error("function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program with a smaller --max-paths")]
     TooMany {
         /// The function.
         function: String,
         /// How many.
         paths: u64,
     },
-    /// A text that is no place.
+    /// The text is no place.
     #[error("`{0}` is no place: write FILE:LINE or FILE:FIRST-LAST")]
     NoPlace(String),
-    /// A line that is no sequence.
+    /// The line is no sequence.
     #[error("line {line}: `{text}` is no path: write FUNCTION: and numbers of blocks, or places (FILE:LINE)")]
     NoSequence {
         /// The line's number, from 1.
@@ -74,7 +73,7 @@ pub enum NoChoice {
         /// What it says.
         text: String,
     },
-    /// A line that has no path.
+    /// No path has the sequence.
     #[error("no complete path of the program is `{0}`")]
     NoSuchPath(String),
 }
@@ -83,7 +82,7 @@ impl Place {
     /// Reads `FILE:LINE` or `FILE:FIRST-LAST`.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text has neither form.
     pub fn parse(text: &str) -> Result<Place, NoChoice> {
         let place = || {
             let (file, lines) = text.rsplit_once(':')?;
@@ -104,11 +103,11 @@ impl Place {
     }
 }
 
-/// The places that a difference in the unified form (`git diff`) changes, as the newer files have them: the lines that
-/// it adds, and those around what it removes. Names of files begin in the folder `root`, if that is known.
+/// The places that a unified diff changes in the new files: added lines, and the neighbours of removed lines. Names of files are relative
+/// to the folder `root`, if that is known.
 ///
 /// # Errors
-/// It is no difference, or a damaged one.
+/// The text is no diff, or is damaged.
 pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffError> {
     let mut places = Vec::new();
     for change in changes::of_files(difference)? {
@@ -125,10 +124,10 @@ pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffE
     Ok(places)
 }
 
-/// Reads sequences, one a line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and those that begin with `#` say nothing.
+/// Reads sequences, one a line: `FUNCTION: 0 1 4` or `FUNCTION: a.c:10 a.c:12-14`. Empty lines and lines that begin with `#` are ignored.
 ///
 /// # Errors
-/// A line is none.
+/// A line is no sequence.
 pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -137,7 +136,7 @@ pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
             continue;
         }
         let wrong = || NoChoice::NoSequence { line: number + 1, text: line.to_owned() };
-        // Names of functions may have colons, but none with a blank behind it.
+        // Names of functions may have colons, but no colon before a blank.
         let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
         let waypoint = |word: &str| match word.parse() {
             Ok(block) => Ok(Waypoint::Block(block)),
@@ -153,12 +152,12 @@ pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
     Ok(all)
 }
 
-/// All complete paths of the functions of which this is true.
+/// All complete paths of the functions that the predicate holds for.
 ///
 /// # Errors
 /// See [`NoChoice`].
-pub fn of_functions(units: &[&UnitMap], wanted: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, NoChoice> {
-    gather(units, |_, function| wanted(function).then_some(|_: &[Node]| true))
+pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool) -> Result<KnownPaths, NoChoice> {
+    gather(units, |_, function| included(function).then_some(|_: &[Node]| true))
 }
 
 /// All complete paths that touch one of the places.
@@ -172,7 +171,7 @@ pub fn touching(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoCh
     })
 }
 
-/// All complete paths that come through every one of the places, in whatever order: pertinent paths.
+/// All complete paths through every one of the places, in any order: pertinent paths.
 ///
 /// # Errors
 /// See [`NoChoice`].
@@ -184,7 +183,7 @@ pub fn through(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoCho
     })
 }
 
-/// The complete paths that are as one of the sequences says; `is` tells whether a function has a name.
+/// The complete paths that match one of the sequences; `is` says whether a function has a name.
 ///
 /// # Errors
 /// See [`NoChoice`]; a sequence without a path is an error, too.
@@ -237,18 +236,18 @@ fn keep(set: &mut KnownPaths, kept: &[Frequent]) {
     set.retain(|unit, name, path, _| kept.contains(&(unit, name, path)));
 }
 
-/// The blocks of which this is true.
+/// The blocks that the predicate holds for.
 fn nodes_in(function: &FunctionMap, is: impl Fn(&Block) -> bool) -> HashSet<Node> {
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
 fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Waypoint]) -> bool {
     if let Some(Waypoint::Block(_)) = waypoints.first() {
-        let wanted = waypoints.iter().filter_map(|w| match w {
+        let included = waypoints.iter().filter_map(|w| match w {
             Waypoint::Block(block) => Some(Node(*block)),
             Waypoint::Place(_) => None,
         });
-        return path.iter().copied().eq(wanted);
+        return path.iter().copied().eq(included);
     }
     let mut left = waypoints.iter().peekable();
     for node in path {
@@ -258,7 +257,7 @@ fn follows(map: &UnitMap, function: &FunctionMap, path: &[Node], waypoints: &[Wa
     left.peek().is_none()
 }
 
-/// The complete paths of functions that a test, if there is one for the function, lets pass.
+/// The complete paths of functions that a filter keeps. Functions without a filter are left out.
 fn gather<'a, T: Fn(&[Node]) -> bool>(
     units: &[&'a UnitMap],
     test_of: impl Fn(&'a UnitMap, &'a FunctionMap) -> Option<T>,

@@ -1,27 +1,27 @@
 //! Untested combinations: paths that no run took, although some run took each of their edges.
 //!
-//! Coverage of edges (branches, lines) calls such a path covered: each of its steps was executed, in one path or another. Only paths
-//! tell that the steps were never executed *together*. It is the notion of an untested path "all of whose edges are known" of residual
-//! path profiling (Vaswani, Rajan and Ramalingam), asked of one profile: which paths does the function have, over the edges that
-//! were executed, and which of these were taken?
+//! Coverage of edges (branches, lines) calls such a path covered: each of its steps was executed, in one path or another. Only counts of
+//! paths show that the steps were never executed *together*. Residual path profiling calls this an untested path "all of whose edges are
+//! known" (Vaswani, Rajan and Ramalingam); here it is asked of one profile: which paths does the function have over
+//! executed edges, and which of these were taken?
 //!
 //! Counting is a sum over the acyclic graph in topological order, exact up to 2^128 and saturating there; linear in its edges.
 //! Listing walks the same graph and enters no node from which no path can be completed, so it takes time in proportion to the
-//! paths found and taken. Paths that end at a call which may not return stand for prefixes of others and are not counted.
+//! paths found and taken. Paths that end at a call that may not return are prefixes of others and are not counted.
 
 use std::collections::BTreeSet;
 use trodden_flow::{Dag, DagEdgeId, Node, Numbering, Origin};
 use trodden_profile::paths::{FunctionPaths, PathCount, beginning, blocks, ending};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// How much of a function's paths was taken.
+/// Numbers of taken and untested paths of a function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Combinations {
     /// Complete paths that the function has.
     pub possible: u128,
     /// Those that were taken.
     pub taken: u64,
-    /// Those that were not, although each of their edges was.
+    /// Those that were not taken, although each of their edges was.
     pub untested: u128,
 }
 
@@ -80,7 +80,7 @@ fn numbers(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: usize
     found
 }
 
-/// Whether each edge of the acyclic graph is on a path that was taken, wholly or in part.
+/// For each edge of the acyclic graph: whether it is on an executed path, complete or unfinished.
 fn executed(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
     let mut executed = vec![false; dag.edges().len()];
     let complete = paths.complete.iter().map(|p| &p.path);
@@ -89,18 +89,18 @@ fn executed(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
     executed
 }
 
-/// Whether a path over an edge may be complete: those that end at a call which may not return are not.
+/// Whether a path over an edge can be complete. A path that ends at a call that may not return is not.
 fn is_completed_by(function: &FunctionMap, dag: &Dag, edge: DagEdgeId) -> bool {
     !matches!(dag.edge(edge).origin, Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach)
 }
 
-/// For each node, how many paths lead from it to the exit over the edges that are wanted.
-fn completions(dag: &Dag, wanted: impl Fn(DagEdgeId) -> bool) -> Vec<u128> {
+/// For each node the number of paths from it to the exit over the included edges.
+fn completions(dag: &Dag, included: impl Fn(DagEdgeId) -> bool) -> Vec<u128> {
     let mut left = vec![0u128; dag.node_count()];
     left[dag.exit().index()] = 1;
     let all: Vec<Node> = dag.order().to_vec();
     for node in all.into_iter().rev().filter(|n| *n != dag.exit()) {
-        let edges = dag.out(node).iter().filter(|e| wanted(**e));
+        let edges = dag.out(node).iter().filter(|e| included(**e));
         left[node.index()] = edges.fold(0, |sum: u128, e| sum.saturating_add(left[dag.edge(*e).to.index()]));
     }
     left

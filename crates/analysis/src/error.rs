@@ -1,12 +1,12 @@
-//! What can go wrong with reports of users.
+//! Errors of reports of users.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file of reports cannot be added up.
+/// Why a file of reports cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {
-    /// The system refused.
+    /// The system refused to read or write.
     #[error("{path}: cannot {action}: {source}")]
     Io {
         /// The file or folder.

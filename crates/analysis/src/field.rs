@@ -1,8 +1,8 @@
-//! Reports of many users: what a machine sends, and adding up what came in.
+//! Reports of many users: what a machine sends, and the sums over all reports.
 //!
-//! A report holds identities of builds and of paths, executions, and a number for whoever sent it, a hash of what they
-//! call themselves (who can guess that can tell whose it is); no names, no command lines, no times. Reports stand one
-//! behind the other in a file, so that collecting them is appending.
+//! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (somebody who guesses
+//! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so collecting them is
+//! appending.
 //!
 //! ```text
 //! report  magic "TRODFLD\x01" 8 | length of the body u32 | checksum u32 (low half of XXH3, 64 bits, of the body) | body
@@ -11,10 +11,10 @@
 //! Numbers in bodies are LEB128, others little-endian.
 
 pub mod aggregate;
+pub mod distributed;
 pub mod estimate;
 mod external;
-pub mod handed;
-pub mod presence;
+pub mod reporting;
 
 use crate::error::FieldError;
 use std::io::{BufRead, ErrorKind, Read, Write};
@@ -28,13 +28,13 @@ const MAGIC: [u8; 8] = *b"TRODFLD\x01";
 /// No report is longer; a larger claim is damage.
 const LONGEST: u32 = 1 << 30;
 
-/// Who sent a report: a number. Zeros: nobody says.
+/// The sender's number; zeros if unknown.
 pub type User = [u8; 16];
 
-/// What one machine saw.
+/// The counts of one machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldReport {
-    /// Who sent it.
+    /// The sender.
     pub user: User,
     /// Paths by unit.
     pub units: Vec<UnitReport>,
@@ -47,7 +47,7 @@ pub struct UnitReport {
     pub image: Identity,
     /// The unit.
     pub unit: Identity,
-    /// Executions by counter, ascending. None: it ran, and nothing of what it counts came up.
+    /// Executions by counter, ascending. Empty if the unit ran and counted nothing.
     pub counts: Vec<(u64, u64)>,
 }
 
@@ -57,15 +57,14 @@ pub fn user_of(name: &str) -> User {
 }
 
 impl FieldReport {
-    /// What a weeded profile ([`crate::untested`]) says: paths that were completed, and those that did not come back.
-    /// Of copies that watch a part of the paths ([`trodden_profile::copies`]), which do not know what went on, all that they
-    /// counted.
+    /// The report of a profile that was filtered by known paths ([`crate::untested`]): completed paths, and unfinished ones. A copy that
+    /// counts a part of the paths ([`trodden_profile::copies`]) cannot compute unfinished paths, so all of its counters are reported.
     ///
     /// # Errors
     /// A function's map is damaged.
-    pub fn of(weeded: &Profile, user: User) -> Result<FieldReport, MapError> {
+    pub fn of(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
-        for (image, unit) in weeded.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
+        for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
             let mut counts = Vec::new();
             let is_copy = parts::origin(&unit.map).is_some();
             for function in &unit.map.functions {
@@ -75,7 +74,7 @@ impl FieldReport {
                 }
                 let untested: Vec<(u64, u64)> = unit.counts_of(function).collect();
                 let paths = FunctionPaths::decode(function, untested.iter().copied())?;
-                // Prefixes that are known were not counted: what follows for them by subtraction is nothing.
+                // A known prefix was not counted, so subtraction says nothing about it.
                 let counted = |id: u64| untested.binary_search_by_key(&id, |c| c.0).is_ok();
                 let unfinished = paths.unfinished.iter().filter(|u| u.count > 0 && counted(u.id)).map(|u| (u.id, u.count.unsigned_abs()));
                 let all = paths.complete.iter().map(|p| (p.id, p.count)).chain(unfinished);
@@ -89,7 +88,7 @@ impl FieldReport {
         Ok(FieldReport { user, units })
     }
 
-    /// Says that a copy ran, even if nothing came up of what it counts.
+    /// Adds a unit that ran, even if it counted nothing.
     pub fn add_copy(&mut self, image: Identity, unit: Identity) {
         if self.units.iter().all(|u| u.image != image) {
             self.units.push(UnitReport { image, unit, counts: Vec::new() });
@@ -99,7 +98,7 @@ impl FieldReport {
     /// Appends it to a file.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut body = self.user.to_vec();
         put(&mut body, self.units.len() as u64);
@@ -138,7 +137,7 @@ pub struct Reports<'a, R> {
 }
 
 impl<'a, R: BufRead> Reports<'a, R> {
-    /// Of a file; `path` is for messages.
+    /// Reads a file; `path` is for messages.
     pub fn new(path: &'a Path, input: R) -> Reports<'a, R> {
         Reports { path, input, at: 0, body: Vec::new() }
     }
@@ -167,7 +166,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if head[..8] != MAGIC || half(8) > LONGEST {
             return Err(damaged(self.at, "no report of untested paths begins here: `trodden field pack` makes such files"));
         }
-        // As much memory as there is report, whatever its head claims.
+        // Memory grows with the bytes that are really there, not with the length in the head.
         self.body.clear();
         self.input.by_ref().take(half(8).into()).read_to_end(&mut self.body).map_err(FieldError::io(path, "read"))?;
         if self.body.len() as u64 != u64::from(half(8)) {
@@ -176,7 +175,7 @@ impl<'a, R: BufRead> Reports<'a, R> {
         if xxh3_64(&self.body) as u32 != half(12) {
             return Err(damaged(self.at, "the checksum of a report of untested paths is wrong"));
         }
-        unpack(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "a report of untested paths makes no sense"))?;
+        unpack(&self.body, &mut visit).ok_or_else(|| damaged(self.at, "the body of a report of untested paths is damaged"))?;
         self.at += 16 + self.body.len() as u64;
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Bug isolation: which paths do failing runs take and passing runs not?
 //!
-//! Each run says of each path whether it was taken. A path is ranked by how well that tells failing runs from passing
-//! ones, by published measures:
+//! For each run it is known which paths it took. A path is ranked by how well that distinguishes failing runs from passing ones, by
+//! published measures:
 //!
 //! - *Ochiai* (Abreu, Zoeteweij and van Gemund, "On the accuracy of spectrum-based fault localization", TAIC-PART
 //!   2007): `F / sqrt(NF (F + S))`;
@@ -12,8 +12,8 @@
 //!
 //! `F` and `S` are the failing and passing runs that took the path, `NF` and `NS` all of them. Frequencies within a run do not matter.
 //!
-//! Paths see what lines and branches cannot: that two branches fail only together. So paths all of whose edges passing runs take, too, come
-//! first among equals ([`Suspect::new_edges`]).
+//! Paths can show that two branches fail only together; lines and branches cannot. So among equals, a path comes first if passing runs take
+//! all of its edges ([`Suspect::new_edges`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
@@ -38,7 +38,7 @@ pub enum Score {
     Importance,
 }
 
-/// In how many runs something happened.
+/// Numbers of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Failing runs.
@@ -87,7 +87,7 @@ pub struct Suspect {
     pub function: FunctionKey,
     /// Its number.
     pub id: u64,
-    /// Whether it was completed, or control did not come back to it.
+    /// Whether it was completed; else it is unfinished.
     pub complete: bool,
     /// Runs that took it.
     pub runs: Tally,
@@ -99,9 +99,10 @@ pub struct Suspect {
     pub ochiai: f64,
     /// `(F/NF) / (F/NF + S/NS)`, from 0 to 1.
     pub tarantula: f64,
-    /// How much likelier the path makes a failure than its function does, from -1 to 1, with the half of its 95 % interval.
+    /// The probability of failure of runs with the path, less that of runs with its function: from -1 to 1, with half the width of its 95 %
+    /// interval.
     pub increase: (f64, f64),
-    /// Importance, from 0 to 1; 0 where the increase is not above zero with 95 % confidence, as published.
+    /// Importance, from 0 to 1; 0 if the increase is not above zero with 95 % confidence, as published.
     pub importance: f64,
 }
 
@@ -129,7 +130,7 @@ impl Isolation {
                 if counts.peek().is_some() {
                     let mut paths = FunctionPaths::decode(function, counts)?;
                     if unit.map.has_times() || function.is_partial() {
-                        // They follow from all paths of a function, of which these are some.
+                        // Unfinished paths are computed from the counts of all paths; this function counts only some.
                         paths.unfinished.clear();
                     }
                     seen.push(((unit.unit, at), paths));
@@ -137,7 +138,7 @@ impl Isolation {
             }
         }
         self.all.add(failed);
-        // A unit may be in several images: it is one all the same.
+        // A unit may be in several images: it counts as one.
         let mut executed = BTreeMap::<FunctionKey, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();

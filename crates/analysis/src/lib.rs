@@ -1,14 +1,14 @@
-//! Questions asked of path profiles. Pure: no file is read but reports of users, no clock, no environment.
+//! Analyses of path profiles. Pure: no clock, no environment, and no file but reports of users.
 //!
 //! | module | question |
 //! |---|---|
-//! | [`advise`] | what do paths tell that edges cannot? |
-//! | [`directions`] | what should become of the code? |
+//! | [`advise`] | what do counts of paths show that counts of edges cannot? |
+//! | [`transformations`] | how should the code be transformed? |
 //! | [`isolate`] | which paths do failing runs take and passing runs not? |
 //! | [`suite`] | which tests are redundant, and in which order should they run? |
 //! | [`expression`] | which paths run through given places? |
-//! | [`combinations`] | which paths were not taken although each of their edges was? |
-//! | [`untested`], [`field`] | what does the field take that no test takes; what do many users report? |
+//! | [`combinations`] | which paths were not taken, although each of their edges was? |
+//! | [`untested`], [`field`] | which paths does the field take that no test takes; what do many users report? |
 //! | [`choice`], [`changes`] | which paths are interesting; which lines did a change touch? |
 #![forbid(unsafe_code)]
 
@@ -16,12 +16,12 @@ pub mod advise;
 pub mod changes;
 pub mod choice;
 pub mod combinations;
-pub mod directions;
 mod error;
 pub mod expression;
 pub mod field;
 pub mod isolate;
 pub mod suite;
+pub mod transformations;
 pub mod untested;
 
 pub use combinations::Combinations;

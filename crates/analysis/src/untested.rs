@@ -1,12 +1,12 @@
-//! Untested paths: what a profile of the field has, and a set of known paths (the tests') has not.
+//! Untested paths: paths that a profile of the field has and a set of known paths (of the tests) does not have.
 //!
 //! A path is *new although every edge is known* if each edge of it is on some known path. Such paths are what residual
 //! path profiling finds and residual edge profiling cannot (Vaswani, Rajan and Ramalingam: table 3.1 of "Efficient
 //! Online Path Profiling" has how many there are).
 //!
-//! A profile is *weeded* first: counts of known paths are taken out, if there are any. Then all that is left is
-//! untested: complete paths; and prefixes that came to a call that might not return, of which only those are told that
-//! did not go on (a prefix of a path that a test completed is known itself, so what is left is exact).
+//! A profile is *filtered by known paths* first: counts of known paths are removed. All paths that remain are untested: complete paths, and
+//! prefixes up to a call that may not return. Of the prefixes, only unfinished paths are reported. (A prefix of a path that a test
+//! completed is known, too, so the result is exact.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{DagEdgeId, Edge, Origin};
@@ -19,18 +19,18 @@ pub type FunctionKey = (Identity, usize);
 /// A counter: its unit, and its place in the unit.
 pub type CounterKey = (Identity, u64);
 
-/// Where an untested path was seen.
+/// The runs that took an untested path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sighting {
     /// Runs (profiles) that took it.
     pub runs: u64,
-    /// When it was taken first, nanoseconds since 1970: as the program noted; else when the run began. 0 if unknown.
+    /// Time of its first execution in nanoseconds since 1970, as the program noted it; else the time when the run began; 0 if unknown.
     pub first_ns: u64,
     /// The run that took it first, by the number under which it was added.
     pub first_run: usize,
 }
 
-/// Profiles of the field, weeded and added up.
+/// The sum of profiles of the field, filtered by known paths.
 #[derive(Debug, Default)]
 pub struct Sightings {
     /// By counter.
@@ -39,11 +39,11 @@ pub struct Sightings {
     pub executions: u128,
     /// Different complete paths that were counted.
     pub counted: BTreeSet<CounterKey>,
-    /// Whether any unit counts known paths as well, so that shares can be told.
+    /// Whether any unit counts known paths as well, so that shares are known.
     pub counts_known: bool,
 }
 
-/// What a function of the field's has that the tests have not.
+/// Untested paths and edges of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewInFunction {
     /// Complete untested paths, and executions of them.
@@ -56,7 +56,7 @@ pub struct NewInFunction {
     pub edges: BTreeSet<Edge>,
 }
 
-/// Numbers of the kind of table 3.1.
+/// Sums over functions, as in table 3.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Untested complete paths.
@@ -75,7 +75,7 @@ pub struct Summary {
     pub functions_with_new_edges: u64,
 }
 
-/// What is known of a function, if anything.
+/// The known paths of a function, if there are any.
 pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMap) -> Option<&'k KnownFunction> {
     known
         .of(&unit.source, &function.name, function.version())
@@ -83,7 +83,7 @@ pub fn known_of<'k>(known: &'k KnownPaths, unit: &UnitMap, function: &FunctionMa
 }
 
 impl Sightings {
-    /// Takes known paths out of the profile of a run, and notes where the others were seen.
+    /// Removes known paths from the profile of a run, and notes the others.
     ///
     /// # Errors
     /// A function's map is damaged.
@@ -94,12 +94,12 @@ impl Sightings {
         for unit in profile.images.iter_mut().flat_map(|i| &mut i.units) {
             self.counts_known |= !unit.map.has_times();
             self.tally(unit)?;
-            weed(unit, known);
+            filter_known(unit, known);
             for (counter, _) in &unit.counts.executions {
                 let first_ns = unit.counts.first_seen_of(*counter).unwrap_or(started);
                 let seen = self.paths.entry((unit.unit, *counter)).or_insert(Sighting { runs: 0, first_ns, first_run: run });
                 seen.runs += u64::from(in_run.insert((unit.unit, *counter)));
-                // An unknown time is no earlier one.
+                // 0 means an unknown time, which is not earlier.
                 if first_ns != 0 && (seen.first_ns == 0 || first_ns < seen.first_ns) {
                     (seen.first_ns, seen.first_run) = (first_ns, run);
                 }
@@ -108,7 +108,7 @@ impl Sightings {
         Ok(())
     }
 
-    /// Notes how much was counted in all.
+    /// Adds the sums over all counted paths.
     fn tally(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
         for function in &unit.map.functions {
             let mut counts = unit.counts_of(function).peekable();
@@ -123,8 +123,8 @@ impl Sightings {
     }
 }
 
-/// Takes counts of known paths, and what is no path's count, out.
-fn weed(unit: &mut UnitProfile, known: &KnownPaths) {
+/// Removes counts of known paths, and counters that belong to no path.
+fn filter_known(unit: &mut UnitProfile, known: &KnownPaths) {
     let mut left = Vec::new();
     for function in &unit.map.functions {
         let knows = known_of(known, &unit.map, function);
@@ -139,7 +139,7 @@ fn weed(unit: &mut UnitProfile, known: &KnownPaths) {
 pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[DagEdgeId]) -> BTreeSet<Edge> {
     let edges = dag.iter().filter_map(|id| match function.dag.get(id.index())?.origin {
         Origin::Real(edge) | Origin::Leave(edge) => Some(edge),
-        // The edge behind which a path begins is another path's last one; where several lead there, it is not known which.
+        // The cut edge before a path's beginning is the last edge of another path. If several cut edges lead there, it is unknown which.
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
@@ -147,7 +147,7 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
     edges.filter(|edge| is_way(edge) && !taken(edge)).collect()
 }
 
-/// What the untested paths of a function are, given those alone.
+/// Sums over the untested paths of a function; `paths` has only these.
 pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &FunctionPaths) -> NewInFunction {
     let mut new = NewInFunction::default();
     for path in &paths.complete {
@@ -174,13 +174,13 @@ impl Summary {
         }
     }
 
-    /// Of a profile that was weeded.
+    /// The sums of a profile that was filtered by known paths.
     ///
     /// # Errors
     /// A function's map is damaged.
-    pub fn of(weeded: &Profile, known: &KnownPaths) -> Result<Summary, MapError> {
+    pub fn of(filtered: &Profile, known: &KnownPaths) -> Result<Summary, MapError> {
         let mut summary = Summary::default();
-        for (_, unit, function) in weeded.functions() {
+        for (_, unit, function) in filtered.functions() {
             let mut counts = unit.counts_of(function).peekable();
             if counts.peek().is_some() {
                 let paths = FunctionPaths::decode(function, counts)?;
@@ -191,7 +191,7 @@ impl Summary {
     }
 }
 
-/// A known path, and what became of it in the field.
+/// A known path with its executions in the tests and in the field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// Its function.

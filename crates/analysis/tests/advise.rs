@@ -1,4 +1,4 @@
-//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all ways,
+//! Findings against a plain enumeration: every execution is a list of edges, found by walking the graph in all outcomes,
 //! and every number is counted by going through the list again. Functions and counts are random.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,7 +84,7 @@ impl Case {
         self.executions.iter().filter(|e| holds(e)).map(|e| e.count).sum()
     }
 
-    /// Branches that were taken in several ways, with these ways.
+    /// Branches that were taken in several outcomes, with these outcomes.
     fn branches(&self) -> BTreeMap<Node, BTreeSet<Edge>> {
         let mut branches: BTreeMap<Node, BTreeSet<Edge>> = BTreeMap::new();
         for edge in self.executions.iter().flat_map(|e| &e.edges) {
@@ -93,7 +93,7 @@ impl Case {
                 branches.entry(flow.from).or_default().insert(*edge);
             }
         }
-        branches.retain(|_, ways| ways.len() > 1);
+        branches.retain(|_, outcomes| outcomes.len() > 1);
         branches
     }
 
@@ -126,7 +126,7 @@ impl Case {
         loops.filter(|(head, body)| *head == Node(0) || !body.contains(&Node(0))).collect()
     }
 
-    fn first_round(&self, from: Node, to: Node) -> bool {
+    fn first_iteration(&self, from: Node, to: Node) -> bool {
         self.loops().values().any(|body| body.contains(&to) && !body.contains(&from))
     }
 }
@@ -184,51 +184,57 @@ fn left(case: &Case, earlier: &BTreeSet<Edge>, later: &BTreeSet<Edge>) -> f64 {
 
 fn check_correlated(case: &Case, found: &[&Correlated]) {
     let branches = case.branches();
-    for (later, ways) in &branches {
-        let counts: Vec<u64> = ways.iter().map(|c| case.number(|e| place(e, *c).is_some())).collect();
+    for (later, outcomes) in &branches {
+        let counts: Vec<u64> = outcomes.iter().map(|c| case.number(|e| place(e, *c).is_some())).collect();
         let executions: u64 = counts.iter().sum();
         let undecided = *counts.iter().max().unwrap() as f64 <= 0.99 * executions as f64;
         let others = branches.iter().filter(|(a, _)| *a != later);
-        let met = others.filter(|(_, a)| a.iter().any(|a| ways.iter().any(|c| case.number(|e| both(e, *a, *c)) > 0)));
-        let all: Vec<(&Node, u64, f64)> = met.map(|(a, edges)| (a, decided(case, edges, ways))).map(|(a, (d, far))| (a, d, far)).collect();
+        let met = others.filter(|(_, a)| a.iter().any(|a| outcomes.iter().any(|c| case.number(|e| both(e, *a, *c)) > 0)));
+        let all: Vec<(&Node, u64, f64)> =
+            met.map(|(a, edges)| (a, decided(case, edges, outcomes))).map(|(a, (d, far))| (a, d, far)).collect();
         let most = all.iter().map(|c| c.1).max().unwrap_or(0);
         let nearest = all.iter().filter(|c| c.1 == most).map(|c| c.2).fold(f64::INFINITY, f64::min);
-        let told = found.iter().find(|c| c.later == *later);
+        let reported = found.iter().find(|c| c.later == *later);
         let best: Vec<&Node> = all.iter().filter(|c| c.1 == most && near(c.2, nearest)).map(|c| c.0).collect();
         let bits = entropy(&counts);
-        let enough = |a: &Node| bits - left(case, &branches[a], ways) >= 0.1 * bits;
+        let enough = |a: &Node| bits - left(case, &branches[a], outcomes) >= 0.1 * bits;
         let expected = executions >= OPTIONS.min_count && undecided && most >= OPTIONS.min_count && most as f64 >= 0.1 * executions as f64;
         // Of several that are equally good and near, any may be the one that is looked at.
-        match told {
-            None => assert!(!expected || !best.iter().all(|a| enough(a)), "the branch in block {} is not told of", later.0),
-            Some(told) => {
-                assert!(expected && best.contains(&&told.earlier) && enough(&told.earlier), "{told:?}");
-                assert_eq!((told.decided, told.executions, told.first_round), (most, executions, case.first_round(told.earlier, *later)));
-                assert!(near(told.entropy, bits) && near(told.information, bits - left(case, &branches[&told.earlier], ways)));
+        match reported {
+            None => assert!(!expected || !best.iter().all(|a| enough(a)), "the branch in block {} is not found", later.0),
+            Some(reported) => {
+                assert!(expected && best.contains(&&reported.earlier) && enough(&reported.earlier), "{reported:?}");
+                assert_eq!(
+                    (reported.decided, reported.executions, reported.first_iteration),
+                    (most, executions, case.first_iteration(reported.earlier, *later))
+                );
+                assert!(
+                    near(reported.entropy, bits) && near(reported.information, bits - left(case, &branches[&reported.earlier], outcomes))
+                );
                 let between = |e: &Execution, d: Edge| -> Vec<Node> {
                     let Some(from) = place(e, d) else { return Vec::new() };
                     let to = e.blocks.iter().position(|b| b == later);
                     to.filter(|to| *to > from).map_or(Vec::new(), |to| e.blocks[from + 1..=to].to_vec())
                 };
-                let deciding = || told.given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge);
+                let deciding = || reported.given.iter().filter(|g| g.decides.is_some()).map(|g| g.edge);
                 let blocks: BTreeSet<Node> = deciding().flat_map(|d| case.executions.iter().flat_map(move |e| between(e, d))).collect();
-                assert_eq!(told.stretch.blocks, blocks.into_iter().collect::<Vec<_>>());
+                assert_eq!(reported.stretch.blocks, blocks.into_iter().collect::<Vec<_>>());
             }
         }
     }
     assert!(found.iter().all(|c| branches.contains_key(&c.later)));
 }
 
-fn check_never(case: &Case, found: &[&Never], told: &BTreeSet<Node>) {
+fn check_never(case: &Case, found: &[&Never], reported: &BTreeSet<Node>) {
     let branches = case.branches();
     let mut expected: BTreeMap<Edge, f64> = BTreeMap::new();
-    for (later, ways) in branches.iter().filter(|(later, _)| !told.contains(later)) {
-        let executions = case.number(|e| ways.iter().any(|c| place(e, *c).is_some()));
-        for second in ways {
+    for (later, outcomes) in branches.iter().filter(|(later, _)| !reported.contains(later)) {
+        let executions = case.number(|e| outcomes.iter().any(|c| place(e, *c).is_some()));
+        for second in outcomes {
             let seconds = case.number(|e| place(e, *second).is_some());
-            for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_round(**a, *later)) {
+            for (earlier, firsts) in branches.iter().filter(|(a, _)| !case.first_iteration(**a, *later)) {
                 for first in firsts.iter().filter(|_| earlier != later) {
-                    let behind = case.number(|e| ways.iter().any(|c| both(e, *first, *c)));
+                    let behind = case.number(|e| outcomes.iter().any(|c| both(e, *first, *c)));
                     let chance = behind as f64 * seconds as f64 / executions as f64;
                     let often = seconds >= OPTIONS.min_count
                         && seconds as f64 >= 0.01 * executions as f64
@@ -280,10 +286,10 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
         }
         let mut sum = 0.0;
         for block in &body {
-            let ways = (0..case.map.edges.len() as u32).map(Edge).filter(|e| case.block(*e) == *block);
-            let ways: Vec<u64> = ways.map(|w| patterns.iter().filter(|(p, _)| p.contains(&w)).map(|(_, n)| n).sum()).collect();
-            let total: u64 = ways.iter().sum();
-            sum += if total > 0 { entropy(&ways) * total as f64 / iterations as f64 } else { 0.0 };
+            let outcomes = (0..case.map.edges.len() as u32).map(Edge).filter(|e| case.block(*e) == *block);
+            let outcomes: Vec<u64> = outcomes.map(|w| patterns.iter().filter(|(p, _)| p.contains(&w)).map(|(_, n)| n).sum()).collect();
+            let total: u64 = outcomes.iter().sum();
+            sum += if total > 0 { entropy(&outcomes) * total as f64 / iterations as f64 } else { 0.0 };
         }
         let mut sorted = counts.clone();
         sorted.sort_by(|a, b| b.cmp(a));
@@ -293,10 +299,10 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
             continue;
         }
         expected.insert(head);
-        let told = found.iter().find(|l| l.head == head).unwrap_or_else(|| panic!("the loop at block {} is not told of", head.0));
-        assert_eq!((told.iterations, told.distinct, told.patterns.len()), (iterations, patterns.len(), needed));
-        assert!(near(told.entropy, entropy(&counts)) && near(told.branches_entropy, sum), "{told:?}");
-        assert!(told.patterns.iter().all(|p| patterns.get(&p.edges) == Some(&p.count)));
+        let reported = found.iter().find(|l| l.head == head).unwrap_or_else(|| panic!("the loop at block {} is not found", head.0));
+        assert_eq!((reported.iterations, reported.distinct, reported.patterns.len()), (iterations, patterns.len(), needed));
+        assert!(near(reported.entropy, entropy(&counts)) && near(reported.branches_entropy, sum), "{reported:?}");
+        assert!(reported.patterns.iter().all(|p| patterns.get(&p.edges) == Some(&p.count)));
     }
     assert!(found.iter().all(|l| expected.contains(&l.head)));
 }
@@ -304,7 +310,7 @@ fn check_loops(case: &Case, found: &[&LoopPatterns]) {
 #[test]
 fn findings_are_those_of_a_plain_enumeration() {
     let mut random = Random::new(20);
-    let mut told = [0; 3];
+    let mut reported = [0; 3];
     for _ in 0..FUNCTIONS {
         let Some(case) = case(&mut random) else { continue };
         let findings = advise(&case.map, &case.paths, None, &OPTIONS);
@@ -315,14 +321,14 @@ fn findings_are_those_of_a_plain_enumeration() {
                 Advice::Correlated(c) => correlated.push(c),
                 Advice::Loop(l) => loops.push(l),
                 Advice::Never(n) => never.push(n),
-                Advice::Redundant(_) => panic!("there are no facts to find this by"),
+                Advice::Redundant(_) => panic!("there are no block properties to find this by"),
             }
         }
         check_correlated(&case, &correlated);
         check_never(&case, &never, &correlated.iter().map(|c| c.later).collect());
         check_loops(&case, &loops);
         let found = [correlated.len(), loops.len(), never.len()];
-        told.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
+        reported.iter_mut().zip(found).for_each(|(sum, n)| *sum += n);
     }
-    assert!(told.iter().all(|n| *n > 10), "the test tests too little: {told:?}");
+    assert!(reported.iter().all(|n| *n > 10), "the test tests too little: {reported:?}");
 }

@@ -20,18 +20,18 @@ fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> Pro
     Problem { costs: sets.iter().map(|_| 1 + random.below(most_cost)).collect(), sets }
 }
 
-fn covers(problem: &Problem, chosen: &[usize]) -> bool {
+fn covers(problem: &Problem, selected: &[usize]) -> bool {
     let of = |sets: &mut dyn Iterator<Item = &Vec<u32>>| sets.flatten().copied().collect::<BTreeSet<u32>>();
-    of(&mut problem.sets.iter()) == of(&mut chosen.iter().map(|s| &problem.sets[*s]))
+    of(&mut problem.sets.iter()) == of(&mut selected.iter().map(|s| &problem.sets[*s]))
 }
 
-fn cost(problem: &Problem, chosen: &[usize]) -> u64 {
-    chosen.iter().map(|s| problem.costs[*s]).sum()
+fn cost(problem: &Problem, selected: &[usize]) -> u64 {
+    selected.iter().map(|s| problem.costs[*s]).sum()
 }
 
 fn check(problem: &Problem, cover: &Cover) {
-    assert!(covers(problem, &cover.chosen), "{problem:?}: {cover:?}");
-    assert_eq!(cost(problem, &cover.chosen), cover.cost);
+    assert!(covers(problem, &cover.selected), "{problem:?}: {cover:?}");
+    assert_eq!(cost(problem, &cover.selected), cover.cost);
     assert!(cover.bound <= cover.cost);
 }
 
@@ -39,8 +39,8 @@ fn check(problem: &Problem, cover: &Cover) {
 fn the_exact_cover_is_the_cheapest_of_all_subsets() {
     let mut random = Random::new(1);
     let mut better = 0;
-    for round in 0..1500 {
-        let (sets, elements, most_cost) = (random.below(11), random.below(25), 1 + random.below(3) * (round % 2));
+    for pass in 0..1500 {
+        let (sets, elements, most_cost) = (random.below(11), random.below(25), 1 + random.below(3) * (pass % 2));
         let problem = problem(&mut random, sets, elements, most_cost);
         let subsets = (0u32..1 << sets).map(|bits| (0..sets as usize).filter(|s| bits >> s & 1 == 1).collect::<Vec<_>>());
         let least = subsets.filter(|s| covers(&problem, s)).map(|s| cost(&problem, &s)).min().unwrap();
@@ -87,7 +87,7 @@ fn places(tests: &[Test], wanted: Option<&[u32]>, worth: Worth) -> Vec<(usize, u
 #[test]
 fn tests_with_most_new_paths_come_first() {
     let tests = [test("a", 10, &[1, 2]), test("b", 10, &[1, 2, 3]), test("c", 1, &[4, 5]), test("d", 10, &[]), test("e", 10, &[5])];
-    // When nothing new is left it begins anew with the rest.
+    // When no test adds a new path, another pass orders the rest.
     assert_eq!(places(&tests, None, Worth::Paths), [(1, 3, 3), (2, 2, 2), (0, 2, 2), (4, 1, 1), (3, 0, 0)]);
     assert_eq!(places(&tests, None, Worth::PathsPerTime)[0], (2, 2, 2));
     // Only e and c take path 5; the others follow by all that they take.
@@ -113,10 +113,10 @@ fn greedy_orders_hold_to_their_rule_on_random_suites() {
             .collect();
         let placed = order(&tests, None, Worth::Paths);
         assert_eq!(placed.iter().map(|p| p.test).collect::<BTreeSet<_>>().len(), tests.len());
-        let (mut covered, mut round) = (BTreeSet::new(), 0);
+        let (mut covered, mut pass) = (BTreeSet::new(), 0);
         for (at, p) in placed.iter().enumerate() {
-            if p.round != round {
-                (covered, round) = (BTreeSet::new(), p.round);
+            if p.pass != pass {
+                (covered, pass) = (BTreeSet::new(), p.pass);
             }
             let new = |t: usize| tests[t].paths.iter().filter(|x| !covered.contains(*x)).count() as u64;
             assert_eq!(p.adds, new(p.test));

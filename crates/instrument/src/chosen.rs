@@ -18,7 +18,7 @@ use trodden_flow::program::InterestingCells;
 use trodden_flow::selected::{Ending, NotSelected, Wish, select};
 use trodden_flow::verify::{Aliases as Found, VerifyBudget};
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram, Probes};
-use trodden_unit::{Aliases, Chosen};
+use trodden_unit::{Aliases, InterestingWords};
 
 /// Orders of out-edges that preferential numbering tries.
 const RESTARTS: u32 = 16;
@@ -72,13 +72,13 @@ pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> ProbeProg
 }
 
 /// What the unit's map says of a function's words.
-pub fn described(cells: &InterestingCells, first_word: u64) -> Chosen {
+pub fn described(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
         Found::Exactly(aliases) => Aliases::Exactly(number(aliases)),
         Found::Drawn { aliases, of } => Aliases::Drawn { aliases, of },
     };
-    Chosen { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
+    InterestingWords { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
 
 /// How a function finds the word of a path.

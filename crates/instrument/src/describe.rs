@@ -107,7 +107,7 @@ impl Draft {
 
     fn add_hub(&mut self) -> Node {
         self.nodes.push(None);
-        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), branch: None, kind: BlockKind::Hub });
+        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), branch: None, kind: BlockKind::Dispatch });
         Node(self.nodes.len() as u32 - 1)
     }
 

@@ -1,4 +1,4 @@
-//! What the blocks of a unit compute ([`UnitFacts`]), for analyses that look along paths. No code is made of the module then.
+//! What the blocks of a unit compute ([`UnitProperties`]), for analyses that look along paths. No code is made of the module then.
 //!
 //! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and
 //! scopes, are the ones in the unit's map. What is not understood is a value that equals no other, or a write to any
@@ -17,10 +17,10 @@ use llvm_sys::prelude::LLVMTypeRef;
 use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
 use std::ffi::CStr;
 use trodden_flow::Node;
-use trodden_unit::facts::*;
+use trodden_unit::properties::*;
 
 /// The facts of the functions that would be instrumented.
-pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut positions: Positions) -> UnitFacts {
+pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut positions: Positions) -> UnitProperties {
     let mut names = Names { module, operations: Vec::new(), numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
@@ -29,8 +29,8 @@ pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut posit
         let draft = Draft::of(function, &prepared, abandonment, &mut positions);
         functions.push(Collector::describe(function, &draft, &mut names, &mut positions));
     }
-    UnitFacts {
-        version: FACTS_VERSION,
+    UnitProperties {
+        version: PROPERTIES_VERSION,
         files: positions.files,
         scopes: positions.scopes,
         operations: names.operations,
@@ -41,24 +41,24 @@ pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut posit
 
 /// One function.
 struct Collector<'a> {
-    values: Vec<ValueFact>,
+    values: Vec<ValueProperties>,
     numbers: IndexMap<Value, ValueId>,
     names: &'a mut Names,
 }
 
 impl Collector<'_> {
-    fn describe(function: Value, draft: &Draft, names: &mut Names, positions: &mut Positions) -> FunctionFacts {
+    fn describe(function: Value, draft: &Draft, names: &mut Names, positions: &mut Positions) -> FunctionProperties {
         let mut collector = Collector { values: Vec::new(), numbers: IndexMap::new(), names };
         let node: IndexMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let blocks = draft.nodes.iter().map(|block| match block {
             Some(block) => collector.block(*block, &node, positions),
-            None => BlockFacts::default(),
+            None => InstructionProperties::default(),
         });
         let blocks = blocks.collect();
-        FunctionFacts { name: function.name(), values: collector.values, blocks }
+        FunctionProperties { name: function.name(), values: collector.values, blocks }
     }
 
-    fn block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> BlockFacts {
+    fn block(&mut self, block: Block, node: &IndexMap<Block, Node>, positions: &mut Positions) -> InstructionProperties {
         let mut phis = Vec::new();
         for phi in block.phis() {
             let incoming: Vec<(Node, ValueId)> = phi.incoming().into_iter().map(|(v, b)| (node[&b], self.value(v))).collect();
@@ -66,7 +66,7 @@ impl Collector<'_> {
         }
         let rest = block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI));
         let steps = rest.filter_map(|i| Some(Step { what: self.action(i)?, position: positions.of(i) }));
-        BlockFacts { phis, steps: steps.collect() }
+        InstructionProperties { phis, steps: steps.collect() }
     }
 
     /// What an instruction does, unless it only makes a value that nothing is known of.
@@ -144,7 +144,7 @@ impl Collector<'_> {
         }
         let object = linked_object(value).map(|(object, bytes)| (self.value(object), bytes));
         let number = ValueId(self.values.len() as u32);
-        self.values.push(ValueFact { kind: kind_of(value), object });
+        self.values.push(ValueProperties { kind: kind_of(value), object });
         self.numbers.insert(value, number);
         number
     }

@@ -29,7 +29,9 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::BTreeMap;
 use trodden_flow::Node;
-use trodden_unit::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
+use trodden_unit::{
+    CounterPlaceholder, EdgeCounter, EdgeProfile, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+};
 
 /// Name of the metadata node of modules whose counters are ours to take out.
 const MARK: &str = "trodden.edge.counters";
@@ -337,8 +339,8 @@ impl Markers {
         for Fixed { before, counter, amount } in all {
             match place(before, abandonment) {
                 Some(place) => {
-                    let marker = Marker { function: number as u32, block: nodes[&before.block()], place, counter, amount };
-                    self.profile.markers.push(marker);
+                    let marker = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
+                    self.profile.placeholders.push(marker);
                 }
                 None => self.count_apart(function, before, counter, amount, next),
             }
@@ -418,7 +420,7 @@ fn function_of(instruction: Value) -> Value {
 
 /// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not
 /// tell whether it was passed.
-fn place(before: Value, abandonment: &Abandonment) -> Option<MarkerPlace> {
+fn place(before: Value, abandonment: &Abandonment) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_might_not_return(block, abandonment);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
@@ -426,8 +428,8 @@ fn place(before: Value, abandonment: &Abandonment) -> Option<MarkerPlace> {
     // Calls that take the function's place, or end it, are behind the path's count: paths do not tell whether they came back.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
-        (0, _) => Some(MarkerPlace::Entered),
-        (_, 0) if !ended => Some(MarkerPlace::Left),
+        (0, _) => Some(PlaceholderPosition::Entered),
+        (_, 0) if !ended => Some(PlaceholderPosition::Left),
         _ => None,
     }
 }

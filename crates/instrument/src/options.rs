@@ -16,7 +16,9 @@ use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
     Request, RequestError, TripCounts,
 };
-use trodden_unit::{Directions, EventSource, Experiment, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoSegments};
+use trodden_unit::{
+    EventSource, Experiment, Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, TransformationPlan,
+};
 use trodden_unit::{NoWeights, Parts, SegmentSet, Weights};
 
 pub use trodden_unit::experiment::{Scheme, Threads};
@@ -69,7 +71,7 @@ pub struct Options {
     /// Write what the unit's blocks compute to this file, and make no code.
     pub facts: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
-    pub apply: Option<Rc<Directions>>,
+    pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
@@ -148,7 +150,7 @@ pub enum BadOption {
         /// The file.
         file: PathBuf,
         /// What is wrong.
-        source: NoDirections,
+        source: NoTransformationPlan,
     },
     /// The file of weights is none.
     #[error("{file}: {source}", file = file.display())]
@@ -297,7 +299,7 @@ fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, Bad
     Parts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
 }
 
-fn read_directions(folder: &InputFolder, identity: Identity) -> Result<Rc<Directions>, BadOption> {
+fn read_directions(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
     let bytes = folder.get(InputKind::Apply, identity)?;
-    Directions::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
+    TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
 }

@@ -92,6 +92,7 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         kind: EdgeKind::Always,
         edge: Edge(0),
         made: RefCell::new(Vec::new()),
+        is_left: false,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         rounds: IndexMap::new(),
@@ -230,6 +231,8 @@ struct Work<'a> {
     edge: Edge,
     /// Values of the register that were made, where those that nothing uses are taken out again.
     made: RefCell<Vec<Value>>,
+    /// Whether the function is left by it, or behind it, without another count.
+    is_left: bool,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -415,11 +418,12 @@ impl Work<'_> {
         self.kind = self.draft.edges[edge.index()].kind;
         self.edge = edge;
         self.path_ends = self.kind != EdgeKind::Reach;
+        self.is_left = self.leaves(edge);
         let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
             Some(code) => self.carry_out(code, *operation, edge, register),
             None => without_code(*operation, register),
         });
-        if let Some(stream) = self.counters.stream.filter(|_| self.leaves(edge)) {
+        if let Some(stream) = self.counters.stream.filter(|_| self.is_left) {
             stream.leave(builder.as_ref().expect("paths that end are counted"));
         }
         self.leaving[edge.index()] = register;
@@ -513,7 +517,7 @@ impl Work<'_> {
             }
         };
         if let Some(stream) = self.counters.stream {
-            return stream.event(builder, address, self.kind);
+            return stream.event(builder, address, self.kind, self.is_left);
         }
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
             events.end(module, builder, address);

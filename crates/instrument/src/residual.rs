@@ -76,7 +76,7 @@ fn insert_versions(around: Surroundings, count: Value, planned: &Planned, places
 
 /// The nodes of a function that exist once: hubs of computed jumps.
 pub fn hubs(draft: &Draft) -> Vec<Node> {
-    let hubs = draft.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Hub);
+    let hubs = draft.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
     hubs.map(|(i, _)| Node(i as u32)).collect()
 }
 

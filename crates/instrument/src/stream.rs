@@ -102,8 +102,9 @@ impl Streams {
 
 impl StreamCode {
     /// A path ends, or comes to a call, by an edge of that kind: its counter in the template is at that address.
-    pub fn event(self, builder: &Builder, counter: Value, kind: EdgeKind) {
-        let tag = if StreamCode::is_left_by(kind) { TAG_EXIT } else { TAG_PATH };
+    /// The frame is left with it if `is_left`.
+    pub fn event(self, builder: &Builder, counter: Value, kind: EdgeKind, is_left: bool) {
+        let tag = if is_left { TAG_EXIT } else { TAG_PATH };
         let word = self.streams.word(builder, counter, tag);
         self.streams.write(builder, word);
         match kind {

@@ -436,7 +436,7 @@ impl Unit {
         let words = match &storage {
             Storage::Array => counters,
             Storage::Table(table) => Table::words(table.slots),
-            Storage::Chosen(chosen) => chosen.words,
+            Storage::Interesting(chosen) => chosen.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
         };
@@ -466,7 +466,7 @@ impl Unit {
     /// Where the next function's counts are kept.
     fn storage(&self, planned: &Planned) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Chosen(chosen::described(cells, self.map.counters)),
+            Cells::Interesting(cells) => Storage::Interesting(chosen::described(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
@@ -483,7 +483,7 @@ impl Unit {
     /// Where and how the next function counts, for the probes.
     fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
-            Storage::Array | Storage::Chosen(_) | Storage::Segments(_) => (None, None),
+            Storage::Array | Storage::Interesting(_) | Storage::Segments(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),
             Storage::Table(table) => (Some(table), None),
         };

@@ -4,7 +4,7 @@
 //! one that the build kept) and the same run, and none of it by trodden's probes:
 //!
 //! 1. [`counts`]: a plain counter in every block;
-//! 2. [`log`]: a log of every step, from which the paths are counted anew, counter by counter;
+//! 2. [`log`]: a log of every step, from which the paths are counted again, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
 //! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`selected`] holds programs that count some paths against those that count all, [`untested`] what residual profiles

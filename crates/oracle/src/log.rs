@@ -1,4 +1,4 @@
-//! The second judge: a log of every step, from which paths are counted anew.
+//! The second oracle: a log of every step, from which paths are counted again.
 //!
 //! The log says for each activation of a function which blocks it went through. Walking over the edges of the
 //! function's map, cutting where the map says that paths are cut, gives every path as a sequence of blocks, and how it
@@ -249,7 +249,7 @@ impl<'a> Walk<'a> {
         self.out[node as usize].iter().copied().find(|e| which(*e as usize))
     }
 
-    /// Goes to a block, by way of hubs and landings if need be.
+    /// Goes to a block, through dispatch blocks and landings if needed.
     fn go(&self, activation: &mut Activation, to: u32, told: &mut Told) {
         activation.tail = false;
         let Some(&from) = activation.path.last() else {
@@ -268,7 +268,7 @@ impl<'a> Walk<'a> {
             if head == to {
                 return Some(vec![edge]);
             }
-            let passes = self.map.blocks.get(head as usize).is_some_and(|b| matches!(b.kind, BlockKind::Hub | BlockKind::Landing));
+            let passes = self.map.blocks.get(head as usize).is_some_and(|b| matches!(b.kind, BlockKind::Dispatch | BlockKind::Landing));
             if passes
                 && depth < 2
                 && let Some(rest) = self.way(head, to, depth + 1)

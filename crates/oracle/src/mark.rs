@@ -5,7 +5,7 @@
 //! `longjmp` cannot confuse activations.
 //!
 //! Marks are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`,
-//! and what follows its calls that return twice are the continuations behind that node. Landings and hubs are no places
+//! and what follows its calls that return twice are the continuations behind that node. Landings and dispatch blocks are no places
 //! in the program and get no mark.
 //!
 //! A tail call in front of a return needs marks of its own: code generation may end the function before the call, and
@@ -152,7 +152,7 @@ impl Work<'_, '_> {
             match block.kind {
                 BlockKind::Code => nodes.push(vec![i as u32]),
                 BlockKind::Continuation => nodes.last_mut().ok_or("its first block continues another")?.push(i as u32),
-                BlockKind::Landing | BlockKind::Hub => {}
+                BlockKind::Landing | BlockKind::Dispatch => {}
             }
         }
         if nodes.len() != function.blocks.len() {

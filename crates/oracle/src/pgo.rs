@@ -5,7 +5,7 @@
 //! wrong where a call does not come back, so functions with unfinished paths are left to the block counters, and
 //! listed.
 //!
-//! LLVM splits critical edges and the targets of computed jumps before it counts. trodden's probes are inserted after
+//! LLVM splits critical edges and the targets of indirect branches before it counts. trodden's probes are inserted after
 //! that, so both count in one run of one program, and blocks are known by the names they had been given before.
 
 use crate::counts::{UnitCounts, counts_of, decode};
@@ -140,7 +140,7 @@ fn named(subject: &Subject, unit: &Unit) -> PathBuf {
     subject.file(unit, "named", "ll")
 }
 
-/// Gives the unit a source name that no other has: local functions are told apart by it. Functions that are not to be
+/// Gives the unit a source name that no other has: local functions are distinguished by it. Functions that are not to be
 /// optimised would not get names for their blocks.
 fn own_name(text: &str, unit: &Unit) -> String {
     let mut out = String::with_capacity(text.len());

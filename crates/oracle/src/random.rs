@@ -1,6 +1,6 @@
 //! Random programs in C and C++ that end, do nothing undefined, and print a number that depends on everything they did.
 //!
-//! What is in them: branches, loops, switches that fall through, jumps forward and back, computed jumps, early returns,
+//! What is in them: branches, loops, switches that fall through, jumps forward and back, indirect branches, early returns,
 //! recursion, calls through tables, loops with several entrances, tail calls that must be ones, `setjmp` and `longjmp`,
 //! exits deep in the stack, assembly that jumps; in C++ exceptions with cleanups, handlers by type, rethrowing;
 //! optionally threads. Loops and calls live on fuel, which each thread has a fixed amount of.
@@ -200,7 +200,7 @@ impl Maker {
         }
     }
 
-    /// A small machine: several computed jumps to shared targets, one of which control also falls into.
+    /// A small machine: several indirect branches with common targets; control also falls through to one of the targets.
     fn computed_jumps(&mut self, volatile: bool) {
         let states = 3 + self.dice.below(4);
         let f = self.function;

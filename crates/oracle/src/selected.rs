@@ -51,7 +51,7 @@ fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), selected: (&
     let (unit, function) = selected;
     let judged: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(chosen) = function.chosen() else {
+    let Some(chosen) = function.interesting() else {
         findings.instead += 1;
         if judged != counted {
             findings.differences.push(format!("`{}` counts all paths, but otherwise", function.name));
@@ -71,7 +71,7 @@ fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), selected: (&
             findings.differences.push(format!("`{}` path {path}: {found}, not {expected}", function.name));
         }
     }
-    let others = u128::from(unit.untold(function));
+    let others = u128::from(unit.unattributed(function));
     if others + asked != all {
         findings.differences.push(format!("`{}`: {others} executions of other paths, not {}", function.name, all - asked));
     }

@@ -172,7 +172,7 @@ impl Subject {
         Ok(Request::new(unit.map.experiment.clone(), Action::Instrument, Keep::Bitcode)?.write(folder)?)
     }
 
-    /// The same program instrumented anew after its units were changed; they stand in the same order.
+    /// The same program instrumented again after its units were changed; the units are in the same order.
     ///
     /// # Errors
     /// It is not the same program.

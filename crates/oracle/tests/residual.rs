@@ -12,7 +12,7 @@ use trodden_profile::paths::Beginning;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// Programs in C and in C++, with exceptions, switches, computed jumps, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+/// Programs in C and in C++, with exceptions, switches, indirect branches, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=8;
 
 type Counts = HashMap<(String, u64), u64>;
@@ -151,9 +151,9 @@ fn rounds(unit: &UnitProfile) -> HashSet<u64> {
 }
 
 fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
-    let (known, mut weeded, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
-    sightings.add(0, &mut weeded, &known).unwrap();
-    let told = Summary::of(&weeded, &known).unwrap();
+    let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
+    sightings.add(0, &mut filtered, &known).unwrap();
+    let told = Summary::of(&filtered, &known).unwrap();
     let judged = compare(tests, field).unwrap();
     let told = Untested {
         tested_paths: judged.tested_paths,

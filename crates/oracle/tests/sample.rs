@@ -38,7 +38,7 @@ __attribute__((constructor(101))) static void take_switch(void) {
 }
 "#;
 
-/// Programs in C and in C++, with exceptions, switches, computed jumps, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
+/// Programs in C and in C++, with exceptions, switches, indirect branches, threads; `TRODDEN_ORACLE_SEEDS` as for the other tests.
 const SEEDS: std::ops::RangeInclusive<u64> = 0..=5;
 
 fn seeds() -> Vec<u64> {

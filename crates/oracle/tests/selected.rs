@@ -50,7 +50,7 @@ fn selected_paths_are_counted_as_the_full_tier_counts_them() {
                 .profile
                 .inexact()
                 .iter()
-                .any(|i| matches!(i, Inexact::Chosen { executions, .. } if u128::from(*executions) == found.others));
+                .any(|i| matches!(i, Inexact::Interesting { executions, .. } if u128::from(*executions) == found.others));
             assert!(told || scheme == Scheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
             all.functions += found.functions;
             all.executed += found.executed;

@@ -5,7 +5,7 @@
 //! block   marker "TRODBLCK" 8 | kind u32 | layout u32 | subject 16 | packed u64 | unpacked u64 | checksum u64 | packed bytes
 //! ```
 //! Little-endian. The checksum (XXH3, 64 bits) covers the block's head up to the checksum and the packed bytes, which are zstd of
-//! [postcard](https://postcard.jamesmunns.com/wire-format). The marker is what a reader looks for behind damage.
+//! [postcard](https://postcard.jamesmunns.com/wire-format). After damage, a reader searches for the next marker.
 
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -22,7 +22,7 @@ use trodden_unit::{Identity, MAP_VERSION, UnitMap};
 use xxhash_rust::xxh3::Xxh3;
 
 const MAGIC: [u8; 8] = *b"TRODPROF";
-/// Maps by unit, shared by the profiles that are read with it: thousands of runs of one program hold its maps once.
+/// Maps by unit, shared by all profiles that are read with it: thousands of runs of one program have its maps in memory once.
 pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 
 /// Version of the container.
@@ -30,10 +30,10 @@ pub const CONTAINER_VERSION: u32 = 1;
 const MARKER: [u8; 8] = *b"TRODBLCK";
 const FILE_HEAD: u64 = 16;
 const BLOCK_HEAD: usize = 56;
-/// No block grows beyond this when unpacked; a larger claim is damage.
+/// The greatest size of an unpacked block. A block with a greater size in its head is damaged.
 const MOST_UNPACKED: u64 = 1 << 30;
 
-/// What a block holds.
+/// The kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// [`Run`].
@@ -48,9 +48,9 @@ pub enum Kind {
     End = 5,
     /// [`Sampling`]; only in profiles that were sampled.
     Sampling = 6,
-    /// [`EventsBlock`]; the subject is the unit. Only of units that sum up events.
+    /// [`EventsBlock`]; the subject is the unit. Only for units that sum events.
     Events = 7,
-    /// [`CountsBlock`] of times, nanoseconds since 1970; the subject is the unit. Only of units that note when paths were taken first.
+    /// [`CountsBlock`] of times, nanoseconds since 1970; the subject is the unit. Only for units that note when paths were taken first.
     Times = 8,
 }
 
@@ -60,7 +60,7 @@ impl Kind {
         all.into_iter().find(|k| *k as u32 == number)
     }
 
-    /// Version of what a block of this kind holds.
+    /// Version of the content of a block of this kind.
     fn layout(self) -> u32 {
         match self {
             Kind::Map => MAP_VERSION,
@@ -86,10 +86,10 @@ impl Kind {
     }
 }
 
-/// An image and its units. Maps stand before it, counts behind it.
+/// An image and its units. Maps come before it, counts after it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ImageBlock {
-    /// By which its counts refer to it.
+    /// The number by which its counts refer to it.
     pub number: u32,
     /// Path.
     pub path: String,
@@ -127,7 +127,7 @@ impl CountsBlock {
         CountsBlock { image, place, counts: counts.iter().map(step).collect() }
     }
 
-    /// To ascending counts; `None` if they are none.
+    /// To ascending counts; `None` if they are not ascending.
     pub fn unpack(&self) -> Option<Vec<(u64, u64)>> {
         let mut out: Vec<(u64, u64)> = Vec::with_capacity(self.counts.len());
         for &(step, count) in &self.counts {
@@ -206,24 +206,24 @@ pub struct Head {
     bytes: [u8; BLOCK_HEAD],
 }
 
-/// What a block said.
+/// The content of a block.
 #[derive(Debug)]
 pub enum Content {
     /// The run.
     Run(Run),
     /// A map.
     Map(Box<UnitMap>),
-    /// A map that the reader has; it was not unpacked.
+    /// A map that the reader already has; it was not unpacked.
     KnownMap,
     /// An image.
     Image(ImageBlock),
     /// Counts.
     Counts(CountsBlock),
-    /// How it was sampled.
+    /// The profile's sampling.
     Sampling(Sampling),
     /// Events.
     Events(EventsBlock),
-    /// When counters were counted first.
+    /// Times of the first executions, by counter.
     Times(CountsBlock),
     /// The end, and the number of blocks before it.
     End(u64),
@@ -238,10 +238,10 @@ pub enum Item {
         offset: u64,
         /// Its head.
         head: Head,
-        /// What it says.
+        /// Its content.
         content: Box<Content>,
     },
-    /// Something that is none; the reader has gone on to the next marker.
+    /// Bytes that are no intact block; the reader continues at the next marker.
     Damage {
         /// Where it begins.
         offset: u64,
@@ -295,7 +295,7 @@ impl BlockReader {
         match self.block(known)? {
             Ok((head, content)) => Ok(Some(Item::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
-                // Where the checksum was right, the next block is where it should be.
+                // If the checksum is right, so is the length: the next block follows directly.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
@@ -421,8 +421,8 @@ fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, String> {
     }
 }
 
-/// Unpacks at most as much as was claimed: memory grows with what there is, not with what is claimed. What no profile
-/// packs so tightly is refused.
+/// Unpacks at most the size in the block's head. Memory grows with the bytes that are really there. A size that no profile can reach by
+/// compression is refused.
 fn unpack(packed: &[u8], size: u64) -> Result<Vec<u8>, String> {
     if size > trodden_unit::most_unpacked(packed.len()) {
         return Err(format!("its {} packed bytes claim to hold {size}, which no profile's do", packed.len()));

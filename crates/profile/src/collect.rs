@@ -1,9 +1,8 @@
 //! From the raw files of a run to a profile: counts joined with the maps of the units they belong to.
 //!
-//! An image's maps are in the frames it carries, so it is looked for at the path its process saw. It may have been
-//! rebuilt since, stripped, or be gone: then the unit store, which has units by identity, is asked. A map found there
-//! is exactly the right one, because a unit's identity is the hash of what the map was made from. What cannot be found
-//! is listed; everything else is in the profile.
+//! An image's maps are in frames inside the image, so the image is read at the path that its process saw. If it was rebuilt, stripped or
+//! removed since, the unit store is read, which has units by identity. A map found there is exactly the right one, because a unit's
+//! identity is the hash of the map's input. Maps that cannot be found are listed; everything else is in the profile.
 
 use crate::counts::Counts;
 pub use crate::decode::Decoded;
@@ -17,22 +16,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_unit::{Frame, Identity, Image, ImageError, MapError, UnitMap, UnitStore};
 
-/// A profile and what is missing in it.
+/// A profile, and the problems found on the way.
 #[derive(Debug)]
 pub struct Collected {
-    /// What was counted.
+    /// The profile.
     pub profile: Profile,
-    /// What is missing, and what may matter to the user.
+    /// Missing data, and remarks for the user.
     pub problems: Vec<CollectProblem>,
 }
 
-/// Something that went wrong when a profile was made of raw files. Whatever it does not name is in the profile.
+/// A problem found while a profile was made from raw files. Everything that no problem names is in the profile.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectProblem {
     /// A raw file could not be read.
     #[error(transparent)]
     Unreadable(ProfileError),
-    /// A raw file is not quite as it should be.
+    /// A raw file has a problem.
     #[error("{file} (counts of `{image}`): {problem}")]
     Raw {
         /// The raw file.
@@ -50,9 +49,9 @@ pub enum CollectProblem {
     Rebuilt {
         /// Path of the image.
         image: String,
-        /// Identity of what ran.
+        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of what is on disk now.
+        /// Identity of the build on disk.
         on_disk: Identity,
         /// Number of units without a map.
         missing: usize,
@@ -64,9 +63,9 @@ pub enum CollectProblem {
     RebuiltButStored {
         /// Path of the image.
         image: String,
-        /// Identity of what ran.
+        /// Identity of the build that ran.
         ran: Identity,
-        /// Identity of what is on disk now.
+        /// Identity of the build on disk.
         on_disk: Identity,
     },
     /// Units without a map: they are not in the profile.
@@ -82,10 +81,10 @@ pub enum CollectProblem {
         missing: Vec<Identity>,
         /// Why the image itself gave none.
         reason: String,
-        /// What to do.
+        /// The remedy.
         remedy: String,
     },
-    /// The map of a unit is damaged, or not what was counted: the unit is not in the profile.
+    /// The map of a unit is damaged, or of another program: the unit is not in the profile.
     #[error("`{image}`: the map of unit {unit} is damaged: {what}: build the program again and run it again")]
     BadMap {
         /// Path of the image.
@@ -105,7 +104,7 @@ impl CollectProblem {
             || matches!(self, CollectProblem::Unreadable(ProfileError::GivenUp(_)))
     }
 
-    /// Whether counts are missing or doubtful. Otherwise the problem is a remark.
+    /// Whether counts are missing or unreliable. Otherwise the problem is a remark.
     pub fn loses_counts(&self) -> bool {
         !matches!(self, CollectProblem::RebuiltButStored { .. } | CollectProblem::Unreadable(ProfileError::NotReady(_)))
     }
@@ -196,7 +195,7 @@ struct ImageCounts {
     units: Vec<Option<UnitProfile>>,
 }
 
-/// What an image's file had to offer.
+/// What was found in an image's file.
 struct OnDisk {
     frames: HashMap<Identity, Frame>,
     build_id: Option<String>,

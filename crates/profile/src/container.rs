@@ -1,8 +1,8 @@
-//! Stored profiles: files that hold all that is needed to show and compare them.
+//! Stored profiles: files with all data needed to show and compare them.
 //!
-//! The format is described in `docs/profile-format.md`; its elements are in [`crate::blocks`]. A file is a head and a row of blocks, each
-//! packed by itself and with a checksum of its own, so that damage costs the blocks it hits and no others. Files are written beside their
-//! place and renamed: a reader never sees half of one.
+//! The format is described in `docs/profile-format.md`; its elements are in [`crate::blocks`]. A file is a head and a sequence of blocks.
+//! Each block is compressed separately and has its own checksum, so damage affects only the blocks it hits. A file is written under a
+//! temporary name and renamed: a reader never sees an incomplete one.
 
 pub use crate::blocks::Maps;
 use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, EventsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
@@ -19,15 +19,15 @@ use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::Identity;
 
-/// How names of profiles begin that are being written.
+/// Prefix of the names of profiles that are being written.
 pub const BEGUN: &str = ".profile-";
 /// Usual ending of the names of stored profiles.
 pub const EXTENSION: &str = "trodden";
 
-/// What could be read of a damaged file.
+/// The intact content of a damaged file.
 #[derive(Clone, Debug)]
 pub struct Recovered {
-    /// The intact part. Counts that were lost count as zero.
+    /// The intact part. Lost counts are zero.
     pub profile: Profile,
     /// What is missing; empty if the file was whole.
     pub lost: Vec<Loss>,
@@ -37,7 +37,7 @@ pub struct Recovered {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {offset}: {what}")]
 pub struct Loss {
-    /// Where in the file.
+    /// The offset in the file.
     pub offset: u64,
     /// What is lost, and why.
     pub what: String,
@@ -61,7 +61,7 @@ impl Profile {
         Ok(recovered.profile)
     }
 
-    /// Reads what is intact of a stored profile.
+    /// Reads the intact part of a stored profile.
     ///
     /// # Errors
     /// The file cannot be read, is of another kind or version, or nothing in it is intact.
@@ -69,7 +69,7 @@ impl Profile {
         Profile::recover_sharing(path, &mut Maps::new())
     }
 
-    /// The same with maps that other profiles brought, which is the way to read many.
+    /// The same with maps of other profiles, to read many profiles of one program.
     ///
     /// # Errors
     /// As [`Profile::recover`].
@@ -82,7 +82,7 @@ impl Profile {
     }
 
     /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing
-    /// folders are made. What is there and is no regular file, such as a pipe or a device, is written into.
+    /// folders are made. An existing file that is not regular, such as a pipe or a device, is written into.
     ///
     /// # Errors
     /// The folder or the file cannot be written.
@@ -127,7 +127,7 @@ impl Profile {
     }
 }
 
-/// Reads all blocks and puts them together. `strict`: the first loss is the error.
+/// Reads all blocks and assembles the profile. If `strict`, the first loss is an error.
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
@@ -266,17 +266,17 @@ impl<'a> Parts<'a> {
                 );
             }
             if counts.last().is_some_and(|c| c.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: counts beyond its map", pending.image.path));
+                self.lose(pending.offset, format!("unit {unit} of `{}`: counts outside of its map", pending.image.path));
                 counts.retain(|c| c.0 < map.counters);
             }
             let mut events = pending.events.remove(&(place as u32)).unwrap_or_default();
             if events.last().is_some_and(|e| e.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: events beyond its map", pending.image.path));
+                self.lose(pending.offset, format!("unit {unit} of `{}`: events outside of its map", pending.image.path));
                 events.retain(|e| e.0 < map.counters);
             }
             let mut first_seen = pending.times.remove(&(place as u32)).unwrap_or_default();
             if first_seen.last().is_some_and(|t| t.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: times beyond its map", pending.image.path));
+                self.lose(pending.offset, format!("unit {unit} of `{}`: times outside of its map", pending.image.path));
                 first_seen.retain(|t| t.0 < map.counters);
             }
             units.push(UnitProfile { unit, map, counts: Counts { executions: counts, events, first_seen } });

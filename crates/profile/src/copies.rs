@@ -1,18 +1,18 @@
-//! What several copies of a program counted, each its part of the paths, as one profile of the program that was divided.
+//! Merges the counts of several copies of a program, each of which counted its part of the paths, to one profile of the program.
 //!
-//! A copy's unit says which unit of that program it was made of ([`trodden_unit::parts`]), and its functions' graphs
-//! have the edges of the copy's paths. So a copy's paths are found again among all paths edge by edge, and get the
-//! numbers they have there: the result is what the program itself would have counted.
+//! A copy's unit names the unit of the program it was made from ([`trodden_unit::parts`]), and its functions' graphs have the edges of the
+//! copy's paths. So each of a copy's paths is found among all paths edge by edge, and gets its number there. The result is the profile that
+//! the program itself would have counted.
 //!
-//! Copies must have been the same execution. Two things tell when they were not:
+//! All copies must have run the same execution. Two checks detect when they did not:
 //!
-//! - a path that lies within the parts of two copies was counted differently by them ([`Divergence::Counts`]), or so
-//!   was anything that all copies count in full (libraries, other programs that were started);
-//! - paths of a function that several copies share do not fit together: behind some cut edge another number of paths
-//!   begins than arrives there ([`Divergence::Flow`]).
+//! - two copies count the same path, and their counts differ ([`Divergence::Counts`]); the same holds for images that all copies count in
+//!   full (libraries, other programs that were started);
+//! - several copies count paths of one function, and the counts violate the conservation of flow: the number of paths that begin after a cut
+//!   edge differs from the number that end with it ([`Divergence::Flow`]).
 //!
-//! Where all copies were ended by the same signal, paths that it interrupted look like that as well: these are told
-//! apart ([`MergedCopies::interrupted`]).
+//! If the same signal ended all copies, interrupted paths cause such differences, too. These are reported separately
+//! ([`MergedCopies::interrupted`]).
 
 pub mod edges;
 mod within;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
 use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
-/// Copies that were not the same execution, where they are seen to differ.
+/// A difference between copies, which therefore did not run the same execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Divergence {
     /// Two copies counted a path differently.
@@ -43,11 +43,11 @@ pub enum Divergence {
         /// Another copy and its count.
         other: (usize, u64),
     },
-    /// What several copies counted of a function does not fit together.
+    /// The counts of several copies for one function violate the conservation of flow.
     Flow {
         /// The function.
         function: String,
-        /// How many paths began that did not arrive, or the other way round (negative), if that is known.
+        /// Paths that begin after the cut edge less paths that end with it, if known.
         missing: Option<i64>,
     },
     /// An image that all copies count in full was counted differently, or not at all, by one.
@@ -62,8 +62,8 @@ pub enum Divergence {
 }
 
 impl Divergence {
-    /// Whether it may come of a path that a signal interrupted: copies count paths as soon as it is decided how they go
-    /// on, each at another place.
+    /// Whether a path that a signal interrupted may be the cause: each copy counts a path as soon as its continuation is determined, and that
+    /// is at different places in different copies.
     fn may_be_interrupted(&self) -> bool {
         match self {
             Divergence::Flow { .. } => true,
@@ -82,27 +82,27 @@ impl fmt::Display for Divergence {
                 one.1, one.0, other.1, other.0
             ),
             Divergence::Flow { function, missing: Some(missing) } => {
-                write!(f, "the counts of function `{function}`, which several copies share, do not fit together (by {missing})")
+                write!(f, "the counts of several copies for function `{function}` do not add up (difference {missing})")
             }
             Divergence::Flow { function, missing: None } => {
-                write!(f, "the counts of edges of function `{function}`, which copies share, do not fit together")
+                write!(f, "the edge counts of several copies for function `{function}` do not add up")
             }
             Divergence::Image { image, copy, function: Some(function) } => {
-                write!(f, "function `{function}` of `{image}` was executed otherwise in copy {copy} than in copy 0")
+                write!(f, "function `{function}` of `{image}` was executed differently in copy {copy} than in copy 0")
             }
             Divergence::Image { image, copy, function: None } => write!(f, "`{image}` did not run in both copy {copy} and copy 0"),
         }
     }
 }
 
-/// Why copies do not make a profile.
+/// Why copies cannot be merged.
 #[derive(Debug, thiserror::Error)]
 pub enum CopiesError {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
     /// A copy is one of another program.
-    #[error("copy {copy} has a function `{function}` that the program does not have like that: make the copies anew")]
+    #[error("copy {copy} has a function `{function}` that differs from the program's: build the copies again")]
     OtherProgram {
         /// The copy.
         copy: usize,
@@ -113,13 +113,13 @@ pub enum CopiesError {
     #[error("no copy counted anything of the program: does the command run the program that was given?")]
     Nothing,
     /// No copy counts a function.
-    #[error("no copy counts the function `{0}`: make the copies anew")]
+    #[error("no copy counts the function `{0}`: build the copies again")]
     Uncounted(String),
 }
 
-/// The program that was divided.
+/// The program whose paths were partitioned among copies.
 #[derive(Clone, Debug)]
-pub struct Divided {
+pub struct PartitionedProgram {
     /// Identity of the image.
     pub identity: Identity,
     /// Its path.
@@ -137,24 +137,24 @@ pub struct Divided {
 pub struct MergedCopies {
     /// The profile.
     pub profile: Profile,
-    /// Where copies differ.
+    /// The differences between copies.
     pub divergences: Vec<Divergence>,
-    /// Where counts do not fit together because a signal ended all copies, the same one, in the middle of paths.
+    /// Differences that arise because the same signal ended all copies in the middle of paths.
     pub interrupted: Vec<Divergence>,
-    /// Paths with counts that two copies or more agree on.
+    /// Paths on whose counts two or more copies agree.
     pub confirmed: u64,
-    /// What processes counted that started the program by its own name: each copy has that in full, and it is no copy's part.
+    /// The counts of processes that started the program by its own name. Every copy has these in full.
     pub again: Option<ImageProfile>,
-    /// Copies that counted nothing, because control came to none of their functions.
+    /// Copies that counted nothing, because none of their functions was executed.
     pub silent: Vec<usize>,
 }
 
-/// Adds up what copies counted, in the order of their numbers.
+/// Sums the counts of copies, in the order of their numbers.
 ///
 /// # Errors
 /// The copies are not those of the program.
-pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
-    // Of a copy that came to none of its functions there is nothing.
+pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) -> Result<MergedCopies, CopiesError> {
+    // A copy that executed none of its functions has no profile.
     let own: Vec<Option<&ImageProfile>> = copies.iter().map(|copy| copy.images.iter().find(|i| is_copy(i))).collect();
     if own.iter().all(Option::is_none) {
         return Err(CopiesError::Nothing);
@@ -179,7 +179,7 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
         let counts = Counts { executions: counts, events: Vec::new(), first_seen };
         units.push(UnitProfile { unit: *unit, map: map.clone(), counts });
     }
-    let Divided { identity, path, build_id, .. } = program.clone();
+    let PartitionedProgram { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
     merged.others(copies);
     if let Some(end) = SignalEnd::of(copies) {
@@ -195,9 +195,9 @@ pub fn merge_copies(program: &Divided, run: Run, copies: &[Profile]) -> Result<M
 /// How a signal ended all copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignalEnd {
-    /// Another process, a timer or a limit sent it, which came to each copy at another place.
+    /// Another process, a timer or a limit sent it: it interrupted each copy at another place.
     FromOutside,
-    /// A fault of the program, which each copy comes to; or a status that programs give which a signal ends.
+    /// A fault of the program, which every copy reaches; or the exit status of a program that a signal ended.
     OfProgram,
 }
 
@@ -205,7 +205,7 @@ impl SignalEnd {
     /// Signals that faults, `abort` and traps raise where they happen: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGSYS.
     const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
-    /// What ended all copies, if it is one signal.
+    /// The signal that ended all copies, if it is one.
     fn of(copies: &[Profile]) -> Option<SignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
@@ -214,7 +214,8 @@ impl SignalEnd {
         match first {
             Ending::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
             Ending::Signal(_) => Some(SignalEnd::OfProgram),
-            // As shells and handlers of signals say; of signals that end programs by themselves, for other numbers are a program's own.
+            // Shells and signal handlers give the status 128 + signal. Only signals that end programs by default are recognised: other numbers may
+            // be a program's own status.
             Ending::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
         }
     }
@@ -236,12 +237,12 @@ struct Part {
     within: Within,
     /// Counts by number among all paths.
     counts: BTreeMap<u64, u64>,
-    /// When they were counted first, of copies that note that.
+    /// Times of the first executions, if the copy notes them.
     first_seen: Vec<(u64, u64)>,
 }
 
 impl Part {
-    /// Finds a copy's paths among all.
+    /// Finds a copy's paths among all paths.
     fn of(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
         let within = Within::of(function, own).ok_or_else(other)?;
@@ -321,7 +322,7 @@ impl MergedCopies {
         }
     }
 
-    /// Whether as many paths begin behind each cut edge as arrive there.
+    /// Whether for each cut edge as many paths begin after it as end with it.
     fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
@@ -350,7 +351,7 @@ impl MergedCopies {
         self.profile.images.extend(others);
     }
 
-    /// The whole profile, with what the program counted where it was started by its own name.
+    /// The whole profile, including counts of processes that started the program by its own name.
     pub fn into_profile(mut self) -> Profile {
         if let Some(again) = self.again {
             let units = self.profile.images[0].units.iter_mut().zip(&again.units);

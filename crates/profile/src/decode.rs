@@ -80,7 +80,7 @@ fn by_storage(map: &UnitMap, words: &[(u64, u64)], out: &mut Sums) -> Result<(),
         let (own, after) = after.split_at(after.partition_point(|w| w.0 < range.end));
         plain.iter().for_each(|&(index, count)| out.add(index, count));
         match &function.storage {
-            Storage::Chosen(words) => interesting::decode(function, words, own, out),
+            Storage::Interesting(words) => interesting::decode(function, words, own, out),
             Storage::Labels(words) => labels::decode(function, words, own, out)?,
             Storage::Array | Storage::Table(_) | Storage::Segments(_) => {}
         }
@@ -93,7 +93,7 @@ fn by_storage(map: &UnitMap, words: &[(u64, u64)], out: &mut Sums) -> Result<(),
 /// The words of a function that stand for other counters than their number says.
 fn coded_words(storage: &Storage) -> Option<Range<u64>> {
     match storage {
-        Storage::Chosen(words) => Some(words.range()),
+        Storage::Interesting(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
         Storage::Array | Storage::Table(_) | Storage::Segments(_) => None,
     }

@@ -1,11 +1,10 @@
 //! Comparing two profiles: which paths appeared, vanished, or changed their share.
 //!
-//! Paths are compared by number, so both profiles must be of one build. Across builds, functions whose name and whose
-//! graph, numbering and instructions are the same can be matched on request: their numbers mean the same paths. Nothing
-//! else is guessed.
+//! Paths are compared by number, so both profiles must be of one build. On request, functions of different builds are matched if their
+//! name, graph, numbering and instructions are equal: then their numbers mean the same paths. No other functions are matched.
 //!
-//! A path's *share of its function* is its part of the function's executions of complete paths; its *share of the program* its part of all
-//! executed instructions, each path weighing executions times instructions.
+//! A path's *share of its function* is its executions divided by those of all complete paths of the function. Its *share of the program* is
+//! its executed instructions (executions times instructions) divided by those of all complete paths of the program.
 
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
@@ -16,7 +15,7 @@ use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// What to compare, and what is worth telling.
+/// What to compare, and the thresholds of reported changes.
 #[derive(Clone, Debug)]
 pub struct DiffOptions {
     /// Match equal functions of different builds.
@@ -25,9 +24,9 @@ pub struct DiffOptions {
     pub least_function_share: f64,
     /// Least change of a path's share of the program, from 0 to 1.
     pub least_program_share: f64,
-    /// Least number of executions on either side.
+    /// Least number of executions in at least one of the profiles.
     pub least_count: u64,
-    /// Whether paths whose share stayed, but not their count, are told, too.
+    /// Whether paths are reported whose count changed and whose share did not.
     pub counts: bool,
 }
 
@@ -37,7 +36,7 @@ impl Default for DiffOptions {
     }
 }
 
-/// What distinguishes two profiles.
+/// The differences of two profiles.
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// Functions with differences, the greatest change of the program first. One whose paths did not change is among
@@ -49,12 +48,12 @@ pub struct Diff {
     pub only_before: Vec<String>,
     /// Functions executed in the second profile that have no counterpart in the first, by name.
     pub only_after: Vec<String>,
-    /// How alike they are.
+    /// Their overlap.
     pub overlap: Overlap,
 }
 
 /// Sum over all paths of the smaller of their two shares of the program, from 0 to 1: 1 if all shares are equal.
-/// Functions that could not be compared share nothing. Of what was counted in bursts, shares are those of the
+/// Functions that could not be compared share nothing. If counts are from bursts, shares are those of the
 /// estimates.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overlap {
@@ -98,7 +97,7 @@ pub enum Change {
     Count,
 }
 
-/// A path that is not as it was.
+/// A path that changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathDiff {
     /// Its number.
@@ -137,7 +136,7 @@ impl PathDiff {
 /// Compares two profiles, each given with a name for messages.
 ///
 /// # Errors
-/// They are of different builds (unless that is wanted), have nothing in common, or are damaged.
+/// They are of different builds (unless that is allowed), have no image in common, or are damaged.
 pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOptions) -> Result<Diff, ProfileError> {
     if !options.across_builds {
         check_builds(before, after)?;
@@ -207,7 +206,7 @@ struct Side<'a> {
     functions: BTreeMap<Key, Entry<'a>>,
     /// Executed instructions of all complete paths.
     instructions: u128,
-    /// What executions and instructions of all complete paths are by estimate, where they were sampled; in shares, in units of its own.
+    /// Estimated executions and instructions of all complete paths, for sampled profiles. Only their ratios matter.
     estimated: (f64, f64),
 }
 
@@ -216,11 +215,11 @@ struct Entry<'a> {
     unit: &'a UnitProfile,
     function: usize,
     paths: FunctionPaths,
-    /// Executions of its complete paths: counts, or of sampled ones what they stand for.
+    /// Executions of its complete paths: counts, or estimates if the profile was sampled.
     weighted: Vec<f64>,
 }
 
-/// Executions of complete paths for shares of the program: counts, of sampled ones with what makes up for counted code being slower.
+/// Executions of complete paths, for shares of the program: counts; for sampled profiles, counts corrected for the slowdown by counting.
 fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
     let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| is_sampled(&unit.map));
     let weighted = |p: &PathCount| match bursts {
@@ -231,8 +230,8 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
 }
 
 impl<'a> Side<'a> {
-    /// `one`: both profiles are of one image, which is meant whatever its file is called, since variants of a program
-    /// have names of their own.
+    /// `one`: each profile has one image. These are matched whatever their files are called, because variants of a program have different
+    /// names.
     fn of((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
         let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
@@ -292,7 +291,7 @@ impl Entry<'_> {
     }
 }
 
-/// Whether path numbers of two functions mean the same paths of the same code, as far as the maps tell. Lines may have moved.
+/// Whether path numbers of two functions mean the same paths of the same code, by their maps. Lines may differ.
 fn alike(one: &FunctionMap, other: &FunctionMap) -> bool {
     let blocks = |f: &FunctionMap| f.blocks.iter().map(|b| (b.instructions, b.kind)).collect::<Vec<_>>();
     std::ptr::eq(one, other)
@@ -330,7 +329,7 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
         (0, 0) => return None,
         (0, _) => Change::Appeared,
         (_, 0) => Change::Vanished,
-        // Exactly: no rounding tells shares apart that are equal.
+        // Exact arithmetic: rounding must not make equal shares differ.
         (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => Change::Share,
         (a, b) if a != b => Change::Count,
         _ => return None,

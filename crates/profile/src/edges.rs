@@ -1,45 +1,44 @@
 //! LLVM's edge profile of a program, as it follows from its paths.
 //!
-//! The program was built with markers ([`trodden_unit::edge_profile`]): places in blocks where LLVM's counters would
-//! have been incremented. A counter's value is the sum over its markers of the block's executions times the amount, and
-//! of what the unit's own counters counted for it. Executions include those of paths that did not come back from a
-//! call, up to there. Units that hold the same function (inlined, or a copy of a template) add up, as LLVM's own
-//! counters would: by name and hash of the function's graph.
+//! The program was built with counter placeholders ([`trodden_unit::edge_profile`]): places in blocks where LLVM would increment a counter.
+//! A counter's value is the sum over its placeholders of the block's executions times the increment, plus the values of the unit's own
+//! counters for it. Executions include those of unfinished paths, up to their last call. Units with the same function (inlined, or a copy
+//! of a template) are summed by name and hash of the function's graph, as LLVM's own counters would be.
 
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use crate::values::{NotedValue, Targets, Values as PlaceValues, add_values, sorted};
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
-use trodden_unit::{EdgeCounter, EdgeProfile, MapError, Marker, MarkerPlace};
+use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
 
 /// LLVM's counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgeCounts {
-    /// LLVM's word of version and flags.
+    /// LLVM's 64-bit version with flags.
     pub version: u64,
     /// Functions by name, then by hash.
     pub functions: Vec<FunctionEdges>,
-    /// Sources of units that were built without markers: their functions are missing.
+    /// Sources of units that were built without placeholders: their functions are missing.
     pub without_markers: Vec<String>,
 }
 
 /// LLVM's counters of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionEdges {
-    /// Name as profiles have it (`main`, `file.c;local`).
+    /// Name in LLVM's profiles (`main`, `file.c;local`).
     pub name: String,
     /// Hash of its graph.
     pub hash: u64,
     /// Values.
     pub counts: Vec<u64>,
-    /// Bitmaps of the test vectors of its decisions, those that were executed (MC/DC).
+    /// Bitmaps of the executed test vectors of its decisions (MC/DC).
     pub bitmap: Vec<u8>,
-    /// Noted values, for each kind, for each place.
+    /// Profiled values, for each kind and site.
     pub values: [Vec<SiteValues>; 3],
 }
 
-/// The values at one place, most frequent first.
+/// The values at one site, most frequent first.
 pub type SiteValues = Vec<(NotedValue, u64)>;
 
 /// Why there is no edge profile.
@@ -51,7 +50,7 @@ pub enum EdgeError {
             coverage, or `trodden build --pgo -- ...` for `-fprofile-use` (`cargo trodden build` takes \
             both options, too), and record again"
     )]
-    NoMarkers,
+    NoPlaceholders,
     /// Units of different compilers.
     #[error(
         "units of the program were built for different kinds of LLVM's profiles ({one:#x} and {other:#x}): build all of them \
@@ -64,7 +63,7 @@ pub enum EdgeError {
         other: u64,
     },
     /// The map is damaged.
-    #[error("unit {unit}: its markers are damaged ({what}): build the program anew, and record again")]
+    #[error("unit {unit}: its counter placeholders are damaged ({what}): build the program again, and record again")]
     Damaged {
         /// The unit's source.
         unit: String,
@@ -76,12 +75,12 @@ pub enum EdgeError {
     Map(#[from] MapError),
 }
 
-/// What is known of a function.
+/// The counters of a function.
 #[derive(Default)]
 pub(crate) struct Known {
     counters: Vec<i128>,
     bits: Vec<i128>,
-    /// For each kind, for each place.
+    /// Values for each kind and site.
     pub(crate) values: [Vec<PlaceValues>; 3],
 }
 
@@ -89,11 +88,11 @@ pub(crate) struct Known {
 pub(crate) type Functions = BTreeMap<(u64, u64), Known>;
 
 impl EdgeCounts {
-    /// The values of all counters. `targets` gives for each image what indirect calls may have called there; nothing if
-    /// that is not known any more.
+    /// The values of all counters. `targets` gives for each image the functions that indirect calls may have
+    /// called; `None` if that is unknown.
     ///
     /// # Errors
-    /// The program was built without markers, or a map is damaged.
+    /// The program was built without placeholders, or a map is damaged.
     pub fn of(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
         let (mut values, mut names) = (Functions::new(), HashMap::new());
         let (mut version, mut without_markers) = (None, Vec::new());
@@ -102,7 +101,7 @@ impl EdgeCounts {
                 without_markers.push(unit.map.source.clone());
                 continue;
             };
-            // A unit in which LLVM counts nothing says nothing of versions. The version of coverage is 0: no flag is set.
+            // A unit in which LLVM counts nothing has no version. The version of coverage is 0: no flag is set.
             if !edges.functions.is_empty() {
                 let one = *version.get_or_insert(edges.version);
                 if one != edges.version {
@@ -115,7 +114,7 @@ impl EdgeCounts {
         for image in &profile.images {
             add_values(&mut values, image, targets(image))?;
         }
-        let version = version.ok_or(EdgeError::NoMarkers)?;
+        let version = version.ok_or(EdgeError::NoPlaceholders)?;
         without_markers.sort();
         without_markers.dedup();
         Ok(EdgeCounts { version, functions: functions(values, &names)?, without_markers })
@@ -156,27 +155,27 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
         }
     }
     let mut add = |counter: EdgeCounter, amount: i128| -> Result<(), EdgeError> {
-        let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function that there is not"))?;
+        let function = edges.functions.get(counter.function as usize).ok_or(damaged("a function number out of range"))?;
         let known = all.get_mut(&(function.name, function.hash)).expect("entered above");
         let value = match counter.index.checked_sub(function.counters) {
             None => known.counters.get_mut(counter.index as usize),
             Some(bit) => known.bits.get_mut(bit as usize),
         };
-        *value.ok_or(damaged("a counter that there is not"))? += amount;
+        *value.ok_or(damaged("a counter number out of range"))? += amount;
         Ok(())
     };
-    let mut by_function: BTreeMap<u32, Vec<&Marker>> = BTreeMap::new();
-    edges.markers.iter().for_each(|m| by_function.entry(m.function).or_default().push(m));
-    for (number, markers) in by_function {
-        let function = unit.map.functions.get(number as usize).ok_or(damaged("a function that there is not"))?;
+    let mut by_function: BTreeMap<u32, Vec<&CounterPlaceholder>> = BTreeMap::new();
+    edges.placeholders.iter().for_each(|m| by_function.entry(m.function).or_default().push(m));
+    for (number, placeholders) in by_function {
+        let function = unit.map.functions.get(number as usize).ok_or(damaged("a function number out of range"))?;
         let mut counts = unit.counts_of(function).peekable();
         if counts.peek().is_none() {
             continue;
         }
         let paths = FunctionPaths::decode(function, counts)?;
-        for marker in markers {
-            let executions = executions(&paths, marker).ok_or(damaged("a block that there is not"))?;
-            add(marker.counter, executions * i128::from(marker.amount))?;
+        for placeholder in placeholders {
+            let executions = executions(&paths, placeholder).ok_or(damaged("a block number out of range"))?;
+            add(placeholder.counter, executions * i128::from(placeholder.amount))?;
         }
     }
     for own in &edges.own {
@@ -188,12 +187,12 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
     Ok(())
 }
 
-/// How often a marker was passed.
-fn executions(paths: &FunctionPaths, marker: &Marker) -> Option<i128> {
-    let entered = i128::from(*paths.blocks.get(marker.block.index())?);
-    let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&marker.block)).map(|u| i128::from(u.count));
-    Some(match marker.place {
-        MarkerPlace::Entered => entered,
-        MarkerPlace::Left => entered - stayed.sum::<i128>(),
+/// Executions of a placeholder.
+fn executions(paths: &FunctionPaths, placeholder: &CounterPlaceholder) -> Option<i128> {
+    let entered = i128::from(*paths.blocks.get(placeholder.block.index())?);
+    let stayed = paths.unfinished.iter().filter(|u| u.blocks.last() == Some(&placeholder.block)).map(|u| i128::from(u.count));
+    Some(match placeholder.place {
+        PlaceholderPosition::Entered => entered,
+        PlaceholderPosition::Left => entered - stayed.sum::<i128>(),
     })
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with profiles: each message names the file (or the run, the image) and what to do.
+//! Errors of profiles. Each message names the file (or the run, the image) and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,17 +17,17 @@ pub enum ProfileError {
         /// Why not.
         source: io::Error,
     },
-    /// A file is not what its name promises.
+    /// A file is of another kind than expected.
     #[error("{path}: not a {expected}: {what}")]
     Foreign {
         /// The file.
         path: PathBuf,
         /// What was expected.
         expected: &'static str,
-        /// What it looks like.
+        /// What was found.
         what: String,
     },
-    /// A file of a version this program does not know.
+    /// A file has a version that this program does not know.
     #[error(
         "{path}: written in format {found} of a {kind}, this program reads format {known}: use the version of trodden that wrote it, or \
             record again"
@@ -72,9 +72,9 @@ pub enum ProfileError {
     /// The program that writes a raw file ended before the file was set up.
     #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
     NotReady(PathBuf),
-    /// The data base names a file that is none of the store's.
+    /// The database names a file outside the store.
     #[error(
-        "{store}: run {run} names the file {profile}, which is none of the store's: the data base was changed by hand, and nothing is \
+        "{store}: run {run} names the file {profile}, which is not in the store: the database was changed by hand, and nothing is \
             done with that run"
     )]
     OutsideStore {
@@ -91,8 +91,8 @@ pub enum ProfileError {
             lost: free space or raise the limit, and record again"
     )]
     GivenUp(PathBuf),
-    /// A raw file is damaged where nothing can be saved.
-    #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be saved: record again")]
+    /// A raw file is damaged so that nothing can be recovered.
+    #[error("{path}: damaged at byte {offset}: {what}; nothing in it can be recovered: record again")]
     RawDamaged {
         /// The file.
         path: PathBuf,
@@ -139,7 +139,7 @@ pub enum ProfileError {
     },
     /// A sampled profile and one that was counted in full.
     #[error(
-        "{name} was {what}, the profiles before it were {others}: merge them apart, and compare their shares with `trodden diff \
+        "{name} was {what}, the profiles before it were {others}: merge them separately, and compare their shares with `trodden diff \
             --across-builds`"
     )]
     SampledAndFull {
@@ -150,9 +150,9 @@ pub enum ProfileError {
         /// What the others are.
         others: &'static str,
     },
-    /// Sampled profiles of which different parts were counted.
+    /// Sampled profiles that were counted for different shares of their time.
     #[error(
-        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: added up, runs would not weigh \
+        "{name} was counted for {share:.2} % of its time, the profiles before it for {others:.2} %: in a sum, runs would not weigh \
             alike; sample with the same --burst and --every"
     )]
     OtherShare {
@@ -175,8 +175,8 @@ pub enum ProfileError {
         /// Its images.
         other: String,
     },
-    /// A map in a profile makes no sense.
-    #[error("{name}: {source}: record again with a program built anew")]
+    /// A map in a profile is damaged.
+    #[error("{name}: {source}: build the program again and record again")]
     Map {
         /// The profile.
         name: String,
@@ -204,7 +204,7 @@ pub enum ProfileError {
     NoRun {
         /// The store.
         store: PathBuf,
-        /// What was asked for.
+        /// What was given.
         wanted: String,
         /// What there is.
         known: String,

@@ -1,14 +1,14 @@
 //! Events of paths: sums and sums of squares beside the counts, from which mean and standard deviation follow.
 //!
-//! In a raw file a unit that sums up events has several cells for each counter ([`trodden_unit::events`]). Sums may be
-//! negative: what reading the counter costs by itself is taken off, by an estimate. Squares never are.
+//! In a raw file, a unit that sums events has several cells for each counter ([`trodden_unit::events`]). Sums may be negative, because the
+//! estimated cost of reading the event counter is subtracted. Sums of squares are never negative.
 //!
 //! Invariant: events belong to counters in ascending order, and none is listed whose sum and squares are both zero.
 
 use serde::{Deserialize, Serialize};
 use trodden_unit::events::CELLS;
 
-/// What all executions of a path were charged with.
+/// Events of all executions of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathEvents {
     /// Sum of its own events: without those of paths of callees, and of reading the counter.
@@ -28,7 +28,7 @@ impl PathEvents {
         if count == 0 {
             return 0.0;
         }
-        // Over a common denominator where that is exact, since the difference of two large numbers of nearly the same size says little.
+        // Computed over a common denominator where that is exact: the difference of two large and nearly equal floating-point numbers is not.
         let count = u128::from(count);
         let exact = || self.squares.checked_mul(count)?.checked_sub(self.sum.unsigned_abs().checked_mul(self.sum.unsigned_abs())?);
         let mean = self.sum as f64 / count as f64;
@@ -63,7 +63,7 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
         if count > 0 {
             counts.push((counter, u64::try_from(count).unwrap_or(u64::MAX)));
         }
-        // Sums are kept modulo 2^64, so that of all threads' is, too.
+        // Each thread's sum is modulo 2^64, and so is the sum over all threads.
         let sum = i128::from(sum as u64 as i64);
         let squares = u64::try_from(high).ok().and_then(|high| (u128::from(high) << 64).checked_add(low)).unwrap_or(u128::MAX);
         if sum != 0 || squares != 0 {
@@ -116,8 +116,8 @@ mod tests {
         for (at, value) in [(4, 1), (5, -5i64 as u64), (6, u64::MAX), (7, 3), (8, 9), (4, 2), (5, 2), (6, 5), (7, 4)] {
             sums.add(at, value);
         }
-        let (counts, beyond) = sums.finish();
-        let (counts, events) = split_cells(&counts, &beyond);
+        let (counts, overflow) = sums.finish();
+        let (counts, events) = split_cells(&counts, &overflow);
         assert_eq!(counts, [(1, 3), (2, 9)]);
         assert_eq!(events, [(1, PathEvents { sum: -3, squares: (8 << 64) + 4 })]);
         let back = PathEvents { sum: 3, squares: 0 };

@@ -1,6 +1,6 @@
-//! Why the counts of a profile are not all exact, where they are not: by the way the program was instrumented, or because tables were full.
+//! Reasons why counts of a profile are not exact or not complete: the program's experiment, full tables, lost data.
 //!
-//! Profiles that were sampled say so elsewhere ([`crate::sampling`]).
+//! Sampling is described separately ([`crate::sampling`]).
 
 use crate::model::Profile;
 use crate::sampling::is_sampled;
@@ -9,7 +9,7 @@ use std::fmt;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{Aliases, Counted, FunctionMap, UnitMap, parts};
 
-/// How reasons begin for which functions of the sample tier are not counted.
+/// Prefix of the reasons for which functions of the sample tier are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
 
 /// A reason why counts are not exact, or not complete.
@@ -19,16 +19,16 @@ pub enum Inexact {
     Partial {
         /// Its name.
         scheme: String,
-        /// Functions of which a part is counted.
+        /// Functions with some of their paths counted.
         functions: u64,
-        /// Executions of paths that were left out.
+        /// Executions whose path is unattributed.
         executions: u64,
     },
     /// Tables were full.
     TableFull {
-        /// In so many functions.
+        /// Number of functions.
         functions: u64,
-        /// Executions without their path.
+        /// Executions whose path is unattributed.
         executions: u64,
     },
     /// Paths that the build knew are not counted.
@@ -41,25 +41,25 @@ pub enum Inexact {
         /// Units that do so.
         units: u64,
     },
-    /// Only paths that were asked for are told apart.
-    Chosen {
+    /// Only interesting paths are counted separately.
+    Interesting {
         /// The numbering.
         scheme: String,
         /// Functions counted so.
         functions: u64,
-        /// Their other paths' executions, counted together.
+        /// Executions of their other paths, counted together.
         executions: u64,
     },
-    /// Counts of paths that were asked for may have executions of other paths in them.
+    /// Counts of interesting paths may include executions of other paths.
     Aliases {
         /// The numbering.
         scheme: String,
         /// Functions with such paths.
         functions: u64,
-        /// So many paths counted as others, of those that were tried.
+        /// Paths found to share the number of another path, among those that were tried.
         aliases: u64,
     },
-    /// Numberings that were tried on some paths, not proven.
+    /// Numberings that were tested on random paths and not proven.
     Unproven {
         /// Functions so numbered.
         functions: u64,
@@ -69,29 +69,29 @@ pub enum Inexact {
         /// Units that do so.
         units: u64,
     },
-    /// Edges are counted, not paths.
+    /// Edges are counted instead of paths.
     Edges {
-        /// Units where it is so.
+        /// Number of units.
         units: u64,
     },
-    /// The copies that counted together were not the same execution.
+    /// The copies that counted together did not run the same execution.
     Diverged {
-        /// Where they differ: so many places.
+        /// Number of differences.
         differences: u64,
     },
-    /// Functions of programs that are sampled which are not.
+    /// Functions of a sampled program that are not sampled.
     NotSampled {
         /// Their linkage names.
         functions: Vec<String>,
     },
     /// Counts could not be written.
     Lost {
-        /// Those of so many threads.
+        /// Number of threads.
         threads: u64,
     },
     /// A signal ended all copies that counted together.
     Interrupted {
-        /// So many copies.
+        /// Number of copies.
         copies: u64,
     },
 }
@@ -101,90 +101,106 @@ impl fmt::Display for Inexact {
         match self {
             Inexact::Partial { scheme, functions, executions } => write!(
                 f,
-                "only a part of the paths of {functions} functions is counted (scheme {scheme}), {executions} executions not told apart; \
-                    build with --scheme ball-larus for all"
+                "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; build with \
+                    --scheme ball-larus to count all paths",
+                plural(*functions, "function"),
+                plural(*executions, "execution")
             ),
             Inexact::TableFull { functions, executions } => write!(
                 f,
-                "{executions} executions not told apart, because the tables of {functions} functions were full; build with a greater \
-                    --table-slots, or without"
+                "the tables of {} were full; the path of {} is unknown; build with a greater --table-slots, or without it",
+                plural(*functions, "function"),
+                plural(*executions, "execution")
             ),
-            Inexact::Residual { units } => {
-                write!(
-                    f,
-                    "of {units} of the units only paths that were unknown when they were built are counted (--residual); those are \
-                        counted exactly"
-                )
-            }
+            Inexact::Residual { units } => write!(
+                f,
+                "{} only paths that were unknown at the time of the build (--residual); these are counted exactly",
+                plural_verb(*units, "unit", "counts", "count")
+            ),
             Inexact::Watched { units } => write!(
                 f,
-                "of {units} of the units only paths that match what is watched for are counted (--watch); those are counted exactly"
+                "{} only paths that match the expression (--watch); these are counted exactly",
+                plural_verb(*units, "unit", "counts", "count")
             ),
-            Inexact::Chosen { scheme, functions, executions } => write!(
+            Inexact::Interesting { scheme, functions, executions } => write!(
                 f,
-                "only paths that were asked for are told apart (--interesting, scheme {scheme}), in {functions} functions; {executions} \
-                    executions of their other paths are counted together, and functions without such paths are not counted"
+                "only interesting paths of {} are counted separately (--interesting, scheme {scheme}); {} of their other paths are \
+                    counted together; functions without interesting paths are not counted",
+                plural(*functions, "function"),
+                plural(*executions, "execution")
             ),
             Inexact::Aliases { scheme, functions, aliases } => write!(
                 f,
-                "the scheme {scheme} counts {aliases} other paths of {functions} functions as some that were asked for; take ppp or \
-                    known-table for exact counts"
+                "the scheme {scheme} counts {} of {} as interesting ones; use ppp or known-table for exact counts",
+                plural(*aliases, "other path"),
+                plural(*functions, "function")
             ),
-            Inexact::Unproven { functions } => {
-                write!(f, "the numbering of {functions} functions has too many paths for a proof, and was tried on some drawn at random")
-            }
-            Inexact::Copy { units } => {
-                write!(
-                    f,
-                    "{units} units are those of one of several copies, which count a part of the paths each; those are counted exactly"
-                )
-            }
+            Inexact::Unproven { functions } => write!(
+                f,
+                "the numbering of {} has too many paths for a proof; it was tested on random paths",
+                plural(*functions, "function")
+            ),
+            Inexact::Copy { units } => write!(
+                f,
+                "{} to one of several copies, each of which counts some of the paths; these are counted exactly",
+                plural_verb(*units, "unit", "belongs", "belong")
+            ),
             Inexact::Edges { units } => {
-                write!(f, "of {units} units edges are counted (--edges), not paths: each path is one edge")
+                write!(f, "{} edges (--edges) instead of paths: each path is one edge", plural_verb(*units, "unit", "counts", "count"))
             }
-            Inexact::Diverged { differences } => {
-                let places = if *differences == 1 { "place" } else { "places" };
-                write!(
-                    f,
-                    "copies of the program counted it together, and were not the same execution: they differ in {differences} {places}, \
-                        so counts of several executions are mixed here; `trodden doctor -- COMMAND` tells whether the program does the \
-                        same each time"
-                )
-            }
+            Inexact::Diverged { differences } => write!(
+                f,
+                "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions \
+                    are mixed here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
+                plural(*differences, "place")
+            ),
             Inexact::NotSampled { functions } => {
                 const SHOWN: usize = 5;
                 let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
                 write!(
                     f,
                     "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, \
-                        or hold what there cannot be two of; `trodden info --all PROGRAM` says which); build without --sample to count \
-                        them",
+                        or have code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to \
+                        count them",
                     functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
                 )
             }
-            Inexact::Lost { threads } => {
-                let whose = if *threads == 1 { "a thread".to_owned() } else { format!("{threads} threads") };
-                write!(f, "the counts of {whose} are lost, because the program could not write them: record again where there is room")
-            }
+            Inexact::Lost { threads } => write!(
+                f,
+                "the counts of {} are lost, because the program could not write them: free space, and record again",
+                plural(*threads, "thread")
+            ),
             Inexact::Interrupted { copies } => write!(
                 f,
-                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions do \
-                    not fit together; record without --copies to see where one program was"
+                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions are \
+                    not consistent; record without --copies to see where one program was"
             ),
         }
     }
 }
 
-/// What is not exact by the way units were instrumented.
+/// A number of things: `1 unit`, `2 units`.
+fn plural(number: impl Into<u128>, noun: &str) -> String {
+    let number = number.into();
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// A number of things with the verb that belongs to it: `1 unit counts`, `2 units count`.
+fn plural_verb(number: impl Into<u128>, noun: &str, one: &str, many: &str) -> String {
+    let number = number.into();
+    format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
+}
+
+/// The reasons that follow from the units' experiments.
 pub fn of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
     collect(maps.map(|map| (map, 0)), |_, _| 0)
 }
 
 impl Profile {
-    /// What is not exact about the counts; empty if nothing is.
+    /// The reasons why counts are not exact; empty if all are exact.
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
-        let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].untold(function));
+        let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].unattributed(function));
         if self.run.lost > 0 {
             out.push(Inexact::Lost { threads: self.run.lost });
         }
@@ -198,9 +214,9 @@ impl Profile {
     }
 }
 
-fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
+fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, unattributed: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
     let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let (mut chosen, mut aliases, mut unproven, mut chosen_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
+    let (mut interesting, mut aliases, mut unproven, mut interesting_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
     let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
     let mut not_sampled = BTreeSet::new();
     for (map, at) in maps {
@@ -214,11 +230,11 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
         let is_copy = parts::origin(map).is_some();
         copy += u64::from(is_copy);
         for function in map.functions.iter().filter(|_| !is_copy) {
-            let executions = untold(at, function);
+            let executions = unattributed(at, function);
             let name = || map.experiment.scheme().name().to_owned();
-            if let Some(words) = function.chosen() {
-                chosen_scheme = name();
-                chosen = (chosen.0 + 1, chosen.1.saturating_add(executions));
+            if let Some(words) = function.interesting() {
+                interesting_scheme = name();
+                interesting = (interesting.0 + 1, interesting.1.saturating_add(executions));
                 unproven += u64::from(!words.proven);
                 let (Aliases::Exactly(found) | Aliases::Drawn { aliases: found, .. }) = words.aliases;
                 aliases = (aliases.0 + u64::from(found > 0), aliases.1.saturating_add(found));
@@ -237,11 +253,11 @@ fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, untold: impl Fn
     if partial.0 > 0 {
         out.push(Inexact::Partial { scheme, functions: partial.0, executions: partial.1 });
     }
-    if chosen.0 > 0 {
-        out.push(Inexact::Chosen { scheme: chosen_scheme.clone(), functions: chosen.0, executions: chosen.1 });
+    if interesting.0 > 0 {
+        out.push(Inexact::Interesting { scheme: interesting_scheme.clone(), functions: interesting.0, executions: interesting.1 });
     }
     if aliases.0 > 0 {
-        out.push(Inexact::Aliases { scheme: chosen_scheme, functions: aliases.0, aliases: aliases.1 });
+        out.push(Inexact::Aliases { scheme: interesting_scheme, functions: aliases.0, aliases: aliases.1 });
     }
     if unproven > 0 {
         out.push(Inexact::Unproven { functions: unproven });

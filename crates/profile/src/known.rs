@@ -1,4 +1,4 @@
-//! What a profile tells a residual build: which paths are known.
+//! The known paths of a profile, for a residual build.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;
@@ -6,13 +6,13 @@ use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
 use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoWays};
 
-/// Why the paths of a profile cannot be known to a build.
+/// Why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum NotKnown {
     /// A map is damaged.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// Two ways of counting.
+    /// Two builds with different numberings.
     #[error(transparent)]
     TwoWays(#[from] TwoWays),
     /// Paths have other numbers than the build would give them.
@@ -24,18 +24,19 @@ pub enum NotKnown {
 }
 
 impl Profile {
-    /// The executed paths of all functions that were executed; a prefix that was counted where control might not have come back is one.
+    /// The executed paths of all executed functions, including counted prefixes up to a call that may not return.
     ///
     /// # Errors
-    /// A function's map is damaged, or the profile is of two builds that count otherwise, or of one that numbers paths in a way of its own.
+    /// A function's map is damaged; or the profile has two builds with different numberings; or the numbering is not the one of a residual
+    /// build.
     pub fn known_paths(&self) -> Result<KnownPaths, NotKnown> {
         self.executed(false, |executed, _| executed)
     }
 
-    /// The executed complete paths: no prefixes.
+    /// The executed complete paths, without prefixes.
     ///
     /// # Errors
-    /// As of [`Profile::known_paths`].
+    /// See [`Profile::known_paths`].
     pub fn complete_paths(&self) -> Result<KnownPaths, NotKnown> {
         self.executed(true, |_, paths| paths.complete.iter().filter(|p| p.count > 0).map(|p| (p.id, p.count)).collect())
     }
@@ -50,24 +51,24 @@ impl Profile {
                 continue;
             }
             let paths = FunctionPaths::decode(function, unit.counts_of(function))?;
-            let chosen = of(executed, &paths);
-            if !chosen.is_empty() {
+            let paths_of_function = of(executed, &paths);
+            if !paths_of_function.is_empty() {
                 if !(many || function.table().is_none()) || !has_usual_numbers(function)? {
                     return Err(NotKnown::OtherNumbers(function.name.clone()));
                 }
-                known.add(&unit.map, function, chosen.into_iter(), &paths.edges)?;
+                known.add(&unit.map, function, paths_of_function.into_iter(), &paths.edges)?;
             }
         }
         Ok(known)
     }
 }
 
-/// Whether a function's paths have the numbers that follow from its graph and its cuts alone: that is all a build is told.
+/// Whether a function's path numbers follow from its graph and cuts alone. A residual build has no other input.
 ///
 /// # Errors
 /// The map is damaged.
 pub fn has_usual_numbers(function: &FunctionMap) -> Result<bool, MapError> {
-    if function.is_partial() && function.chosen().is_none() {
+    if function.is_partial() && function.interesting().is_none() {
         return Ok(false);
     }
     let usual = Plan::cut_at(&function.graph()?, &function.cuts, Entries::Shared);

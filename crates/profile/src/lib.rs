@@ -1,21 +1,21 @@
-//! Path profiles: what was counted, joined with what the build knows.
+//! Path profiles: counts joined with the maps of the build.
 //!
-//! From a run to what people read:
+//! The steps from a run to a profile:
 //!
 //! 1. [`raw`]: the files that instrumented programs write while they count;
 //! 2. [`collect`]: raw files and the maps of the units make a [`Profile`] ([`model`]) of [`Counts`];
 //! 3. [`container`]: profiles as files, [`store`]: the runs that a project keeps;
 //! 4. [`paths`]: one function's counts as paths, block counts, edge counts, unfinished paths;
-//! 5. [`merge`] and [`diff`]: profiles added up and compared;
-//! 6. [`Profile::weights`], [`Profile::known_paths`]: what a later build can make of them;
-//! 7. [`edges`]: LLVM's edge profile, as it follows from paths;
-//! 8. [`sampling`]: what a profile that was not counted in full says of itself;
+//! 5. [`merge`] and [`diff`]: sums and differences of profiles;
+//! 6. [`Profile::weights`], [`Profile::known_paths`]: input of later builds;
+//! 7. [`edges`]: LLVM's edge profile, computed from paths;
+//! 8. [`sampling`]: how a sampled profile was counted, and its estimates;
 //! 9. [`stream`]: the sequence of paths and calls of each thread;
 //! 10. [`segments`]: interprocedural segments, as streams have them or as programs counted them;
 //! 11. [`procedures`], [`copies`]: what partitions of the counting among copies of a program are made of; what the
 //!     copies counted, as one profile.
 //!
-//! What is asked of profiles is in the crate `trodden-analysis`.
+//! Analyses of profiles are in the crate `trodden-analysis`.
 #![forbid(unsafe_code)]
 
 mod blocks;

@@ -1,12 +1,11 @@
-//! Adding profiles up: thousands of them, one at a time in memory.
+//! Sums of profiles: thousands of them, one at a time in memory.
 //!
-//! Counts of the same unit in the same image are added and stop at the largest number. Images are told apart by
-//! identity; one path with two identities means two builds, whose paths must not be mixed up: such a profile is refused
-//! as a whole (or, if the user wants, both builds are kept side by side). Different programs may be merged: a suite
-//! tests many.
+//! Counts of the same unit in the same image are added, saturating. Images are distinguished by identity. Two identities for one file path
+//! mean two builds, whose path numbers must not be mixed: such a profile is refused as a whole, or, on request, both builds are kept as
+//! separate images. Different programs may be merged: a suite may test several.
 //!
-//! A file that cannot be read, or is refused, changes nothing: it is listed, and the others are merged. Of a damaged
-//! one what is intact is merged, and what was lost is listed.
+//! A file that cannot be read or is refused is listed, and the others are merged. The intact part of a damaged file is merged, and its
+//! losses are listed.
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
@@ -26,7 +25,7 @@ pub enum Builds {
     Separate,
 }
 
-/// By how much the shares of run time that were counted may differ in profiles that are added up.
+/// The greatest difference of the counted shares of run time among profiles that are added.
 const SAME_SHARE: f64 = 0.25;
 
 /// The sum of the profiles seen so far.
@@ -43,13 +42,13 @@ pub struct Merger {
 #[derive(Debug)]
 struct Image {
     profile: ImageProfile,
-    /// The profile that brought it.
+    /// The profile it is from.
     from: String,
     /// Places of units by identity and number of occurrence.
     places: HashMap<(Identity, usize), usize>,
 }
 
-/// What became of many files.
+/// The result for many files.
 #[derive(Debug)]
 pub struct Merged {
     /// The sum; `None` if no file could be merged.
@@ -62,7 +61,7 @@ pub struct Merged {
     pub damaged: Vec<(PathBuf, Vec<Loss>)>,
 }
 
-/// Merges stored profiles, reading one after the other. `progress` is told the number of files done after each.
+/// Merges stored profiles, reading one after the other. After each file `progress` is called with the number of files done.
 pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: Builds, mut progress: impl FnMut(usize)) -> Merged {
     let mut merger = Merger::new(builds);
     let mut maps = Maps::new();
@@ -84,7 +83,7 @@ pub fn merge_files<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, builds: B
 }
 
 impl Merger {
-    /// Nothing yet.
+    /// An empty sum.
     pub fn new(builds: Builds) -> Merger {
         Merger { builds, ..Merger::default() }
     }
@@ -92,7 +91,7 @@ impl Merger {
     /// Adds a profile; `name` says in messages which one.
     ///
     /// # Errors
-    /// It has another build of an image; then nothing of it was added.
+    /// It has another build of an image. Nothing of it was added then.
     pub fn add(&mut self, name: &str, profile: Profile) -> Result<(), ProfileError> {
         self.check(name, &profile)?;
         self.check_sampling(name, &profile)?;
@@ -121,7 +120,7 @@ impl Merger {
         self.run.map(|run| Profile { run, images, sampling })
     }
 
-    /// What was seen of a part of a run is no part of a sum of whole runs; nor of one in which it would weigh more or less than the rest.
+    /// Refuses to add a sampled profile to fully counted ones, or profiles that were counted for different shares of their time.
     fn check_sampling(&self, name: &str, profile: &Profile) -> Result<(), ProfileError> {
         if self.run.is_none() {
             return Ok(());
@@ -129,7 +128,7 @@ impl Merger {
         let what = |sampling: &Option<Sampling>| match sampling {
             None => "counted in full",
             Some(Sampling::Bursts(_)) => "counted in bursts",
-            Some(Sampling::Branches(_)) => "made of branch records",
+            Some(Sampling::Branches(_)) => "made from branch records",
         };
         match (&self.sampling, &profile.sampling) {
             (None, None) | (Some(Sampling::Branches(_)), Some(Sampling::Branches(_))) => Ok(()),
@@ -158,7 +157,7 @@ impl Merger {
                 one: known.profile.identity,
                 other_name: name.to_owned(),
                 other: image.identity,
-                remedy: ", or keep both builds apart with `trodden merge --separate-builds`",
+                remedy: ", or keep both builds separately with `trodden merge --separate-builds`",
             });
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! A profile as data: the run (or the runs, once merged), its images, their units, and the counts of each.
+//! The data of a profile: the run (or the merged runs), its images, their units, and the counts of each.
 //!
-//! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are told apart by
-//! identity: the same unit in two images (a static library linked twice) stands in both.
+//! Counts are kept by counter, sparsely; which function and path a counter stands for is in the unit's map. Units are distinguished by
+//! identity: the same unit in two images (a static library linked twice) is listed in both.
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
@@ -10,14 +10,14 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
-/// What was counted in one run, or in several that were merged.
+/// The counts of one run, or of several merged runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Profile {
-    /// The run; of a merged profile, what its runs have in common.
+    /// The run; for a merged profile, what its runs have in common.
     pub run: Run,
     /// Executables and shared libraries, in the order in which they were found.
     pub images: Vec<ImageProfile>,
-    /// How it was sampled, if it was: then counts of units of the sample tier are those that were seen, a part of all.
+    /// How it was sampled, if it was: then counts of units of the sample tier are observed counts, which are a part of all executions.
     pub sampling: Option<Sampling>,
 }
 
@@ -32,7 +32,7 @@ pub struct Run {
     pub host: String,
     /// Suite of runs that the user gave it to.
     pub suite: Option<String>,
-    /// Start, nanoseconds since 1970; of the earliest run.
+    /// Start of the earliest run, nanoseconds since 1970.
     pub started_ns: u64,
     /// Wall time in nanoseconds; the sum over merged runs.
     pub duration_ns: u64,
@@ -42,14 +42,13 @@ pub struct Run {
     pub runs: u64,
     /// Version of trodden that recorded it.
     pub recorder: String,
-    /// The test of a suite that it is; a run without a name is known by its command.
+    /// Name of the test that the run is; a run without a name is identified by its command.
     pub test: Option<String>,
-    /// Differences between the copies that counted it together, which should have been one execution; the sum over merged runs.
+    /// Differences between the copies that counted together, which should have run the same execution; the sum over merged runs.
     pub diverged: u64,
     /// Threads whose counts are not in the profile, because the program could not write them; the sum over merged runs.
     pub lost: u64,
-    /// Copies that counted it together and were all ended by a signal from outside, which came to each at another
-    /// place; the sum over merged runs.
+    /// Copies that counted together and were all ended by a signal from outside, each at another place; the sum over merged runs.
     pub interrupted: u64,
 }
 
@@ -98,15 +97,15 @@ impl UnitProfile {
         self.counts.events_of(function.first_counter.saturating_add(path))
     }
 
-    /// When a path of one of the unit's functions was taken first, nanoseconds since 1970, if that is known.
+    /// Time of the first execution of a path of one of the unit's functions in nanoseconds since 1970, if known.
     pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
     }
 
     /// Executions of one of the unit's functions that were counted without their path: because its table was full, or
     /// because the scheme leaves paths out.
-    pub fn untold(&self, function: &FunctionMap) -> u64 {
-        self.counts.within(function.untold()).fold(0, |sum, c| sum.saturating_add(c.1))
+    pub fn unattributed(&self, function: &FunctionMap) -> u64 {
+        self.counts.within(function.unattributed()).fold(0, |sum, c| sum.saturating_add(c.1))
     }
 }
 

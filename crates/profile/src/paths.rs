@@ -1,19 +1,18 @@
 //! One function's counts as paths.
 //!
-//! Every counter stands for one path of the function's acyclic graph. Most paths are *complete*: they end where the
-//! function returns, at a loop's back edge, or where it was cut. A path that ends with a `Reach` edge is a prefix: it
-//! was counted when it came to a call that might not return. What came to such a call and did not go on is
-//! *unfinished*:
+//! Every counter belongs to one path of the function's acyclic graph. Most paths are *complete*: they end where the function returns, at a
+//! loop's back edge, or at another cut. A path that ends with a `Reach` edge is a prefix: it is counted before a call that may not return.
+//! If the call did not return, the path is *unfinished*:
 //!
 //! ```text
-//! unfinished(prefix) = reached(prefix) - complete paths that go on from it - unfinished ones at later calls
+//! unfinished(prefix) = reached(prefix) - complete paths that continue it - unfinished paths that continue it to later calls
 //! ```
 //!
-//! so complete and unfinished paths together say how often each block was executed, whether callees returned, exited,
-//! threw or jumped away. The number can be negative: a process made by `fork` completes paths that its parent began.
+//! So complete and unfinished paths together give the executions of each block, whether callees returned, exited, threw or jumped away. The
+//! number can be negative: a process made by `fork` completes paths that its parent began.
 //!
-//! A prefix is known by the block where it stands and the sum of values up to there, which no other prefix to that block has (two that had
-//! could be continued alike to two paths of one number).
+//! A prefix is identified by its last block and the sum of edge values up to there. The sum is unique among prefixes to that block: two
+//! prefixes with equal sums could be continued by the same edges to two paths with the same number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -25,14 +24,13 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 pub struct FunctionPaths {
     /// Complete paths, most frequent first (then by number).
     pub complete: Vec<PathCount>,
-    /// Paths that were under way when control did not come back, by number.
+    /// Unfinished paths, by number.
     pub unfinished: Vec<Unfinished>,
-    /// Beginnings that neither became complete paths nor stood before a call: interrupted by a signal that ended the
-    /// program, or that jumped away.
+    /// Paths that were neither completed nor stopped at a call: a signal interrupted them, and ended the program or jumped away.
     pub lost: Vec<Lost>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
-    /// Executions of each edge of the function's graph (by its number); 0 for `Reach` edges, which nobody takes.
+    /// Executions of each edge of the function's graph (by its number); 0 for `Reach` edges, which control never takes.
     pub edges: Vec<u64>,
 }
 
@@ -58,7 +56,7 @@ pub struct PathCount {
 pub enum Beginning {
     /// At the function's entry.
     Entry,
-    /// Behind a cut edge (the next round of a loop, mostly); where several lead there, the first.
+    /// After a cut edge (mostly in the next iteration of a loop). If several cut edges lead to the block, the first of them.
     After(Edge),
 }
 
@@ -73,12 +71,12 @@ pub enum PathEnd {
     Stop,
 }
 
-/// A path that came to a call and did not go on.
+/// A path that ended at a call that did not return.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Number of the path that stands for this prefix.
+    /// Number of the prefix.
     pub id: u64,
-    /// How often; negative where forked processes completed what their parent began.
+    /// Executions; negative if forked processes completed paths that their parent began.
     pub count: i64,
     /// Its blocks; the last makes the call.
     pub blocks: Vec<Node>,
@@ -88,17 +86,17 @@ pub struct Unfinished {
     pub beginning: Beginning,
 }
 
-/// Paths that began behind cut edges to one block and were lost.
+/// Paths that began after cut edges to one block and were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {
     /// The block where they began.
     pub head: Node,
-    /// How many; negative where a forked process went on.
+    /// Executions; negative if a forked process continued them.
     pub count: i64,
 }
 
 impl FunctionPaths {
-    /// Decodes the counts of a function, given by path number. Counts of numbers that no path has are damage.
+    /// Decodes the counts of a function, given by path number. A count for a number without a path means damage.
     ///
     /// # Errors
     /// The map is damaged, or a number is out of range.
@@ -119,7 +117,7 @@ impl FunctionPaths {
             }
         }
         let unfinished = match function.is_partial() {
-            // Who came to a call and did not complete a known path may have gone on along another.
+            // An execution that reached a call and did not complete a known path may have completed another path.
             true => Vec::new(),
             false => unfinished(function, &dag, &numbering, &complete, reached),
         };
@@ -129,7 +127,7 @@ impl FunctionPaths {
         Ok(paths)
     }
 
-    /// How often the function was called (and began), as its paths tell.
+    /// Calls of the function: executions of paths that begin at its entry.
     pub fn entries(&self) -> u64 {
         self.blocks.first().copied().unwrap_or(0)
     }
@@ -167,9 +165,8 @@ impl FunctionPaths {
         if function.is_partial() {
             begun.clear();
         }
-        // What follows a call that returns twice begins more often, or less often, than the call is made: that is its
-        // nature. And paths that begin at the entry are calls of the function as well as rounds of a loop around all of
-        // it.
+        // After a call that returns twice, paths begin more or less often than the call is made. And paths that begin at the entry are both
+        // calls of the function and iterations of a loop whose head is the entry block.
         let whole =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
         self.lost =
@@ -195,7 +192,7 @@ pub struct Walk {
     pub blocks: Vec<Node>,
     /// How it begins.
     pub beginning: Beginning,
-    /// How it ends; `None` if it stands for those who come to a call that might not return, in its last block.
+    /// How it ends; `None` for a prefix, which ends at a call in its last block.
     pub end: Option<PathEnd>,
 }
 
@@ -220,7 +217,7 @@ impl<'a> Walks<'a> {
     }
 }
 
-/// How a path ends; `None` if it ends at a call that might not return.
+/// How a path ends; `None` for a prefix, which ends at a call that may not return.
 pub fn ending(function: &FunctionMap, dag: &Dag, path: &[DagEdgeId]) -> Option<PathEnd> {
     let last = path.last().map(|e| dag.edge(*e).origin);
     match last {
@@ -239,14 +236,14 @@ pub fn beginning(dag: &Dag, path: &[DagEdgeId]) -> Beginning {
     }
 }
 
-/// The blocks on a path: from the entry, or from where a cut edge leads, to the last before the exit.
+/// The blocks on a path: from the entry or the target of a cut edge to the last one before the exit.
 pub fn blocks(dag: &Dag, path: &[DagEdgeId]) -> Vec<Node> {
     let entered = matches!(path.first().map(|e| dag.edge(*e).origin), Some(Origin::Enter(_)));
     let inner = path.iter().map(|e| dag.edge(*e).from);
     inner.skip(usize::from(entered)).collect()
 }
 
-/// What came to a call and did not go on, found from the last calls back to the first.
+/// The unfinished paths, computed from the last calls back to the first.
 fn unfinished(
     function: &FunctionMap,
     dag: &Dag,
@@ -268,9 +265,9 @@ fn unfinished(
             continue;
         }
         let at = dag.order()[position];
-        let reach = calls.reach[at.index()].expect("prefixes stand before calls");
+        let reach = calls.reach[at.index()].expect("prefixes end before calls");
         let id = (sum + function.values[reach.index()]) as u64;
-        let mut path = numbering.path(dag, id).expect("the prefix and the edge behind it are a path");
+        let mut path = numbering.path(dag, id).expect("the prefix and the edge after it are a path");
         path.pop();
         calls.went_on(&path, left);
         let mut on = blocks(dag, &path);
@@ -281,7 +278,7 @@ fn unfinished(
     out
 }
 
-/// Prefixes that stand before calls.
+/// Prefixes that end before calls.
 struct Calls<'a> {
     dag: &'a Dag,
     values: &'a [i64],
@@ -289,8 +286,8 @@ struct Calls<'a> {
     reach: Vec<Option<DagEdgeId>>,
     /// Place of each node in the topological order.
     position: Vec<usize>,
-    /// For each prefix, given by position and sum, how often it was reached, less what is known to have gone on. The
-    /// furthest from the entry come first.
+    /// For each prefix, given by position and sum: its executions less those that are known to have continued. The prefixes furthest from the
+    /// entry come first.
     left: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 
@@ -311,12 +308,12 @@ impl<'a> Calls<'a> {
         Calls { dag, values: &function.values, reach, position, left: BTreeMap::new() }
     }
 
-    /// A path went on from all the calls on it (but not from one at its very end).
+    /// Subtracts a path's executions from all prefixes before calls on it, except from a call at its very end.
     fn went_on(&mut self, path: &[DagEdgeId], count: i128) {
         let mut sum = 0;
         for edge in path {
             let DagEdge { from: at, origin, .. } = self.dag.edge(*edge);
-            // A path that enters behind a cut edge does not pass through the entry block where its dummy edge begins.
+            // A path that begins after a cut edge does not pass through the entry block, where its dummy edge begins.
             if self.reach[at.index()].is_some() && !matches!(origin, Origin::Enter(_)) {
                 *self.left_at(at, sum) -= count;
             }
@@ -335,7 +332,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Whether the acyclic graph's edges are those of the function that they say they stand for.
+/// Whether the acyclic graph's edges agree with the function's edges that they belong to.
 fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
     let fits = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) => (edge.from, edge.to) == (function.edges[e.index()].from, function.edges[e.index()].to),
@@ -345,9 +342,9 @@ fn check_origins(function: &FunctionMap, dag: &Dag) -> Result<(), String> {
         Origin::Stop(node) => (edge.from, edge.to) == (node, dag.exit()),
     };
     if let Some(bad) = dag.edges().iter().position(|e| !fits(e)) {
-        return Err(format!("edge {bad} of its path graph is not the edge of the function that it stands for"));
+        return Err(format!("edge {bad} of its path graph does not agree with its edge of the function"));
     }
-    // Prefixes before calls are found by the edge behind them, which is a path's last.
+    // A prefix before a call is found by the edge after it, which must be the last edge of a path.
     let goes_on =
         |e: &DagEdge| matches!(e.origin, Origin::Real(r) if function.edges[r.index()].kind == EdgeKind::Reach && e.to != dag.exit());
     match dag.edges().iter().position(goes_on) {

@@ -1,4 +1,5 @@
-//! A profile as the procedures that [partitions](trodden_flow::partition) are made of: how often each edge of each path graph was taken.
+//! From a profile to the procedures that [partitions](trodden_flow::partition) are computed from: the executions of each edge of each path
+//! graph.
 
 use crate::paths::FunctionPaths;
 use std::collections::HashSet;
@@ -9,7 +10,7 @@ use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
 /// Estimated frequencies are fractions, those of procedures whole numbers.
 const SCALE: f64 = 1024.0;
-/// The greatest estimate, so that sums of many fit a word: loops within loops are estimated to come round very often.
+/// The greatest estimate, so that sums of many fit 64 bits: nested loops have very high estimates.
 const GREATEST: f64 = (1u64 << 48) as f64;
 
 /// The procedure of a function with its counts, by path number.
@@ -24,12 +25,12 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
     decoded.complete.iter().for_each(|p| add(&p.path, p.count));
-    // A process that forked may have completed what its parent began: that is counted among the complete ones.
+    // A forked process may have completed paths that its parent began: they are among the complete paths.
     decoded.unfinished.iter().for_each(|p| add(&p.path, u64::try_from(p.count).unwrap_or(0)));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.of(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
-    // What came to a call that might not return was counted there as well, and only the edge of that count is another
-    // than those of the path that goes on.
+    // An execution that reached a call that may not return was counted there as well. Only the edge of that count is not on the path that
+    // continues.
     let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
     let numbering =
         Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
@@ -41,7 +42,7 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths, call_sites: None, unit: 0 })
 }
 
-/// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with what is known of the function itself.
+/// The procedure of a function in which each path is an edge ([`crate::copies::edges`]), with the counts of the function itself.
 ///
 /// # Errors
 /// The map is damaged.
@@ -58,7 +59,7 @@ pub fn of_edges(function: &FunctionMap, known: &FunctionPaths) -> Result<Procedu
     Ok(Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 })
 }
 
-/// The procedure of a function of which nothing was measured: frequencies of one call are estimated from its loops and branches.
+/// The procedure of a function without measured counts: frequencies of one call are estimated from its loops and branches.
 ///
 /// # Errors
 /// The map is damaged.
@@ -74,7 +75,7 @@ pub fn estimated(function: &FunctionMap) -> Result<Procedure, MapError> {
     let of = |edge: &DagEdge| match edge.origin {
         Origin::Real(e) if function.edges[e.index()].kind == EdgeKind::Reach => estimate.node(edge.from),
         Origin::Real(e) | Origin::Leave(e) => estimate.edge(e),
-        // Cut edges to one block may share the edge by which paths begin there.
+        // Cut edges to one block may have a common edge by which paths begin there.
         Origin::Enter(_) => cuts_into(&dag, function, edge.to).map(|e| estimate.edge(e)).sum::<f64>() / entries(&dag, edge.to),
         Origin::Stop(node) => estimate.node(node),
     };

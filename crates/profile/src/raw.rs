@@ -1,12 +1,12 @@
-//! Reading raw files: what the runtime counted, summed over its regions.
+//! Reads raw files: the runtime's counts, summed over its regions.
 //!
-//! Layout: [`trodden_wire`]. A raw file is written by programs that may die at any moment, and may lie about its sizes after damage, so
-//! nothing it says is believed before it was checked against the file's length. What is missing or makes no sense becomes a
-//! [`RawProblem`] where the rest can still be used, an error where it cannot.
+//! Layout: [`trodden_wire`]. A raw file is written by programs that may die at any moment, and may have wrong sizes in it after damage.
+//! So everything in it is checked against the file's length before it is used. Missing or damaged data is a [`RawProblem`] if the rest can
+//! still be used, and an error otherwise.
 //!
 //! Invariants of a [`RawProfile`]: the units make up the image's identity; counts are ascending by index, below the unit's number of
 //! counters, and not zero. Memory is proportional to the counters that are not zero: files are sparse (a function that never ran
-//! takes no room), and holes are passed over.
+//! takes no space), and holes are skipped.
 
 use crate::error::ProfileError;
 use crate::sum::{self, Sums};
@@ -21,11 +21,11 @@ use trodden_wire::stream::{REGION_WORDS, STREAM_MAGIC};
 use trodden_wire::{Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
-/// More units than any image has; a larger claim is damage.
+/// More units than any image has; a file with more is damaged.
 const MOST_UNITS: u64 = 1 << 22;
 /// Longer than any path.
 const LONGEST_PATH: u64 = 1 << 16;
-/// Bytes in which every version has its number.
+/// Bytes at the beginning that have the version in every version of the format.
 const VERSION_END: usize = 12;
 const COUNTS: &str = "raw file of counts";
 /// Bytes read at a time; a multiple of 8.
@@ -46,11 +46,11 @@ pub struct RawProfile {
     pub created_ns: u64,
     /// Number of regions: of threads that counted at a time, over all processes.
     pub regions: u64,
-    /// Threads whose counts are not in it, since there was no room for them, or the file could not be had any more.
+    /// Threads whose counts are lost, because there was no space, or the file could not be opened.
     pub lost: u64,
     /// Its units in link order.
     pub units: Vec<RawUnitCounts>,
-    /// What is missing or damaged.
+    /// Missing or damaged data.
     pub problems: Vec<RawProblem>,
 }
 
@@ -61,28 +61,28 @@ pub struct RawUnitCounts {
     pub unit: Identity,
     /// Number of its counters.
     pub counters: u64,
-    /// Counters that are not zero, by index, ascending; sums over all regions that stop at the largest number.
+    /// Counters that are not zero, by index, ascending; sums over all regions, saturating.
     pub counts: Vec<(u64, u64)>,
-    /// By how much those are beyond it, for the few that are.
-    pub beyond: Vec<(u64, u128)>,
+    /// For the few saturated sums: the overflow.
+    pub overflow: Vec<(u64, u128)>,
 }
 
 impl RawUnitCounts {
-    /// The counters that are not zero, as large as they are.
+    /// The counters that are not zero, with their overflow.
     pub fn wide(&self) -> impl Iterator<Item = (u64, u128)> {
-        let beyond = |at: u64| self.beyond.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.beyond[place].1);
-        self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + beyond(at)))
+        let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.overflow[place].1);
+        self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
     }
 
     /// Adds the same unit's counts from another file.
     pub fn add(&mut self, other: &RawUnitCounts) {
-        let both = self.beyond.iter().chain(&other.beyond).copied();
-        self.beyond = sum::beyond(&self.counts, &other.counts, both);
+        let both = self.overflow.iter().chain(&other.overflow).copied();
+        self.overflow = sum::overflow(&self.counts, &other.counts, both);
         self.counts = sum::merge(&self.counts, &other.counts);
     }
 }
 
-/// Something about a raw file that is not as it should be, though the rest of it can be used.
+/// A problem of a raw file whose other data can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RawProblem {
     /// The last region is cut off.
@@ -95,10 +95,10 @@ pub enum RawProblem {
         /// Where it should end.
         expected: u64,
     },
-    /// There is none at all: a program has one from its beginning on.
-    #[error("it has no region: the program ended as it made the file, or the file was cut off behind its header")]
+    /// There is no region: a program has one from its beginning on.
+    #[error("it has no region: the program ended while it made the file, or the file was cut off after its header")]
     NoRegion,
-    /// Threads counted in memory that was thrown away.
+    /// Threads counted in memory that was discarded.
     #[error("the counts of {threads} {} are lost: {}", if *.threads == 1 { "thread" } else { "threads" }, why_lost(.reasons))]
     Lost {
         /// How many.
@@ -106,9 +106,9 @@ pub enum RawProblem {
         /// Why, as far as the file knows.
         reasons: Vec<LostReason>,
     },
-    /// Counts where no counter is.
+    /// Values that are not zero outside of counters.
     #[error(
-        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are doubtful"
+        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are unreliable"
     )]
     Stray {
         /// How many.
@@ -116,8 +116,8 @@ pub enum RawProblem {
         /// Where the first one is.
         first: u64,
     },
-    /// Cells of tables that make no sense.
-    #[error("{0} cells of tables hold counts of no path: the file was overwritten, its counts are doubtful")]
+    /// Damaged cells of tables.
+    #[error("{0} cells of tables hold counts of no path: the file was overwritten, its counts are unreliable")]
     Cells(u64),
     /// The path of the image cannot be read.
     #[error("the path of the image lies outside the file")]
@@ -128,7 +128,7 @@ fn why_lost(reasons: &[LostReason]) -> String {
     let words = |reason: &LostReason| match reason {
         LostReason::NoSpace => "the disk was full (free space, or let TRODDEN_OUTPUT name another file system)",
         LostReason::SizeLimit => "the file would have been larger than the process may make one (raise the limit: ulimit -f)",
-        LostReason::Other => "the file could not be had any more (the program's standard error says why)",
+        LostReason::Other => "the file could not be opened (the program's standard error says why)",
     };
     reasons.iter().map(words).collect::<Vec<_>>().join("; ")
 }
@@ -143,8 +143,8 @@ impl RawProfile {
         let mut sums: Vec<Sums> = file.units.iter().map(|_| Sums::default()).collect();
         file.each_word(&mut |unit, word| sums[unit].add(word.index, word.value))?;
         let counts = |(unit, sums): (&RawUnit, Sums)| {
-            let (counts, beyond) = sums.finish();
-            RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, beyond }
+            let (counts, overflow) = sums.finish();
+            RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();
         let RawFile { path, image_path, header, regions, lost, problems, .. } = file;
@@ -349,8 +349,8 @@ impl Raw<'_> {
         if image_identity(units.iter().map(|u| (u.unit, u.counters))) != header.image {
             return Err(self.damaged(header.units_offset, "the units do not make up the image that the head names".into()));
         }
-        let beyond = |u: &RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
-        match units.iter().find(|u| beyond(u)) {
+        let overflow = |u: &RawUnit| u.first.checked_add(u.counters).is_none_or(|end| end > header.counters);
+        match units.iter().find(|u| overflow(u)) {
             Some(u) => Err(self.damaged(header.units_offset, format!("unit {} lies beyond the counters", Identity(u.unit)))),
             None => Ok(units),
         }
@@ -371,7 +371,7 @@ impl Raw<'_> {
         let mut buffer = vec![0; CHUNK];
         let mut at = start;
         while let Some((from, to)) = self.next_data(at)? {
-            // Extents begin and end anywhere; words are counted from the start of the regions.
+            // Data ranges begin and end anywhere; words are numbered from the start of the regions.
             let mut here = start + (from.max(start) - start) / 8 * 8;
             while here < to && self.length - here >= 8 {
                 let size = (self.length - here).min((to - here).next_multiple_of(8)).min(CHUNK as u64) as usize / 8 * 8;
@@ -389,7 +389,7 @@ impl Raw<'_> {
         Ok(())
     }
 
-    /// The next part of the file at or behind `at` that is no hole.
+    /// The next range of the file at or after `at` that is no hole.
     fn next_data(&self, at: u64) -> Result<Option<(u64, u64)>, ProfileError> {
         use rustix::fs::{SeekFrom, seek};
         use rustix::io::Errno;
@@ -399,7 +399,7 @@ impl Raw<'_> {
         let from = match seek(&self.file, SeekFrom::Data(at)) {
             Ok(from) => from,
             Err(Errno::NXIO) => return Ok(None),
-            // A file system that knows no holes: all is data.
+            // A file system without holes: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
             Err(e) => return Err(ProfileError::io(self.path, "read")(e.into())),
         };
@@ -426,7 +426,7 @@ pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64),
     let header = raw.header()?;
     match header.switch_offset < header.regions_offset.min(length) {
         true => Ok((header.switch_offset, header.pid)),
-        false => Err(raw.damaged(104, "its switch lies outside its head".into())),
+        false => Err(raw.damaged(104, "its switch is outside its head".into())),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a profile that was not counted in full says of itself: in [`bursts`] of counting, or from [`branches`] that hardware recorded.
+//! Sampled profiles: counted in [`bursts`], or made from [`branches`] that hardware recorded.
 
 pub mod branches;
 pub mod bursts;
@@ -14,14 +14,14 @@ use serde::{Deserialize, Serialize};
 /// How a profile was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Sampling {
-    /// Counts of units of the sample tier are those that were seen, a part of all.
+    /// Counts of units of the sample tier are observed counts, which are a part of all executions.
     Bursts(BurstSampling),
-    /// Counts are estimates from branch records, or what a trace shows.
+    /// Counts are estimates from branch records, or the counts of a trace.
     Branches(BranchSampling),
 }
 
 impl Sampling {
-    /// If it was in bursts: how.
+    /// The data of sampling in bursts, if it was that.
     pub fn bursts(&self) -> Option<&BurstSampling> {
         match self {
             Sampling::Bursts(bursts) => Some(bursts),
@@ -29,7 +29,7 @@ impl Sampling {
         }
     }
 
-    /// If it was from branch records: how.
+    /// The data of sampling from branch records, if it was that.
     pub fn branches(&self) -> Option<&BranchSampling> {
         match self {
             Sampling::Branches(branches) => Some(branches),

@@ -6,9 +6,8 @@
 //! .trodden/streams/000001/      its streams, if they were recorded
 //! ```
 //!
-//! Runs are numbered from 1, and no number is given twice. Several programs may record at a time: a number is reserved
-//! first, then the profile is written, and only then the run is listed. What a crash leaves behind is a number that is
-//! never used.
+//! Runs are numbered from 1, and no number is used twice. Several programs may record at a time: a number is reserved first, then the
+//! profile is written, and only then the run is listed. A crash leaves a number that is never used.
 
 mod left;
 
@@ -30,9 +29,9 @@ const DATABASE: &str = "runs.db";
 const PROFILES: &str = "profiles";
 /// The folder of streams, by the number of their run.
 const STREAMS: &str = "streams";
-/// How names of folders of raw counts begin.
+/// Prefix of the names of folders of raw counts.
 pub const RAW: &str = "raw-";
-/// "TROD": tells `file` and others whose database it is.
+/// "TROD": SQLite's application id, which `file` and others show.
 const APPLICATION: i64 = 0x5452_4f44;
 /// How long to wait for others that write.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -96,13 +95,13 @@ pub struct RunStore {
 pub struct RunEntry {
     /// Its number, from 1.
     pub number: u64,
-    /// What is known of it; the suite is the one it is in now.
+    /// Its description; the suite is the one it is in now.
     pub run: Run,
     /// The stored profile.
     pub profile: PathBuf,
     /// Its size in bytes.
     pub bytes: u64,
-    /// What was counted.
+    /// Its images.
     pub images: Vec<RunImage>,
 }
 
@@ -326,7 +325,7 @@ impl RunStore {
         })
     }
 
-    /// Reads in one transaction: what is read fits together.
+    /// Reads in one transaction, so that the result is consistent.
     fn reading<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
         self.transact(TransactionBehavior::Deferred, work)
     }
@@ -352,7 +351,7 @@ fn prepare(database: &Connection) -> rusqlite::Result<()> {
     database.pragma_update(None, "foreign_keys", true)?;
     let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
     if mode != "wal" {
-        // Whether it works is the file system's and other openers' affair: without it, writers and readers wait for each other.
+        // Failure is no error: it depends on the file system and on other processes. Without it, writers and readers wait for each other.
         let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
     }
     Ok(())
@@ -473,7 +472,7 @@ fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
     rows.collect()
 }
 
-/// A name that [`RunStore::select`] would understand otherwise is none of a suite.
+/// Refuses names of suites that [`RunStore::select`] would read as single runs.
 ///
 /// # Errors
 /// It is such a name.

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-/// Sums, and for those that stopped at the largest number, by how much they are beyond it.
+/// Saturating sums, and the overflow of the saturated ones.
 pub type Counted = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
 /// Collects counts in any order. Memory is at most twice that of the result (and of the largest run of repetitions in between).
 #[derive(Debug, Default)]
 pub struct Sums {
     list: Vec<(u64, u64)>,
-    /// How many of the list are sorted and summed up.
+    /// Length of the prefix of the list that is sorted and summed.
     settled: usize,
-    /// By how much sums are beyond the largest number, for those that are.
-    beyond: BTreeMap<u64, u128>,
+    /// The overflow of the saturated sums.
+    overflow: BTreeMap<u64, u128>,
 }
 
 impl Sums {
@@ -29,7 +29,7 @@ impl Sums {
         let low = u64::try_from(count).unwrap_or(u64::MAX);
         self.add(index, low);
         if count > u128::from(low) {
-            *self.beyond.entry(index).or_default() += count - u128::from(low);
+            *self.overflow.entry(index).or_default() += count - u128::from(low);
         }
     }
 
@@ -37,7 +37,7 @@ impl Sums {
     pub fn finish(mut self) -> Counted {
         self.settle();
         self.list.retain(|c| c.1 != 0);
-        (self.list, self.beyond.into_iter().collect())
+        (self.list, self.overflow.into_iter().collect())
     }
 
     fn settle(&mut self) {
@@ -49,7 +49,7 @@ impl Sums {
                 let before = kept.1;
                 kept.1 = before.saturating_add(next.1);
                 if let Some(excess) = excess(before, next.1) {
-                    *self.beyond.entry(kept.0).or_default() += excess;
+                    *self.overflow.entry(kept.0).or_default() += excess;
                 }
             }
             same
@@ -58,15 +58,15 @@ impl Sums {
     }
 }
 
-/// By how much a sum is beyond the largest number.
+/// The overflow of a sum.
 fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// By how much the sums of two such lists are beyond the largest number; `beyond` has what their own numbers are.
-pub fn beyond(one: &[(u64, u64)], other: &[(u64, u64)], beyond: impl Iterator<Item = (u64, u128)>) -> Vec<(u64, u128)> {
+/// The overflow of the sums of two such lists; `overflow` has the lists' own overflow.
+pub fn overflow(one: &[(u64, u64)], other: &[(u64, u64)], overflow: impl Iterator<Item = (u64, u128)>) -> Vec<(u64, u128)> {
     let mut all = BTreeMap::<u64, u128>::new();
-    beyond.for_each(|(at, excess)| *all.entry(at).or_default() += excess);
+    overflow.for_each(|(at, excess)| *all.entry(at).or_default() += excess);
     for (at, count) in other {
         let Ok(place) = one.binary_search_by_key(at, |c| c.0) else { continue };
         if let Some(excess) = excess(one[place].1, *count) {
@@ -95,7 +95,7 @@ pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     }
 }
 
-/// Of two lists of times, ascending by index, the earlier ones.
+/// The earlier times of two lists, ascending by index.
 pub fn earliest(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut all: Vec<(u64, u64)> = one.iter().chain(other).copied().collect();
     all.sort_unstable();
@@ -119,7 +119,7 @@ mod tests {
         sums.add(1 << 60, 1);
         let expected = [(0, 1200), (1, 1200), (2, 1200), (3, 1200), (4, 1200), (7, 3000), (9, u64::MAX), (1 << 60, 1)];
         assert_eq!(sums.finish(), (expected.to_vec(), vec![(9, 3)]));
-        assert_eq!(beyond(&[(1, 5), (9, u64::MAX)], &[(1, 1), (9, 2)], [(9, 3), (8, 1)].into_iter()), [(8, 1), (9, 5)]);
+        assert_eq!(overflow(&[(1, 5), (9, u64::MAX)], &[(1, 1), (9, 2)], [(9, 3), (8, 1)].into_iter()), [(8, 1), (9, 5)]);
     }
 
     #[test]

@@ -1,9 +1,8 @@
-//! Values that were counted (targets of indirect calls, sizes of memory operations), read from the unit's counters.
+//! Value profiles (targets of indirect calls, sizes of memory operations), read from the unit's counters.
 //!
-//! What the counters mean is said with [`ValueKind`]. Sizes are exact. A pair of counters for targets gives their
-//! functions exactly if one or two functions were called through it; which two, follows from sum and number of calls,
-//! and is given up where several answers fit. Calls that cannot be told apart count as calls of functions elsewhere, as
-//! calls of other images do: the number of calls is right in any case.
+//! [`ValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and the sum of distances. It
+//! determines the called functions if there were one or two of them and only one answer is possible. Other calls count as calls of
+//! functions elsewhere, as calls of other images do. The number of calls is always right.
 
 use crate::edges::{EdgeError, Functions};
 use crate::model::{ImageProfile, UnitProfile};
@@ -11,7 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};
 use trodden_unit::{ValueCounters, ValueKind};
 
-/// A value, as LLVM's profiles have it.
+/// A value in LLVM's profiles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NotedValue {
     /// A size, or the least of its class.
@@ -22,7 +21,7 @@ pub enum NotedValue {
     Elsewhere,
 }
 
-/// Counts of values at one place.
+/// Counts of values at one site.
 pub type Values = BTreeMap<NotedValue, u64>;
 
 /// A function that may have been called.
@@ -37,7 +36,7 @@ pub struct Target {
 /// Functions of an image by their distance from its beginning.
 pub type Targets = BTreeMap<u64, Target>;
 
-/// Values by place, most frequent first; the order of equals is that of the values.
+/// Values by site, most frequent first; equal counts are in the order of the values.
 pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
     let sort = |values: Values| {
         let mut list: Vec<_> = values.into_iter().collect();
@@ -47,7 +46,7 @@ pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
     places.into_iter().map(sort).collect()
 }
 
-/// Adds what the units of an image counted.
+/// Adds the values of an image's units.
 pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
@@ -58,7 +57,7 @@ pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Tar
     for unit in &image.units {
         let Some(edges) = &unit.map.edge_profile else { continue };
         for place in &edges.values {
-            let damaged = || EdgeError::Damaged { unit: unit.map.source.clone(), what: "a place for values that there is not" };
+            let damaged = || EdgeError::Damaged { unit: unit.map.source.clone(), what: "a value site out of range" };
             let function = edges.functions.get(place.function as usize).ok_or_else(damaged)?;
             let known = all.get_mut(&(function.name, function.hash)).ok_or_else(damaged)?;
             let kind = if place.kind == ValueKind::Target { 0 } else { 1 };
@@ -73,7 +72,7 @@ pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Tar
     Ok(())
 }
 
-/// The counters of a place.
+/// The counters of a site.
 fn counts_of(unit: &UnitProfile, place: &ValueCounters) -> Vec<u64> {
     let size = u64::from(place.kind.counters());
     let mut counts = vec![0; size as usize];
@@ -110,7 +109,7 @@ fn add_targets(values: &mut Values, counts: &[u64], targets: &Targets, candidate
 /// Distance 0 stands for functions elsewhere.
 const ELSEWHERE: u64 = 0;
 
-/// Who was called how often, given the number of calls and the sum of distances.
+/// The called functions with their calls, given the number of calls and the sum of distances.
 fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u64]) -> Vec<(u64, u64)> {
     let one = sum / calls;
     if sum.is_multiple_of(calls) && target_bucket(one) == bucket && (one == ELSEWHERE || targets.contains_key(&one)) {
@@ -126,7 +125,7 @@ fn callees(calls: u64, sum: u64, bucket: u32, targets: &Targets, candidates: &[u
     }
 }
 
-/// How many of the calls went to the further of two functions, if the sum is one of theirs.
+/// The number of calls of the further of two functions, if the sum is possible for these two.
 fn split(calls: u64, sum: u64, low: u64, high: u64) -> Option<u64> {
     let above = u128::from(sum).checked_sub(u128::from(calls) * u128::from(low))?;
     let between = u128::from(high - low);
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(callees(7, 7 * 0x1230, bucket, &known, &all), [(0x1230, 7)]);
         let sum = 1_000_003 * 0x1230 + 77 * third;
         assert_eq!(callees(1_000_080, sum, bucket, &known, &all), [(0x1230, 1_000_003), (third, 77)]);
-        // A sum of nobody's: three functions.
+        // A sum that no two functions give: there are three.
         let sum = 5 * 0x1230 + 3 * other + 1_000 * third + 1;
         assert_eq!(callees(1_008, sum, bucket, &known, &all), [(ELSEWHERE, 1_008)]);
     }

@@ -1,4 +1,4 @@
-//! What a profile tells a later build about where the program spends its time.
+//! Edge frequencies of a profile, for a later build.
 
 use crate::model::Profile;
 use crate::paths::FunctionPaths;

@@ -1,12 +1,12 @@
-//! Files that are whole or not there: written beside their place, and renamed when all of it is on the disk.
+//! Atomic writing of files: a file is written under a temporary name beside its place, and renamed when it is complete on disk.
 //!
-//! A full disk, a limit or a signal leaves what was there before. What is there and is no regular file (a pipe, a
-//! terminal, an open file under its name in `/proc`) cannot be replaced, and is written into.
+//! A full disk, a limit or a signal leaves the old file in place. An existing file that is not regular (a pipe, a terminal, an open file
+//! under its name in `/proc`) cannot be replaced, and is written into.
 //!
-//! Links are followed where the system follows them. It does not in folders in which all may write and that keep each
-//! user's files apart (`/tmp`), if the link is another user's (proc(5), `protected_symlinks`).
+//! Links are followed if the system follows them. In a sticky folder that all may write to (`/tmp`), it does not follow a link of another
+//! user (proc(5), `protected_symlinks`).
 //!
-//! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_abandoned`]).
+//! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_orphaned`]).
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -22,38 +22,38 @@ pub struct WholeFile(Begun);
 
 #[derive(Debug)]
 enum Begun {
-    /// What cannot be replaced, written into.
+    /// An existing file that cannot be replaced.
     Stream(File),
-    /// A file that is to take another's name.
+    /// A temporary file that will be renamed.
     Temporary { file: NamedTempFile, path: PathBuf },
 }
 
 impl WholeFile {
-    /// Begins one; its temporary name begins as given. Missing folders are made.
+    /// Creates a file; `prefix` is that of its temporary name. Missing folders are made.
     ///
     /// # Errors
     /// The folder cannot be written, or a link is another user's.
     pub fn create(path: &Path, begun: &str) -> io::Result<WholeFile> {
         if is_stream(path) {
-            // Behind what others have written there: an open file has its place for each of them.
+            // Appends to what other processes have written: an open file has a position for each of them.
             return Ok(WholeFile(Begun::Stream(File::options().append(true).open(path)?)));
         }
         let path = target(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
         let mut options = tempfile::Builder::new();
-        // As any file the user makes: the umask takes away what others may not.
+        // The permissions of a new file, restricted by the umask.
         options.permissions(PermissionsExt::from_mode(0o666));
         let file = options.prefix(begun).tempfile_in(folder)?;
         if let Ok(there) = std::fs::metadata(&path) {
             file.as_file().set_permissions(there.permissions())?;
         }
-        // Where a file system has no locks, nothing says that it is being written; it may be taken for one that was left.
+        // Without locks in the file system, a file that is being written may be taken for an orphaned one.
         let _ = file.as_file().try_lock();
         Ok(WholeFile(Begun::Temporary { file, path }))
     }
 
-    /// Where to write.
+    /// The file to write to.
     pub fn file(&self) -> &File {
         match &self.0 {
             Begun::Stream(file) => file,
@@ -61,7 +61,7 @@ impl WholeFile {
         }
     }
 
-    /// Gives it its name, now that it is whole.
+    /// Renames the complete file.
     ///
     /// # Errors
     /// It cannot be stored, or not renamed.
@@ -88,20 +88,20 @@ pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> i
     whole.finish()
 }
 
-/// Whether a file under a temporary name, or a folder that its user locks, was left by a process that has ended.
-pub fn is_abandoned(path: &Path) -> bool {
+/// Whether a file under a temporary name, or a folder that its user locks, is left from a process that has ended.
+pub fn is_orphaned(path: &Path) -> bool {
     File::open(path).is_ok_and(|file| file.try_lock().is_ok())
 }
 
-/// Whether something is there that another file must not replace: no regular file, or an open file under its name in `/proc`.
+/// Whether an existing file must not be replaced: it is not regular, or an open file under its name in `/proc`.
 fn is_stream(path: &Path) -> bool {
     let is_open = ["/proc", "/dev/fd", "/dev/stdout", "/dev/stderr"].iter().any(|name| path.starts_with(name));
     std::fs::metadata(path).is_ok_and(|there| is_open || !there.is_file())
 }
 
-/// The file to which links lead, whether it is there or not.
+/// The target of links, which may not exist.
 fn target(path: &Path) -> io::Result<PathBuf> {
-    /// As many as the system follows.
+    /// The number of links that the system follows.
     const LINKS: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..LINKS {
@@ -118,7 +118,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a link may be followed: by the system's rule, also where that is switched off, and by all others that it has.
+/// Whether a link may be followed, by the system's rule, even if the system has the rule switched off.
 fn is_followed(link: &Path) -> io::Result<bool> {
     const STICKY_AND_OF_ALL: u32 = 0o1002;
     let folder = std::fs::metadata(link.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
@@ -199,11 +199,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
         write(&folder.path().join("file"), ".begun-", |_| {
-            assert!(!is_abandoned(&begun()));
+            assert!(!is_orphaned(&begun()));
             Ok(())
         })
         .unwrap();
         fs::write(folder.path().join("left"), "").unwrap();
-        assert!(is_abandoned(&folder.path().join("left")));
+        assert!(is_orphaned(&folder.path().join("left")));
     }
 }

@@ -1,18 +1,18 @@
-//! A function's source with one of its paths laid over it.
+//! A function's source with one of its paths marked.
 //!
-//! Counts in the margin are those of the whole function (where the program has a mapping for coverage: of the source,
-//! all copies of it added up, by [`crate::view::View::mapped`]); the path's lines are marked, with the direction of
-//! each branch at their end. Inlined code that the path runs through stands under the line that called it.
+//! Counts in the margin are those of the whole function. If the program has a coverage mapping, they are those of the source line, summed
+//! over all copies ([`crate::view::View::mapped`]). The path's lines are marked, with the direction of each branch at their end. Inlined
+//! code on the path is shown under the line that called it.
 
 use crate::error::ReportError;
-use crate::extent::Extent;
+use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
 use crate::paint::{self, fit, left, right};
+use crate::path_listing::{PathListing, Step, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::story::{Step, Story, Turn};
-use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, printable, scope_label, tell};
+use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, path_lines, printable, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub struct Request {
     pub function: String,
     /// A path's number; else the path of greatest weight.
     pub path: Option<u64>,
-    /// What weight means.
+    /// The measure of paths.
     pub measure: Measure,
 }
 
@@ -38,14 +38,14 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: 
     let functions = select::matching(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
     let page = &Page::new(options);
-    let chosen = Chosen::of(function, request)?;
-    let mut out = title(view, function, chosen.as_ref(), request.measure, page);
-    match Extent::of(function, sources).filter(|e| sources.file(&e.file).is_some()) {
-        Some(extent) => out.push_str(&Sheet::new(view, function, chosen.as_ref(), sources, page).lay(&extent)),
-        None => out.push_str(&without_source(function, chosen.as_ref(), sources, page)),
+    let shown = ShownPath::find(function, request)?;
+    let mut out = title(view, function, shown.as_ref(), request.measure, page);
+    match LineRange::of_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
+        Some(range) => out.push_str(&Sheet::new(view, function, shown.as_ref(), sources, page).lay(&range)),
+        None => out.push_str(&without_source(function, shown.as_ref(), sources, page)),
     }
-    if let Some(chosen) = &chosen {
-        out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::ends(&chosen.story.ends))));
+    if let Some(shown) = &shown {
+        out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::ends(&shown.listing.ends))));
     }
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().take(5).map(|f| f.name.full.as_str()).collect();
@@ -61,39 +61,39 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: 
     Ok(out)
 }
 
-/// The path that is laid over the source.
-struct Chosen {
+/// The path that is marked in the source.
+struct ShownPath {
     id: u64,
     count: i128,
     blocks: Vec<Node>,
     weight: u128,
-    story: Story,
+    listing: PathListing,
 }
 
-impl Chosen {
-    fn of(function: &Function, request: &Request) -> Result<Option<Chosen>, ReportError> {
+impl ShownPath {
+    fn find(function: &Function, request: &Request) -> Result<Option<ShownPath>, ReportError> {
         if let Some(path) = function.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
             let count = i128::from(path.count);
-            return Ok(Some(Chosen {
+            return Ok(Some(ShownPath {
                 id: path.id,
                 count,
                 blocks: path.blocks.clone(),
                 weight: 0,
-                story: Story::of_unfinished(function, path),
+                listing: PathListing::from_unfinished(function, path),
             }));
         }
         let path = select::path_of(function, request.path, request.measure)?;
-        Ok(path.map(|path| Chosen {
+        Ok(path.map(|path| ShownPath {
             id: path.id,
             count: path.count.into(),
             blocks: path.blocks.clone(),
             weight: function.weight(&path, request.measure),
-            story: Story::of(function, &path),
+            listing: PathListing::from_path(function, &path),
         }))
     }
 }
 
-fn title(view: &View, function: &Function, chosen: Option<&Chosen>, measure: Measure, page: &Page) -> String {
+fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
     let place = match (function.file(), function.line()) {
         (Some(file), Some(line)) => format!("  {}:{line}", printable(file)),
         _ => String::new(),
@@ -104,39 +104,39 @@ fn title(view: &View, function: &Function, chosen: Option<&Chosen>, measure: Mea
     let calls = words::plural(function.paths.entries().into(), "call", "calls");
     let paths = words::plural(function.paths.complete.len() as u128, "path", "different paths");
     out.push_str(&format!("  {calls}, {paths}, {whole} of all {}\n", measure.name()));
-    let Some(chosen) = chosen else {
+    let Some(shown) = shown else {
         return out + "  no path was completed\n\n";
     };
-    let share = words::percent(select::share(chosen.weight, total));
-    let times = if chosen.count == 1 { "once".to_string() } else { format!("{} times", chosen.count) };
-    let times = if chosen.count > 1 { format!("{} times", words::count(chosen.count as u128)) } else { times };
-    let what = match (chosen.weight, chosen.count) {
+    let share = words::percent(select::share(shown.weight, total));
+    let times = if shown.count == 1 { "once".to_string() } else { format!("{} times", shown.count) };
+    let times = if shown.count > 1 { format!("{} times", words::count(shown.count as u128)) } else { times };
+    let what = match (shown.weight, shown.count) {
         (_, 0) => "not executed".into(),
         (0, _) => format!("unfinished {times}"),
         _ => format!("executed {times}, {share} of all {}", measure.name()),
     };
-    let shown = page.paint(paint::TITLE, &format!("path {}", chosen.id));
-    let begins = words::begins(&chosen.story.begins);
-    let blocks = words::plural(chosen.blocks.len() as u128, "block", "blocks");
-    out.push_str(&format!("  {shown}: {what}, {blocks}\n\n  {}\n", page.paint(paint::TITLE, &begins)));
+    let title = page.paint(paint::TITLE, &format!("path {}", shown.id));
+    let begins = words::begins(&shown.listing.begins);
+    let blocks = words::plural(shown.blocks.len() as u128, "block", "blocks");
+    out.push_str(&format!("  {title}: {what}, {blocks}\n\n  {}\n", page.paint(paint::TITLE, &begins)));
     out
 }
 
-fn without_source(function: &Function, chosen: Option<&Chosen>, sources: &SourceCache, page: &Page) -> String {
+fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
         Some(file) => format!("source text could not be read: {}", printable(file)),
         None => "there is no debug information: build with -g to see source lines".into(),
     };
-    let story = chosen.map(|c| tell(function, &c.story, sources, page)).unwrap_or_default();
-    format!("{} {why}\n{story}", page.paint(paint::WARNING, "note:"))
+    let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
+    format!("{} {why}\n{listing}", page.paint(paint::WARNING, "note:"))
 }
 
-/// Source under a path.
+/// A function's source with marks of a path.
 struct Sheet<'a> {
     view: &'a View<'a>,
     function: &'a Function<'a>,
     counts: LineCounts,
-    /// Steps of the path by the line of the function that they are on or were called from.
+    /// Steps of the path by their line in the function; for inlined code, the line of the call.
     steps: BTreeMap<(&'a str, u32), Vec<&'a Step>>,
     instances: BTreeMap<(u32, u32, u32), u64>,
     sources: &'a SourceCache<'a>,
@@ -152,12 +152,12 @@ impl<'a> Sheet<'a> {
     fn new(
         view: &'a View<'a>,
         function: &'a Function<'a>,
-        chosen: Option<&'a Chosen>,
+        shown: Option<&'a ShownPath>,
         sources: &'a SourceCache<'a>,
         page: &'a Page,
     ) -> Sheet<'a> {
         let mut steps: BTreeMap<(&str, u32), Vec<&Step>> = BTreeMap::new();
-        for step in chosen.iter().flat_map(|c| &c.story.steps) {
+        for step in shown.iter().flat_map(|c| &c.listing.steps) {
             let Some(first) = step.chain.first() else { continue };
             steps.entry((file_of(function.units_map(), *first).unwrap_or(""), first.line)).or_default().push(step);
         }
@@ -176,14 +176,14 @@ impl<'a> Sheet<'a> {
         Sheet { view, function, counts: LineCounts::of([function]), steps, instances, sources, page, column }
     }
 
-    fn lay(&self, extent: &Extent) -> String {
+    fn lay(&self, range: &LineRange) -> String {
         let mut out = String::new();
-        let text = self.sources.file(&extent.file);
-        for number in extent.first..=extent.last {
+        let text = self.sources.file(&range.file);
+        for number in range.first..=range.last {
             let source = text.as_ref().and_then(|t| t.line(number)).unwrap_or("");
-            let steps = self.steps.get(&(extent.file.as_str(), number)).map_or(&[][..], Vec::as_slice);
+            let steps = self.steps.get(&(range.file.as_str(), number)).map_or(&[][..], Vec::as_slice);
             let own: Vec<_> = steps.iter().filter(|s| s.chain.len() == 1).flat_map(|s| s.turns.iter().cloned()).collect();
-            let count = self.own_count(&extent.file, number);
+            let count = self.own_count(&range.file, number);
             out.push_str(&self.line(number, count, source, !steps.is_empty(), &own));
             let mut before: &[Position] = steps.first().map_or(&[][..], |s| &s.chain[..1]);
             for step in steps.iter().filter(|s| s.chain.len() > 1) {
@@ -191,10 +191,10 @@ impl<'a> Sheet<'a> {
                 before = &step.chain;
             }
         }
-        out + &self.elsewhere(extent)
+        out + &self.elsewhere(range)
     }
 
-    /// Count of a line of the function's own: the mapping's, or that of its most executed block, called code not regarded.
+    /// Count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block. Inlined calls do not count.
     fn own_count(&self, file: &str, line: u32) -> Option<u64> {
         self.view.line(&self.counts, file, line)
     }
@@ -222,7 +222,7 @@ impl<'a> Sheet<'a> {
         let page = self.page;
         let margin = right(&count.map(|c| words::count(c.into())).unwrap_or_default(), 14);
         let margin = page.paint(if count == Some(0) { paint::DIM } else { paint::COUNT }, &margin);
-        let marker = if on_path { page.paint(paint::WAY, "▌") } else { " ".into() };
+        let marker = if on_path { page.paint(paint::DIRECTION, "▌") } else { " ".into() };
         let number = page.paint(paint::DIM, &format!("{} │", right(&number.to_string(), 6)));
         let text = match turns.is_empty() {
             true => fit(source, page.width.saturating_sub(MARGIN)),
@@ -238,8 +238,8 @@ impl<'a> Sheet<'a> {
     }
 
     /// Lines of the path that are not within the shown source (by `#include` or `#line`).
-    fn elsewhere(&self, extent: &Extent) -> String {
-        let inside = |(file, line): &(&str, u32)| *file == extent.file && (extent.first..=extent.last).contains(line);
+    fn elsewhere(&self, range: &LineRange) -> String {
+        let inside = |(file, line): &(&str, u32)| *file == range.file && (range.first..=range.last).contains(line);
         let others: BTreeSet<String> =
             self.steps.keys().filter(|k| !inside(k)).map(|(f, l)| format!("{}:{l}", words::base_name(f))).collect();
         if others.is_empty() {

@@ -1,10 +1,11 @@
-//! Coverage as a table: what `llvm-cov` says of files and functions, with the paths beside it.
+//! Coverage as a table: LLVM's numbers for files and functions, and numbers of paths.
 //!
-//! Regions, functions, lines and branches are of the source, and are LLVM's own numbers. Paths are of the optimised code: of a function
-//! that was inlined everywhere there are none, those of its callers run through it.
+//! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
+//! function that was inlined everywhere has no paths of its own; paths of its callers run through it.
 
 use crate::paint;
-use crate::story::{Begins, Story};
+use crate::path_listing::{Begins, PathListing};
+use crate::schema::SCHEMA_VERSION;
 use crate::text::{Page, TextOptions, printable};
 use crate::view::Function;
 use crate::words;
@@ -12,10 +13,7 @@ use serde_json::{Value, json};
 use trodden_analysis::Combinations;
 use trodden_analysis::combinations::untested;
 
-/// Version of the JSON.
-const SCHEMA_VERSION: u32 = 1;
-
-/// How many there are, and how many of them were executed.
+/// A number of items, and the number of them that were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     /// All.
@@ -25,7 +23,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// In per cent; of nothing all is covered.
+    /// Covered items in per cent; 100 if there are no items.
     pub fn percent(self) -> f64 {
         if self.all == 0 { 100.0 } else { 100.0 * self.hit as f64 / self.all as f64 }
     }
@@ -42,13 +40,13 @@ pub struct Row {
     pub name: String,
     /// Regions of the source.
     pub regions: Share,
-    /// Functions; of a function's own row there are none.
+    /// Functions; none in a function's own row.
     pub functions: Option<Share>,
-    /// Lines; not known of a single function.
+    /// Lines; unknown for a single function.
     pub lines: Option<Share>,
     /// Directions of branches.
     pub branches: Share,
-    /// Conditions that were shown to decide alone (MC/DC), if the program counts that.
+    /// Conditions that were shown to affect the decision independently (MC/DC), if the program counts that.
     pub mcdc: Option<Share>,
     /// Paths of the optimised code, if it has any of its own.
     pub paths: Option<Combinations>,
@@ -152,7 +150,7 @@ fn share(share: Share) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
-/// Numbers of paths grow beyond what is read digit by digit.
+/// Large numbers of paths are written with an exponent.
 fn amount(number: u128) -> String {
     const EXACT: u128 = 1_000_000_000;
     if number < EXACT { number.to_string() } else { format!("{:.1e}", number as f64) }
@@ -169,19 +167,19 @@ fn row_json(row: &Row) -> Value {
 
 /// Untested combinations of a function in words: where each begins, and the direction of each branch.
 pub fn examples(function: &Function, most: usize) -> Vec<String> {
-    let told = |path: &trodden_profile::PathCount| {
-        let story = Story::of(function, path);
-        let begins = match story.begins {
+    let text = |path: &trodden_profile::PathCount| {
+        let listing = PathListing::from_path(function, path);
+        let begins = match listing.begins {
             Begins::Entry => Vec::new(),
-            _ => vec![words::begins(&story.begins)],
+            _ => vec![words::begins(&listing.begins)],
         };
-        let turns = story.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
+        let turns = listing.steps.iter().filter(|s| !s.turns.is_empty()).map(|step| {
             let line = step.chain.last().map_or_else(|| "?".to_owned(), |p| p.line.to_string());
             format!("{line} {}", words::turns(&step.turns))
         });
         format!("never together: path {}: {}", path.id, begins.into_iter().chain(turns).collect::<Vec<_>>().join("; "))
     };
-    untested(function.map, &function.dag, &function.paths, most).iter().map(told).collect()
+    untested(function.map, &function.dag, &function.paths, most).iter().map(text).collect()
 }
 
 /// Paths of a function.

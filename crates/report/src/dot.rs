@@ -1,6 +1,6 @@
 //! A function's control-flow graph as DOT or JSON.
 //!
-//! The JSON is also an input of `trodden graph number`: `entry`, `exit` and `edges` are those fields, the rest describes blocks and edges.
+//! `trodden graph number` reads this JSON: it uses `entry`, `exit` and `edges`. The other fields describe blocks and edges.
 
 use crate::names::Name;
 use crate::words;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{Block, FunctionMap, UnitMap};
 
-/// Counts to draw beside blocks and edges.
+/// Counts shown at blocks and edges.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts<'a> {
     /// Executions of each block.
@@ -59,7 +59,7 @@ pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> V
     let name = Name::of(&function.name);
     let edges: Vec<Value> = function.edges.iter().map(|e| json!([node(function, e.from), node(function, e.to)])).collect();
     let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
-        let mut described = json!({ "edge": at, "kind": words::way(edge) });
+        let mut described = json!({ "edge": at, "kind": words::edge_condition(edge) });
         if let Some(reason) = cuts.get(&(at as u32)) {
             described["cut"] = json!(words::cut_reason(*reason));
         }

@@ -1,17 +1,17 @@
-//! What can go wrong between a profile and a report.
+//! Errors of reports.
 
 /// Why there is no report. (Damaged functions do not prevent one: they are listed in [`crate::View::damaged`].)
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// No function has the name that was asked for.
+    /// No function has the given name.
     #[error("no instrumented function is called `{name}`{}", did_you_mean(.similar))]
     NoSuchFunction {
-        /// What was asked for.
+        /// The given name.
         name: String,
         /// Functions with similar names.
         similar: Vec<String>,
     },
-    /// A place of a path expression is nowhere.
+    /// A place of a path expression is in no block.
     #[error("{place} is in no block of these functions: {}", where_code_is(.place))]
     NoSuchPlace {
         /// The place, in words.
@@ -20,7 +20,7 @@ pub enum ReportError {
     /// The pattern for functions is no regular expression.
     #[error("`{pattern}` is neither a function's name nor a regular expression: {reason}")]
     Pattern {
-        /// What was given.
+        /// The pattern.
         pattern: String,
         /// What is wrong with it.
         reason: String,
@@ -30,14 +30,14 @@ pub enum ReportError {
     NoSuchPath {
         /// The function.
         function: String,
-        /// The path that was asked for.
+        /// The given path.
         path: u64,
         /// How many it has.
         paths: u64,
         /// Paths that it did execute, most frequent first.
         known: Vec<u64>,
     },
-    /// Paths are to be weighed by events, and there are none.
+    /// Paths are to be weighed by events, and the profile has none.
     #[error("the profile has no events (or different ones, of different programs): build the program with --events tsc, for example")]
     NoEvents,
     /// The function's map is damaged.

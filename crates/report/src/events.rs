@@ -1,4 +1,4 @@
-//! What reports say of events that were summed up for each path.
+//! Events that were summed for each path, in reports.
 
 use crate::error::ReportError;
 use crate::measure::Measure;
@@ -11,8 +11,8 @@ use trodden_profile::Profile;
 use trodden_profile::events::PathEvents;
 use trodden_unit::EventSource;
 
-/// The event that a profile's units sum up. Of merged profiles of different programs that have different events: none,
-/// for sums of them would mean nothing.
+/// The event that a profile's units sum. `None` if units sum different events (merged profiles of different programs): their sum would
+/// mean nothing.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
     let names: BTreeSet<&str> = units.filter_map(|u| u.map.events()).map(EventSource::name).collect();
@@ -25,7 +25,7 @@ pub fn source(profile: &Profile) -> Option<EventSource> {
 /// Whether a profile has what a measure needs.
 ///
 /// # Errors
-/// Events are wanted, and there are none.
+/// The measure is events, and the profile has none.
 pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
     if measure == Measure::Events && source(profile).is_none() { Err(ReportError::NoEvents) } else { Ok(()) }
 }
@@ -37,7 +37,7 @@ fn of_path(ranked: &Ranked) -> Option<(EventSource, PathEvents)> {
 }
 
 /// A line about a path: mean, deviation, total.
-pub fn tell(view: &View, ranked: &Ranked) -> Option<String> {
+pub fn path_line(view: &View, ranked: &Ranked) -> Option<String> {
     let (event, events) = of_path(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
@@ -52,7 +52,7 @@ pub fn tell(view: &View, ranked: &Ranked) -> Option<String> {
 }
 
 /// A line about all paths.
-pub fn fact(view: &View) -> Option<String> {
+pub fn summary(view: &View) -> Option<String> {
     let event = source(view.profile)?;
     Some(format!("{} {} of {}, each path's own: without what it called", signed(view.totals.events), event.noun(), event.name()))
 }
@@ -90,7 +90,7 @@ fn signed(value: i128) -> String {
     format!("{}{}", if value < 0 { "-" } else { "" }, words::count(value.unsigned_abs()))
 }
 
-/// Small numbers with a digit or two behind the point, large ones as whole ones.
+/// Small numbers with one or two decimals, large ones without.
 fn decimal(value: f64) -> String {
     match value.abs() {
         tiny if tiny < 10.0 => format!("{value:.2}"),

@@ -2,8 +2,8 @@
 //!
 //! Format: frames from the outermost, joined by `;`, a space, a number. A function is the outer frame, its path the inner one.
 
+use crate::path_listing::PathListing;
 use crate::select::{Ranking, Selection};
-use crate::story::Story;
 use crate::view::View;
 use std::fmt::Write;
 
@@ -19,7 +19,7 @@ pub fn folded(view: &View, selection: &Selection) -> Result<String, crate::Repor
     let mut out = String::new();
     for ranked in ranking.paths.iter().filter(|r| r.weight > 0) {
         let (function, path) = (frame(&ranked.function.name.full), ranked.path.id);
-        let outline = frame(&Story::of(ranked.function, ranked.path).outline(OUTLINE));
+        let outline = frame(&PathListing::from_path(ranked.function, ranked.path).outline(OUTLINE));
         writeln!(out, "{function};path {path} ({outline}) {}", ranked.weight).expect("strings take whatever is written");
     }
     Ok(out)

@@ -4,10 +4,10 @@ use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
 use crate::measure::Measure;
 use crate::paint::{self, fit, right};
+use crate::path_listing::PathListing;
 use crate::select::{limit, matching, share};
 use crate::source::SourceCache;
-use crate::story::Story;
-use crate::text::{Page, TextOptions, tell, whole};
+use crate::text::{Page, TextOptions, path_lines, whole};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -15,22 +15,22 @@ use trodden_analysis::expression::joined::{self, Chain, Piece};
 use trodden_analysis::expression::{Expression, Matcher, Place};
 use trodden_flow::Node;
 
-/// What is said where pieces that match together may or may not have been executed one after the other.
+/// The answer where it is unknown whether the pieces that match together were executed one after the other.
 pub const UNKNOWN: &str = "unknown: paths are cut";
 
 /// Whether a path matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// One does.
+    /// A path matches.
     Yes,
-    /// None does.
+    /// No path matches.
     No,
-    /// Paths are cut, and it is not known which pieces followed each other.
+    /// Paths are cut, and it is unknown which pieces followed each other.
     Unknown,
 }
 
 impl Answer {
-    /// As JSON has it.
+    /// The answer as in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Answer::Yes => "yes",
@@ -43,14 +43,14 @@ impl Answer {
 /// A path that matches.
 struct Match {
     function: usize,
-    /// Its number; several where paths are cut: those of its pieces, in order.
+    /// Its number. If the path is cut: the numbers of its pieces, in order.
     ids: Vec<u64>,
     complete: bool,
-    /// Executions; at least so many of a path of several pieces.
+    /// Executions. For a path of several pieces: the least possible number.
     count: u64,
     weight: u128,
     blocks: Vec<Node>,
-    story: Story,
+    listing: PathListing,
 }
 
 /// What was found.
@@ -59,17 +59,17 @@ pub struct Found<'v, 'a> {
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
     matches: Vec<Match>,
-    /// Functions whose paths are cut, of which others may have been executed that match.
+    /// Functions whose paths are cut, and which may have executed further matching paths.
     open: Vec<usize>,
     /// Executions of paths of functions with a match, matching or not.
     executions: u128,
 }
 
 impl<'v, 'a> Found<'v, 'a> {
-    /// Looks an expression up in a profile. `text` is what was parsed.
+    /// Finds the paths of a profile that an expression matches. `text` is the expression as it was written.
     ///
     /// # Errors
-    /// There is no function of the name, or a place is in no block of the functions.
+    /// No function has the name, or a place of the expression is in no block of the functions.
     pub fn of(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<Found<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => matching(view, name)?,
@@ -160,7 +160,7 @@ impl<'v, 'a> Found<'v, 'a> {
             let times = plural(found.count.into(), "time", "times");
             let numbers = format!("{what} {}  taken {least}{times}, {}", ids.join(" + "), percent(self.share(found)));
             out.push_str(&format!("\n{}  {name}  {numbers}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
-            out.push_str(&tell(function, &found.story, sources, page));
+            out.push_str(&path_lines(function, &found.listing, sources, page));
         }
         if self.matches.len() > limit(top) {
             out.push_str(&format!("\n... and {} more (--top)\n", self.matches.len() - top));
@@ -177,7 +177,7 @@ impl<'v, 'a> Found<'v, 'a> {
                 "file": function.file(), "line": function.line(), "path": number(m.ids[0]),
                     "pieces": m.ids.iter().map(|id| number(*id)).collect::<Vec<_>>(),
                 "complete": m.complete, "count": number(m.count), "count_is_exact": m.ids.len() == 1,
-                "share": self.share(m), "outline": m.story.outline(usize::MAX),
+                "share": self.share(m), "outline": m.listing.outline(usize::MAX),
                 "blocks": m.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
             })
         };
@@ -204,7 +204,7 @@ fn complete(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
         count: p.count,
         weight: function.weight(p, Measure::Instructions),
         blocks: p.blocks.clone(),
-        story: Story::of(function, p),
+        listing: PathListing::from_path(function, p),
     };
     function.paths.complete.iter().filter(fits).map(found).collect()
 }
@@ -221,7 +221,7 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
             count: times,
             weight,
             blocks: u.blocks.clone(),
-            story: Story::of_unfinished(function, u),
+            listing: PathListing::from_unfinished(function, u),
         }
     };
     function.paths.unfinished.iter().filter(fits).map(found).collect()
@@ -230,11 +230,11 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
 /// A path of several pieces.
 fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let (complete, unfinished) = (&function.paths.complete, &function.paths.unfinished);
-    let story = |(is_complete, id): &Piece| match is_complete {
-        true => complete.iter().find(|p| p.id == *id).map(|p| Story::of(function, p)),
-        false => unfinished.iter().find(|u| u.id == *id).map(|u| Story::of_unfinished(function, u)),
+    let listing = |(is_complete, id): &Piece| match is_complete {
+        true => complete.iter().find(|p| p.id == *id).map(|p| PathListing::from_path(function, p)),
+        false => unfinished.iter().find(|u| u.id == *id).map(|u| PathListing::from_unfinished(function, u)),
     };
-    let stories: Vec<Story> = chain.pieces.iter().filter_map(story).collect();
+    let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     Match {
         function: at,
         ids: chain.pieces.iter().map(|p| p.1).collect(),
@@ -242,7 +242,7 @@ fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
         count: chain.at_least,
         weight: u128::from(chain.at_least) * u128::from(function.length(&chain.blocks)),
         blocks: chain.blocks.clone(),
-        story: Story::joined(stories),
+        listing: PathListing::joined(listings),
     }
 }
 

@@ -1,10 +1,9 @@
 //! The report as one self-contained page: functions, their paths, the source under a path, the graph.
 //!
-//! The page asks for nothing from outside and works from a file. Everything that comes from the program (names, source,
-//! command lines) is data: JSON in `<script type="application/json">` blocks, escaped so that no text can close the
-//! block, and shown by the page's script as text only. Each function's details are a block of their own, read when the
-//! function is chosen. When all details would be larger than a budget, those of the functions that count least are left
-//! out, and the page says so.
+//! The page loads nothing from outside and works from a file. Everything that comes from the program (names, source, command lines) is
+//! data: JSON in `<script type="application/json">` blocks, escaped so that no text can close the block, and shown by the page's script
+//! as text only. Each function's details are a block of their own, which is parsed when the function is selected. If all details together
+//! are larger than a budget, those of the functions with the least weight are left out, and the page says so.
 
 mod data;
 
@@ -13,14 +12,14 @@ use crate::view::View;
 use crate::words;
 use serde_json::Value;
 
-/// What the page may contain.
+/// Limits of the page's content.
 #[derive(Clone, Copy, Debug)]
 pub struct HtmlOptions {
     /// Bytes for the details of functions.
     pub budget: usize,
     /// Paths of each function, at most.
     pub paths: usize,
-    /// What shares are shares of.
+    /// The measure of shares.
     pub measure: crate::Measure,
 }
 
@@ -36,6 +35,11 @@ const SCRIPTS: [&str; 3] = [include_str!("../assets/layout.js"), include_str!(".
 
 /// Writes the page.
 pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String {
+    page_with_section(view, sources, options, "")
+}
+
+/// The same with a section above the functions, which is HTML whose text the caller has escaped.
+pub fn page_with_section(view: &View, sources: &SourceCache, options: &HtmlOptions, section: &str) -> String {
     let details = data::details(view, sources, options);
     let summary = data::summary(view, &details, options);
     let mut blocks = block("summary", &embed(&summary));
@@ -46,16 +50,16 @@ pub fn page(view: &View, sources: &SourceCache, options: &HtmlOptions) -> String
     }
     let program = words::program(&view.profile.run, view.profile.images.first().map(|i| i.path.as_str()));
     let script = SCRIPTS.join("\n");
-    fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("data", &blocks), ("script", &script)])
+    fill(PAGE, &[("title", &escape(&program)), ("style", STYLE), ("section", section), ("data", &blocks), ("script", &script)])
 }
 
-/// Replaces `{{name}}` in one pass: what is filled in is not looked at again.
+/// Replaces `{{name}}` in one pass: inserted text is not scanned again.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut parts = template.split("{{");
     let mut out = parts.next().unwrap_or_default().to_string();
     for part in parts {
-        let (name, rest) = part.split_once("}}").expect("every mark in the template is closed");
-        let (_, value) = values.iter().find(|(n, _)| *n == name).expect("the template has known marks only");
+        let (name, rest) = part.split_once("}}").expect("every placeholder of the template is closed");
+        let (_, value) = values.iter().find(|(n, _)| *n == name).expect("the template has known placeholders only");
         out.push_str(value);
         out.push_str(rest);
     }
@@ -66,7 +70,7 @@ fn block(id: &str, json: &str) -> String {
     format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n")
 }
 
-/// JSON without a character that means something to readers of HTML.
+/// JSON with all characters escaped that have a meaning in HTML.
 fn embed(value: &Value) -> String {
     let text = value.to_string();
     let mut out = String::with_capacity(text.len());

@@ -1,11 +1,10 @@
 //! How often inlined code was entered, from the paths of the function that it became part of.
 //!
-//! An inlined body is a scope of the debug information: a function, and the call in whose place it stands. Its blocks are those with code
-//! of it, or of what was inlined into it in turn. Every execution of a path that runs through one of its blocks is one entry, but for
-//! paths that begin inside it: in the next iteration of a loop that is all its own, or behind a cut. A loop is its own if all code of the
-//! loop is.
+//! An inlined body is a scope of the debug information: a function, and the call that it replaces. Its blocks are those with code of the
+//! body, or of bodies inlined into it. Every execution of a path that runs through one of its blocks is one entry, except of paths that
+//! begin inside it: in the next iteration of a loop of the body, or after a cut. A loop belongs to a body if all code of the loop does.
 //!
-//! Invariant: a body of which a block was executed has one entry at least. Complexity: O(paths x blocks x depth of inlining) and a search
+//! Invariant: a body with an executed block has at least one entry. Complexity: O(paths x blocks x depth of inlining) and a search
 //! for each back edge.
 
 use crate::view::Function;
@@ -14,7 +13,7 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::Beginning;
 use trodden_unit::{Position, UnitMap};
 
-/// Entries of the bodies that were inlined into a function, by scope; of those without an execution, too.
+/// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
 pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
     let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies(map, &positions(function, at))).collect();
@@ -27,12 +26,12 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let complete = function.paths.complete.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
     let unfinished = function.paths.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
     for (count, blocks, beginning) in complete.chain(unfinished) {
-        let goes_on = match beginning {
+        let continued = match beginning {
             Beginning::Entry => None,
             Beginning::After(edge) => within.get(&edge),
         };
         let entered: BTreeSet<u32> = blocks.iter().filter_map(|b| bodies.get(b.index())).flatten().copied().collect();
-        for scope in entered.iter().filter(|s| goes_on.is_none_or(|inside| !inside.contains(s))) {
+        for scope in entered.iter().filter(|s| continued.is_none_or(|inside| !inside.contains(s))) {
             *entries.entry(*scope).or_default() += count;
         }
     }
@@ -54,17 +53,17 @@ fn bodies(map: &UnitMap, positions: &[Position]) -> BTreeSet<u32> {
 /// A scope and those around it, without the function itself.
 fn chain(map: &UnitMap, scope: u32) -> impl Iterator<Item = u32> {
     let call = move |scope: u32| map.scopes.get(scope as usize).and_then(|s| s.inlined_at).filter(|call| call.scope < scope);
-    // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+    // A scope refers to an earlier one; otherwise the map is damaged.
     std::iter::successors(Some(scope), move |at| call(*at).map(|c| c.scope)).filter(move |at| call(*at).is_some())
 }
 
-/// The bodies that a path which begins behind a cut edge was in before.
+/// For a path that begins after a cut edge: the bodies that control was in before the edge.
 fn around(function: &Function, bodies: &[BTreeSet<u32>], cut: Edge, reason: CutReason) -> BTreeSet<u32> {
     let Some(edge) = function.map.edges.get(cut.index()) else { return BTreeSet::new() };
     if reason != CutReason::Back {
         return bodies.get(edge.from.index()).cloned().unwrap_or_default();
     }
-    // The branch that closes the loop is that of the body whose loop it is; code of callers may have been moved into it.
+    // The branch that closes the loop belongs to the body that has the loop. The optimiser may have moved code of callers into the loop.
     let branch = function.map.blocks.get(edge.from.index()).and_then(|b| b.branch);
     let owner: Option<BTreeSet<u32>> = branch.map(|p| chain(function.units_map(), p.scope).collect());
     let body = loop_body(&function.into, edge.from, edge.to);

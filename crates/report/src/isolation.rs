@@ -2,9 +2,9 @@
 
 use crate::json::SCHEMA_VERSION;
 use crate::paint::{self, fit, right};
+use crate::path_listing::PathListing;
 use crate::source::SourceCache;
-use crate::story::Story;
-use crate::text::{Page, TextOptions, tell};
+use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
@@ -12,13 +12,13 @@ use std::collections::HashMap;
 use trodden_analysis::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
 use trodden_flow::DagEdgeId;
 
-/// What is shown.
-pub struct Wanted<'a> {
-    /// What suspects are ranked by.
+/// Which suspects are shown.
+pub struct SuspectSelection<'a> {
+    /// The score that suspects are ranked by.
     pub by: Score,
     /// At most this many; 0 for all.
     pub top: usize,
-    /// Only of these functions, if a name is given: as of reports.
+    /// Only paths of functions that match this name or pattern, if one is given.
     pub function: Option<&'a str>,
 }
 
@@ -34,29 +34,30 @@ impl<'v, 'a> Suspects<'v, 'a> {
     /// Ranks the paths of runs. The view is of all these runs, merged.
     ///
     /// # Errors
-    /// There is no function of the wanted name.
-    pub fn of(isolation: &Isolation, view: &'v View<'a>, wanted: &Wanted) -> Result<Suspects<'v, 'a>, crate::ReportError> {
+    /// No function has the selected name.
+    pub fn of(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
         let mut functions: HashMap<FunctionKey, &'v Function<'a>> = HashMap::new();
         for function in &view.functions {
             let place = function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map));
             functions.insert((function.unit.unit, place.unwrap_or_default()), function);
         }
         let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
-        let mut all = isolation.suspects(wanted.by, edges);
-        if let Some(name) = wanted.function {
-            let chosen = crate::select::matching(view, name)?;
-            all.retain(|s| functions.get(&s.function).is_some_and(|f| chosen.iter().any(|c| std::ptr::eq(*c, *f))));
+        let mut all = isolation.suspects(selection.by, edges);
+        if let Some(name) = selection.function {
+            let named = crate::select::matching(view, name)?;
+            all.retain(|s| functions.get(&s.function).is_some_and(|f| named.iter().any(|c| std::ptr::eq(*c, *f))));
         }
         let found = all.len();
         let shown =
-            all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(wanted.top)).collect();
-        Ok(Suspects { runs: isolation.runs(), by: wanted.by, found, shown })
+            all.into_iter().filter_map(|s| functions.get(&s.function).map(|f| (s, *f))).take(crate::select::limit(selection.top)).collect();
+        Ok(Suspects { runs: isolation.runs(), by: selection.by, found, shown })
     }
 
     /// For a terminal.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &Page::new(options);
-        let runs = format!("{} failing and {} passing runs", count(self.runs.failing.into()), count(self.runs.passing.into()));
+        let runs =
+            format!("{} failing and {} passing {}", count(self.runs.failing.into()), count(self.runs.passing.into()), runs_noun(self.runs));
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, "Suspicious paths"), page.paint(paint::DIM, &runs));
         if self.shown.is_empty() {
             return out + "No failing run took a path of these functions.\n";
@@ -65,8 +66,8 @@ impl<'v, 'a> Suspects<'v, 'a> {
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
             out.push_str(&title(rank + 1, suspect, function, page));
-            if let Some(story) = story(function, suspect) {
-                out.push_str(&tell(function, &story, sources, page));
+            if let Some(listing) = listing(function, suspect) {
+                out.push_str(&path_lines(function, &listing, sources, page));
             }
             out.push('\n');
         }
@@ -85,7 +86,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
                 "line": function.line(),
                 "path": s.id,
                 "complete": s.complete,
-                "outline": story(function, s).map(|story| story.outline(usize::MAX)),
+                "outline": listing(function, s).map(|listing| listing.outline(usize::MAX)),
                 "failing": s.runs.failing,
                 "passing": s.runs.passing,
                 "function_failing": s.executed.failing,
@@ -110,6 +111,10 @@ impl<'v, 'a> Suspects<'v, 'a> {
     }
 }
 
+fn runs_noun(runs: Tally) -> &'static str {
+    if runs.failing + runs.passing == 1 { "run" } else { "runs" }
+}
+
 /// Name of a score.
 fn name(score: Score) -> &'static str {
     match score {
@@ -124,10 +129,10 @@ fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
     complete.or_else(|| function.paths.unfinished.iter().find(|p| p.id == id).map(|p| p.path.clone())).unwrap_or_default()
 }
 
-fn story(function: &Function, suspect: &Suspect) -> Option<Story> {
+fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
     match suspect.complete {
-        true => function.paths.complete.iter().find(|p| p.id == suspect.id).map(|p| Story::of(function, p)),
-        false => function.paths.unfinished.iter().find(|p| p.id == suspect.id).map(|p| Story::of_unfinished(function, p)),
+        true => function.paths.complete.iter().find(|p| p.id == suspect.id).map(|p| PathListing::from_path(function, p)),
+        false => function.paths.unfinished.iter().find(|p| p.id == suspect.id).map(|p| PathListing::from_unfinished(function, p)),
     }
 }
 
@@ -141,8 +146,8 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
         suspect.id
     );
     let taken = format!(
-        "in {} failing and {} passing runs, of {} and {} that executed the function",
-        runs.failing, runs.passing, executed.failing, executed.passing
+        "in {} of {} failing and {} of {} passing runs that executed the function",
+        runs.failing, executed.failing, runs.passing, executed.passing
     );
     let scores = format!(
         "ochiai {:.3}, tarantula {:.3}, importance {:.3} (increase {:+.2} ± {:.2})",
@@ -150,8 +155,8 @@ fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> St
     );
     let edges = match suspect.new_edges {
         0 if runs.passing > 0 => "passing runs took it, too".to_owned(),
-        0 => "passing runs took each of its edges, but never all of them on one path".to_owned(),
-        n => format!("{} no passing run took", plural(n.into(), "edge of it that", "edges of it that")),
+        0 => "passing runs took each of its edges, but never this path".to_owned(),
+        n => format!("{} no passing run took", plural(n.into(), "edge that", "edges that")),
     };
     let line = |text: &str| format!("      {}\n", page.paint(paint::DIM, &fit(text, page.width - 6)));
     format!("{head}\n{}{}{}", line(&taken), line(&scores), line(&edges))

@@ -1,18 +1,19 @@
 //! Reports as JSON. The schema is described in the user guide (`docs/book/src/json.md`).
 //!
-//! Numbers beyond 2^53, which many readers of JSON cannot hold, are strings. A change that could break a reader raises [`SCHEMA_VERSION`].
+//! Numbers above 2^53 are strings, because many readers of JSON cannot hold them. A change that could break a reader raises
+//! [`SCHEMA_VERSION`].
 
 use crate::annotate::Request;
 use crate::error::ReportError;
 use crate::events;
-use crate::extent::Extent;
+use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
+use crate::path_listing::{Begins, Ends, PathListing, Step};
 use crate::sampled;
 pub use crate::schema::{SCHEMA_VERSION, number};
 use crate::select::{self, Ranked, Selection};
 use crate::source::SourceCache;
-use crate::story::{Begins, Ends, Step, Story};
 use crate::text::scope_label;
 use crate::view::{Function, View, file_of};
 use crate::words;
@@ -56,7 +57,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let shown = functions[0];
-    let story = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
+    let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
         Some(path) => Some(Value::Object(unfinished(shown, path, sources))),
         None => select::path_of(shown, request.path, request.measure)?.map(|path| {
             let weight = shown.weight(&path, request.measure);
@@ -68,20 +69,20 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result
         "schema_version": SCHEMA_VERSION,
         "kind": "annotation",
         "function": function(view, shown, request.measure),
-        "path": story,
+        "path": listing,
         "source": source(view, shown, sources),
         "also_matching": functions[1..].iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
     }))
 }
 
 fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
-    let Some(extent) = Extent::of(function, sources) else { return Value::Null };
+    let Some(range) = LineRange::of_function(function, sources) else { return Value::Null };
     let counts = LineCounts::of([function]);
     let line = |number| {
-        let count = view.line(&counts, &extent.file, number).map(self::number);
-        json!({ "line": number, "text": sources.line(&extent.file, number), "count": count })
+        let count = view.line(&counts, &range.file, number).map(self::number);
+        json!({ "line": number, "text": sources.line(&range.file, number), "count": count })
     };
-    json!({ "file": extent.file, "lines": (extent.first..=extent.last).map(line).collect::<Vec<_>>() })
+    json!({ "file": range.file, "lines": (range.first..=range.last).map(line).collect::<Vec<_>>() })
 }
 
 pub(crate) fn run(run: &Run) -> Value {
@@ -129,7 +130,7 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
         u.map.skipped.iter().map(|s| json!({ "function": s.name, "reason": s.reason })).collect()
     };
     let unit = |u: &trodden_profile::UnitProfile| {
-        json!({ "identity": u.unit.to_string(), "source": u.map.source, "scheme": u.map.experiment.to_string(),
+        json!({ "identity": u.unit.to_string(), "source": u.map.source, "experiment": u.map.experiment.to_string(),
         "not_instrumented": skipped(u) })
     };
     json!({
@@ -142,8 +143,7 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
 
 fn function(view: &View, function: &Function, measure: Measure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
-    let lost =
-        |l: &trodden_profile::Lost| json!({ "block": l.head.0, "count": l.count, "line": crate::story::first_line(function, l.head) });
+    let lost = |l: &trodden_profile::Lost| json!({ "block": l.head.0, "count": l.count, "line": crate::path_listing::first_line(function, l.head) });
     json!({
         "name": function.name.full,
         "short_name": function.name.short,
@@ -162,7 +162,7 @@ fn function(view: &View, function: &Function, measure: Measure) -> Value {
         "cut": function.is_cut(),
         "block_counts": function.paths.blocks.iter().map(|c| number(*c)).collect::<Vec<_>>(),
         "edge_counts": function.paths.edges.iter().map(|c| number(*c)).collect::<Vec<_>>(),
-        "edges": function.map.edges.iter().map(|e| json!([e.from.0, e.to.0, words::way(e)])).collect::<Vec<_>>(),
+        "edges": function.map.edges.iter().map(|e| json!([e.from.0, e.to.0, words::edge_condition(e)])).collect::<Vec<_>>(),
         "unfinished": function.paths.unfinished.iter().map(|u| unfinished(function, u, &none)).collect::<Vec<_>>(),
         "lost": function.paths.lost.iter().map(lost).collect::<Vec<_>>(),
     })
@@ -170,7 +170,7 @@ fn function(view: &View, function: &Function, measure: Measure) -> Value {
 
 fn path(ranked: &Ranked, sources: &SourceCache) -> Map<String, Value> {
     let PathCount { id, count, blocks, .. } = ranked.path;
-    let mut out = told(ranked.function, &Story::of(ranked.function, ranked.path), sources);
+    let mut out = listing_json(ranked.function, &PathListing::from_path(ranked.function, ranked.path), sources);
     out.insert("id".into(), number(*id));
     out.insert("count".into(), number(*count));
     out.insert("share".into(), json!(ranked.share));
@@ -181,18 +181,18 @@ fn path(ranked: &Ranked, sources: &SourceCache) -> Map<String, Value> {
 }
 
 fn unfinished(function: &Function, path: &Unfinished, sources: &SourceCache) -> Map<String, Value> {
-    let mut out = told(function, &Story::of_unfinished(function, path), sources);
+    let mut out = listing_json(function, &PathListing::from_unfinished(function, path), sources);
     out.insert("id".into(), number(path.id));
     out.insert("count".into(), json!(path.count));
     out.insert("blocks".into(), json!(path.blocks.iter().map(|b| b.0).collect::<Vec<_>>()));
     out
 }
 
-pub(crate) fn told(function: &Function, story: &Story, sources: &SourceCache) -> Map<String, Value> {
+pub(crate) fn listing_json(function: &Function, listing: &PathListing, sources: &SourceCache) -> Map<String, Value> {
     let mut out = Map::new();
-    out.insert("begins".into(), begins(&story.begins));
-    out.insert("steps".into(), story.steps.iter().map(|s| step(function, s, sources)).collect());
-    out.insert("ends".into(), ends(function, &story.ends));
+    out.insert("begins".into(), begins(&listing.begins));
+    out.insert("steps".into(), listing.steps.iter().map(|s| step(function, s, sources)).collect());
+    out.insert("ends".into(), ends(function, &listing.ends));
     out
 }
 
@@ -200,14 +200,16 @@ fn begins(begins: &Begins) -> Value {
     let text = words::begins(begins);
     match begins {
         Begins::Entry => json!({ "at": "entry", "text": text }),
-        Begins::Behind { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
+        Begins::AfterCut { reason, at, line } => json!({ "at": words::cut_reason(*reason), "block": at.0, "line": line, "text": text }),
     }
 }
 
 fn ends(function: &Function, ends: &Ends) -> Value {
     let text = words::ends(ends);
     match ends {
-        Ends::Exit { edge, line, .. } => json!({ "by": words::way(&function.map.edges[edge.index()]), "line": line, "text": text }),
+        Ends::Exit { edge, line, .. } => {
+            json!({ "by": words::edge_condition(&function.map.edges[edge.index()]), "line": line, "text": text })
+        }
         Ends::Cut { reason, to, line } => json!({ "by": words::cut_reason(*reason), "to_block": to.0, "line": line, "text": text }),
         Ends::Stop { line } => json!({ "by": "stop", "line": line, "text": text }),
         Ends::Call { at, lines } => {
@@ -221,7 +223,7 @@ fn step(function: &Function, step: &Step, sources: &SourceCache) -> Value {
     let turns: Vec<Value> = step
         .turns
         .iter()
-        .map(|t| json!({ "edge": t.edge.0, "condition": words::way(&function.map.edges[t.edge.index()]), "text": t.way }))
+        .map(|t| json!({ "edge": t.edge.0, "condition": words::edge_condition(&function.map.edges[t.edge.index()]), "text": t.text }))
         .collect();
     let mut out = json!({ "blocks": step.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "turns": turns });
     let Some((at, calls)) = step.chain.split_last() else { return out };

@@ -1,7 +1,7 @@
 //! Coverage of lines and branches as an lcov tracefile (`geninfo(1)`, section FILES).
 //!
-//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, inlined code counted where it
-//! stands; where the program has a mapping for coverage, counts of lines are the mapping's. Branches are those of the optimised code.
+//! Counts of lines and branches are those of [`crate::lines`]: derived from paths, with inlined code counted at its own lines. If the
+//! program has a coverage mapping, counts of lines are the mapping's. Branches are those of the optimised code.
 
 use crate::lines::{FileCounts, LineCounts};
 use crate::text::printable;
@@ -32,8 +32,8 @@ pub fn lcov<'v, 'a: 'v>(
     out
 }
 
-/// Writes a tracefile of what was executed in some functions, and of nothing else: of a profile that has a part of all
-/// paths, a line that is not on these may well have been executed on others.
+/// Writes a tracefile of the executed lines of some functions only. A profile that has only some of the paths cannot say that a line was
+/// not executed: other paths may have executed it.
 pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
     let mut counts = LineCounts::of(functions);
     let mut out = String::new();

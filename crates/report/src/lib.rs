@@ -3,11 +3,11 @@
 //! Pure functions from a [`trodden_profile::Profile`] to strings and bytes. Nothing here reads a file, the environment or the clock: source
 //! text comes from a [`Sources`] provider, widths and colour are options. The journey of a profile:
 //!
-//! 1. [`View`]: every function decoded, with readable names and shares ([`view`], [`names`]);
+//! 1. [`View`]: every function decoded, with readable names and its share of the program ([`view`], [`names`]);
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
-//! 3. [`Story`]: a path as source lines with the direction of each branch ([`story`]);
+//! 3. [`PathListing`]: a path as source lines with the direction of each branch ([`path_listing`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
-//!    [`advice`] (what paths tell that edges cannot);
+//!    [`advice`] (what counts of paths show and counts of edges cannot);
 //! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,6 @@ pub mod coverage;
 pub mod dot;
 pub mod error;
 pub mod events;
-pub mod extent;
 pub mod folded;
 pub mod found;
 pub mod html;
@@ -25,10 +24,12 @@ pub mod inlined;
 pub mod isolation;
 pub mod json;
 pub mod lcov;
+pub mod line_range;
 pub mod lines;
 pub mod measure;
 pub mod names;
 pub mod paint;
+pub mod path_listing;
 pub mod pprof;
 pub mod proftext;
 pub mod residual;
@@ -38,7 +39,6 @@ mod schema;
 pub mod segments;
 pub mod select;
 pub mod source;
-pub mod story;
 pub mod text;
 mod turn;
 pub mod users;
@@ -48,7 +48,7 @@ pub mod words;
 pub use error::ReportError;
 pub use measure::Measure;
 pub use names::Name;
+pub use path_listing::PathListing;
 pub use select::{Ranking, Selection};
 pub use source::{SourceCache, Sources};
-pub use story::Story;
 pub use view::{Function, View};

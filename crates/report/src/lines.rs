@@ -1,20 +1,18 @@
 //! Execution counts of source lines and branches, from counts of blocks, edges and paths.
 //!
-//! **What a line's count means.** Code of a line may stand in several blocks and, once inlined, in several functions. The count is taken
-//! for each *instance* of the line, which is the function it is part of, or one inlined body of it, and summed over instances. An
-//! instance's count is that of its most executed block, or, where that is more, of the most entered body that was inlined at a call on the
-//! line ([`crate::inlined`]). So a line of several blocks is not counted twice, a call is counted whether it is made or inlined, and code
-//! inlined in many places counts everywhere it ran.
+//! **What a line's count means.** Code of a line may be in several blocks and, once inlined, in several functions. Each function or inlined
+//! body that has the line is an *instance* of it. The line's count is the sum over instances. An instance's count is the greatest of two:
+//! that of its most executed block, and that of the most entered body that was inlined at a call on the line ([`crate::inlined`]). So a
+//! line of several blocks is not counted twice, a call is counted whether it is made or inlined, and inlined code counts wherever it ran.
 //!
-//! Counts are those of the optimised code. A line is there only if code of it is left: where none is, nothing is said of it, not 0. Where
-//! the optimiser unrolled a loop, each of the copies has a part of the iterations, and where it vectorised one, an iteration stands for
-//! several. A function is entered at the line of its declaration.
+//! Counts are those of the optimised code. A line without code has no count (which is not 0). If the optimiser unrolled a loop, each copy
+//! has some of the iterations; if it vectorised the loop, one iteration stands for several. A function is entered at the line of its
+//! declaration.
 //!
-//! That a line was not executed (0) is said only where its code tells it. A jump at the end of other lines does not: the closing brace of
-//! a branch has one, and what follows the brace may be executed all the same. Nor does code that the optimiser moved into a branch which
-//! was never taken, in front of which the line stands. Nor does a body of a function that was never entered, if another body of it was,
-//! from which the code may be gone. Nor does what is done only where an exception passes through, which stands at closing braces. Lines
-//! with no other code are left out.
+//! A line counts as not executed (0) only if its own code proves it. Four kinds of code prove nothing, and lines with no other code are
+//! left out: 1. a jump at the end of other lines, such as that of a closing brace, because what follows the brace may be executed;
+//! 2. code that the optimiser moved into a later branch that was never taken; 3. a body of a function that was never entered, if another
+//! body of the function was (the code may have been removed there); 4. cleanup for a passing exception, which is at closing braces.
 //!
 //! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts
 //! of one source branch's copies are summed by line, column and direction.
@@ -45,7 +43,7 @@ pub struct FileCounts {
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, Taken>>,
 }
 
-/// A way out of a branch, in the order in which reports list them.
+/// The outcome of a branch, in the order of reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Direction {
     /// The condition is true.
@@ -56,16 +54,16 @@ pub enum Direction {
     Case(i64),
     /// None of the cases.
     Default,
-    /// A target of a computed jump.
+    /// A target of an indirect branch.
     Indirect(u32),
 }
 
-/// How often a branch came to be decided, and was decided this way.
+/// Counts of one outcome of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Executions of the branch.
     pub reached: u64,
-    /// Those that went this way.
+    /// Executions with this outcome.
     pub taken: u64,
 }
 
@@ -97,8 +95,7 @@ impl LineCounts {
         self.files.get_mut(file)
     }
 
-    /// Adds what is told by bodies that were entered; gives the lines of those that were not, each with the line where its function is
-    /// declared.
+    /// Adds the lines of bodies that were entered. Returns the lines of other bodies, each with the line of its function's declaration.
     fn add_lines<'a>(&mut self, function: &Function<'a>, entries: &BTreeMap<u32, u64>) -> Vec<[(&'a str, u32); 2]> {
         let map = function.units_map();
         let entered = |position: Position| entries.get(&position.scope).map_or(function.paths.entries() > 0, |n| *n > 0);
@@ -179,9 +176,9 @@ fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position
         }
         let others = |jump: &Position| block.positions.iter().any(|p| (p.scope, p.file, p.line) != (jump.scope, jump.file, jump.line));
         let jump = block.branch.filter(|jump| count == 0 && decides_nothing(function, at) && others(jump));
-        let told = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
+        let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
-        told.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries)).for_each(|p| instances.add(Some(p), count));
+        shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries)).for_each(|p| instances.add(Some(p), count));
     }
     for (number, &count) in entries {
         let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };

@@ -1,6 +1,6 @@
-//! What paths are weighed by.
+//! Measures of paths.
 
-/// What paths are weighed by.
+/// A measure of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Measure {
     /// Executed instructions of the intermediate code.
@@ -10,7 +10,7 @@ pub enum Measure {
     Blocks,
     /// Executions of the path, however long it is.
     Count,
-    /// Events that were summed up for each path.
+    /// Events that were summed for each path.
     Events,
 }
 

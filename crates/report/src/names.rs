@@ -1,7 +1,7 @@
-//! Names of functions for people: mangling undone, and a short form that fits a table.
+//! Names of functions: demangled, and a short form that fits a table.
 //!
-//! Rust (legacy and v0) and C++ (Itanium) names are understood; whatever else is shown as it is. The short form drops what rarely tells two
-//! functions apart: parameters, return types, template arguments, and in Rust all but the last word of paths inside angle brackets.
+//! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names are shown unchanged. The short form drops parameters, return
+//! types, template arguments and, in Rust, all but the last word of paths inside angle brackets: these rarely distinguish two functions.
 
 /// A function's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,8 +51,8 @@ impl Name {
     }
 }
 
-/// A name from debug information, for code inlined deep into something else: mangling undone if the linkage name tells
-/// more than the plain one, the last two words of what remains.
+/// A short name for inlined code, from debug information: the last two words of the demangled linkage name, or of the plain name if
+/// demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
     let known = Name::of(linkage);
     let known = if known.full == known.linkage { name } else { &known.short };
@@ -135,7 +135,7 @@ fn abridge_cpp(full: &str, with_arguments: bool) -> String {
     if out.is_empty() { full.to_string() } else { out }
 }
 
-/// Parts of a C++ name that contain brackets which are none.
+/// Parts of a C++ name whose bracket characters are not brackets.
 fn keep_whole<'a>(rest: &'a str, before: &str) -> Option<&'a str> {
     const OPERATORS: [&str; 12] = [
         "operator<<=",

@@ -7,14 +7,14 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 pub const TITLE: Style = Style::new().bold();
 /// Names of functions.
 pub const NAME: Style = AnsiColor::Cyan.on_default().bold();
-/// What matters less.
+/// Less important text.
 pub const DIM: Style = Style::new().dimmed();
 /// Counts.
 pub const COUNT: Style = AnsiColor::Yellow.on_default();
 /// Bars.
 pub const BAR: Style = AnsiColor::Blue.on_default();
-/// Where a branch leads.
-pub const WAY: Style = AnsiColor::Green.on_default().bold();
+/// Target of a branch.
+pub const DIRECTION: Style = AnsiColor::Green.on_default().bold();
 /// Other directions.
 pub const OTHER: Style = AnsiColor::Magenta.on_default().bold();
 /// Source that a path runs through.
@@ -44,7 +44,7 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The text, cut to a width; what is cut off is marked.
+/// The text, cut to a width; `…` marks a cut.
 pub fn fit(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_string();

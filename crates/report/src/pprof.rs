@@ -1,4 +1,4 @@
-//! A profile for `pprof` and its kin: a gzipped protocol buffer.
+//! A profile for `pprof`: a gzipped protocol buffer.
 //!
 //! Source: `profile.proto` of google/pprof (field numbers and meanings). Each executed path is one sample whose stack
 //! is the path (leaf) inside its function; its values are executions and executed instructions. Paths are functions of
@@ -6,8 +6,8 @@
 
 use crate::error::ReportError;
 use crate::measure::Measure;
+use crate::path_listing::{Begins, PathListing};
 use crate::select::Selection;
-use crate::story::{Begins, Story};
 use crate::view::{Function as Profiled, View};
 use std::collections::HashMap;
 use std::io::Write;
@@ -37,7 +37,7 @@ pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError>
     let sample_type = vec![builder.kind("executions", "count"), builder.kind("instructions", "count")];
     for ranked in &ranking.paths {
         let outer = builder.function_location(ranked.function);
-        let leaf = builder.path_location(ranked.function, &Story::of(ranked.function, ranked.path), ranked.path.id);
+        let leaf = builder.path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
         let instructions = ranked.function.weight(ranked.path, Measure::Instructions);
         let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
         builder.samples.push(Sample { location_id: vec![leaf, outer], value });
@@ -99,12 +99,12 @@ impl Builder {
         location
     }
 
-    fn path_location(&mut self, function: &Profiled, story: &Story, id: u64) -> u64 {
-        let line = match story.begins {
-            Begins::Behind { line: Some(line), .. } => line,
-            _ => story.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
+    fn path_location(&mut self, function: &Profiled, listing: &PathListing, id: u64) -> u64 {
+        let line = match listing.begins {
+            Begins::AfterCut { line: Some(line), .. } => line,
+            _ => listing.steps.iter().filter_map(|s| s.chain.first()).map(|p| p.line).next().unwrap_or(0),
         };
-        let name = format!("{} path {id} ({})", function.name.short, story.outline(OUTLINE));
+        let name = format!("{} path {id} ({})", function.name.short, listing.outline(OUTLINE));
         self.location(&name, &name, function.file().unwrap_or(""), line)
     }
 

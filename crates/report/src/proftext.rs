@@ -40,7 +40,7 @@ fn write_all(out: &mut String, edges: &EdgeCounts) -> std::fmt::Result {
     Ok(())
 }
 
-/// Places with the values that were noted there.
+/// Value sites with their values.
 fn values(out: &mut String, kinds: &[Vec<SiteValues>; 3]) -> std::fmt::Result {
     let used: Vec<usize> = (0..kinds.len()).filter(|kind| !kinds[*kind].is_empty()).collect();
     if used.is_empty() {

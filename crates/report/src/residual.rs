@@ -1,12 +1,12 @@
 //! Untested paths, on a terminal and as JSON; SARIF is in [`crate::sarif`].
 //!
-//! The view is of a weeded profile ([`trodden_analysis::untested`]): all it has is untested.
+//! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]): all of its paths are untested.
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
+use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
-use crate::story::{Story, first_line, last_line};
-use crate::text::{Page, TextOptions, printable, tell};
+use crate::text::{Page, TextOptions, path_lines, printable};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
@@ -16,19 +16,19 @@ use trodden_analysis::untested::{self, FunctionKey, HotPath, NewInFunction, Sigh
 use trodden_flow::Edge;
 use trodden_unit::KnownPaths;
 
-/// What untested paths are sorted by.
+/// The order of untested paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Executions, most first.
     Count,
-    /// When they were taken first, the latest first: what is new.
+    /// Time of the first execution, latest first.
     Newest,
     /// Runs that took them, most first.
     Runs,
 }
 
 /// Which untested paths are shown.
-pub struct Wanted<'a> {
+pub struct UntestedSelection<'a> {
     /// Only of these functions, if a name is given: as of reports.
     pub function: Option<&'a str>,
     /// At most this many.
@@ -37,11 +37,11 @@ pub struct Wanted<'a> {
     pub least_count: u64,
     /// Only paths all of whose edges are known.
     pub old_edges_only: bool,
-    /// Sorted so.
+    /// Their order.
     pub order: Order,
 }
 
-/// A run as people know it.
+/// A run's label in reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunLabel {
     /// Its number in the run store, if it is there.
@@ -50,14 +50,14 @@ pub struct RunLabel {
     pub words: String,
 }
 
-/// What a report is made of.
+/// The data of a report of untested paths.
 #[derive(Clone, Copy)]
-pub struct Field<'v, 'a> {
-    /// Of the weeded profile.
+pub struct UntestedInput<'v, 'a> {
+    /// The profile, filtered by known paths.
     pub view: &'v View<'a>,
-    /// Where paths were seen.
+    /// The runs in which each path was executed.
     pub sightings: &'v Sightings,
-    /// What is known.
+    /// The known paths.
     pub known: &'v KnownPaths,
     /// The runs that were added up.
     pub runs: &'v [RunLabel],
@@ -69,16 +69,16 @@ pub struct Untested<'v, 'a> {
     pub function: &'v Function<'a>,
     /// Its number.
     pub id: u64,
-    /// Whether it was completed, or control did not come back to it.
+    /// Whether it was completed; else it is unfinished.
     pub complete: bool,
     /// Executions.
     pub count: u64,
     /// Edges of it that no known path takes.
     pub new_edges: Vec<Edge>,
-    /// Where it was seen.
+    /// The runs in which it was executed.
     pub seen: Sighting,
-    /// What it runs through.
-    pub story: Story,
+    /// Its source lines.
+    pub listing: PathListing,
 }
 
 /// An untested edge.
@@ -91,20 +91,20 @@ pub struct NewEdge<'v, 'a> {
     pub count: u64,
 }
 
-/// The untested paths that are wanted, and what there are in all.
+/// The selected untested paths, and sums over all of them.
 pub struct Residual<'v, 'a> {
-    field: Field<'v, 'a>,
+    input: UntestedInput<'v, 'a>,
     /// Shown, in order.
     pub shown: Vec<Untested<'v, 'a>>,
-    /// Untested edges of the functions that are wanted, most executed first.
+    /// Untested edges of the selected functions, most executed first.
     pub edges: Vec<NewEdge<'v, 'a>>,
-    /// Paths that were wanted, shown or not.
+    /// Number of selected paths, shown or not.
     pub found: usize,
-    /// Those of them to which control did not come back.
+    /// Number of unfinished paths among them.
     pub unfinished: usize,
-    /// Paths that there are, wanted or not.
+    /// Number of untested paths, selected or not.
     pub all: usize,
-    /// Of the complete paths that were wanted.
+    /// Sums over the selected complete paths.
     pub summary: Summary,
 }
 
@@ -112,69 +112,69 @@ impl<'v, 'a> Residual<'v, 'a> {
     /// Picks paths and sorts them.
     ///
     /// # Errors
-    /// There is no function of the wanted name.
-    pub fn of(field: Field<'v, 'a>, wanted: &Wanted) -> Result<Residual<'v, 'a>, crate::ReportError> {
-        let chosen = match wanted.function {
-            // Where nothing is untested, there is nothing to be named wrongly.
-            Some(_) if field.view.functions.is_empty() => Vec::new(),
-            Some(name) => crate::select::matching(field.view, name)?,
-            None => field.view.functions.iter().collect(),
+    /// No function has the selected name.
+    pub fn of(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<Residual<'v, 'a>, crate::ReportError> {
+        let functions: Vec<&Function> = match selection.function {
+            // A profile without untested paths has no functions, so a name cannot be checked.
+            Some(_) if input.view.functions.is_empty() => Vec::new(),
+            Some(name) => crate::select::matching(input.view, name)?,
+            None => input.view.functions.iter().collect(),
         };
-        let all: usize = field.view.functions.iter().map(|f| field.listed(f)).sum();
-        let mut shown: Vec<Untested> = chosen.iter().flat_map(|f| field.paths_of(f)).collect();
-        shown.retain(|u| u.count >= wanted.least_count && (!wanted.old_edges_only || u.new_edges.is_empty()));
+        let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
+        let mut shown: Vec<Untested> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
+        shown.retain(|u| u.count >= selection.least_count && (!selection.old_edges_only || u.new_edges.is_empty()));
         shown.sort_by_key(|u| {
-            let weight = match wanted.order {
+            let weight = match selection.order {
                 Order::Count => u.count,
                 Order::Newest => u.seen.first_ns,
                 Order::Runs => u.seen.runs,
             };
             (Reverse(weight), Reverse(u.count), u.function.name.full.clone(), u.id)
         });
-        let (found, summary) = (shown.len(), field.summary(&shown));
+        let (found, summary) = (shown.len(), input.summary(&shown));
         let unfinished = shown.iter().filter(|u| !u.complete).count();
-        shown.truncate(wanted.top);
-        let mut edges: Vec<NewEdge> = chosen.iter().flat_map(|f| field.edges_of(f)).collect();
+        shown.truncate(selection.top);
+        let mut edges: Vec<NewEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
-        Ok(Residual { field, shown, edges, found, unfinished, all, summary })
+        Ok(Residual { input, shown, edges, found, unfinished, all, summary })
     }
 
-    /// Whether there is any path that is wanted.
+    /// Whether no path is selected.
     pub fn is_empty(&self) -> bool {
         self.found == 0
     }
 
-    /// Of the field's executions, those that are untested, from 0 to 1; where the program counts known paths as well.
+    /// The share of executions that are untested, from 0 to 1; `None` if the program does not count known paths.
     pub fn share(&self) -> Option<f64> {
-        let all = self.field.sightings.executions;
-        (self.field.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
+        let all = self.input.sightings.executions;
+        (self.input.sightings.counts_known && all > 0).then(|| self.summary.executions as f64 / all as f64)
     }
 
-    /// The functions with those paths alone that are shown.
+    /// The functions with only those paths that are shown.
     pub fn functions(&self) -> Vec<Function<'a>> {
         let of = |function: &Function<'a>| -> BTreeSet<(bool, u64)> {
             self.shown.iter().filter(|p| std::ptr::eq(p.function, function)).map(|p| (p.complete, p.id)).collect()
         };
-        let functions = self.field.view.functions.iter().map(|function| (function, of(function)));
-        functions.filter(|(_, wanted)| !wanted.is_empty()).map(|(function, wanted)| function.with_paths(&wanted)).collect()
+        let functions = self.input.view.functions.iter().map(|function| (function, of(function)));
+        functions.filter(|(_, ids)| !ids.is_empty()).map(|(function, ids)| function.with_paths(&ids)).collect()
     }
 
     /// The run that took a path first.
     pub fn run_of(&self, path: &Untested) -> Option<&RunLabel> {
-        self.field.runs.get(path.seen.first_run)
+        self.input.runs.get(path.seen.first_run)
     }
 
     /// For a terminal.
     pub fn text(&self, sources: &SourceCache, options: &TextOptions, edges: bool) -> String {
         let page = &Page::new(options);
-        let runs = plural(self.field.runs.len() as u128, "run", "runs");
-        let profile = self.field.view.profile;
+        let runs = plural(self.input.runs.len() as u128, "run", "runs");
+        let profile = self.input.view.profile;
         let program = words::program(&profile.run, profile.images.first().map(|i| i.path.as_str()));
         let mut out = format!("{}, {}\n", page.paint(paint::TITLE, &format!("Untested paths of {program}")), page.paint(paint::DIM, &runs));
         out.push_str(&self.overview());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.title(rank + 1, path, page));
-            out.push_str(&tell(path.function, &path.story, sources, page));
+            out.push_str(&path_lines(path.function, &path.listing, sources, page));
             out.push('\n');
         }
         if self.found > self.shown.len() {
@@ -191,16 +191,16 @@ impl<'v, 'a> Residual<'v, 'a> {
         let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if self.found == 0 {
             return match self.all {
-                0 => "No path that is not known.\n".into(),
+                0 => "There are no untested paths.\n".into(),
                 all => format!(
-                    "None of {} is as asked for (--function, --known-edges, --min-count).\n",
-                    plural(all as u128, "untested path", "untested paths")
+                    "{} excluded by --function, --known-edges or --min-count.\n",
+                    plural(all as u128, "untested path is", "untested paths are")
                 ),
             };
         }
         let unfinished = match self.unfinished {
             0 => String::new(),
-            n => format!("; besides, {} that control did not come back to", plural(n as u128, "path", "paths")),
+            n => format!("; also {}", plural(n as u128, "unfinished path", "unfinished paths")),
         };
         let share = self.share().map_or(String::new(), |s| format!(", {} of all", words::percent(s)));
         format!(
@@ -242,7 +242,7 @@ impl<'v, 'a> Residual<'v, 'a> {
     /// As JSON; the schema is described in the user guide.
     pub fn json(&self, sources: &SourceCache) -> Value {
         let paths = self.shown.iter().enumerate().map(|(at, p)| {
-            let mut out = json::told(p.function, &p.story, sources);
+            let mut out = json::listing_json(p.function, &p.listing, sources);
             let more = json!({
                 "rank": at + 1,
                 "function": p.function.name.full,
@@ -269,12 +269,12 @@ impl<'v, 'a> Residual<'v, 'a> {
             json!({ "function": e.function.name.full, "file": e.function.file(), "edge": e.edge.0, "from_line": from, "to_line": to,
                 "count": number(e.count) })
         });
-        let mut summary = summary(&self.summary, self.share(), self.field.sightings.counted.len());
+        let mut summary = summary(&self.summary, self.share(), self.input.sightings.counted.len());
         summary["unfinished_paths"] = json!(self.unfinished);
         json!({
             "schema_version": SCHEMA_VERSION,
             "kind": "residual",
-            "runs": self.field.runs.iter().map(|r| json!({ "number": r.number, "command": r.words })).collect::<Vec<_>>(),
+            "runs": self.input.runs.iter().map(|r| json!({ "number": r.number, "command": r.words })).collect::<Vec<_>>(),
             "summary": summary,
             "found": self.found,
             "paths": paths.collect::<Vec<_>>(),
@@ -298,7 +298,7 @@ fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
     })
 }
 
-impl<'v, 'a> Field<'v, 'a> {
+impl<'v, 'a> UntestedInput<'v, 'a> {
     fn known_of(&self, function: &Function) -> Option<&'v trodden_unit::KnownFunction> {
         untested::known_of(self.known, &function.unit.map, function.map)
     }
@@ -307,13 +307,13 @@ impl<'v, 'a> Field<'v, 'a> {
         self.sightings.paths.get(&(function.unit.unit, function.map.first_counter + id)).cloned()
     }
 
-    /// How many paths of a function there are to list.
+    /// The number of paths of a function that can be listed.
     fn listed(&self, function: &Function) -> usize {
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0 && self.sighting(function, u.id).is_some());
         function.paths.complete.len() + unfinished.count()
     }
 
-    /// What some of the paths are.
+    /// Sums over some of the paths.
     fn summary(&self, paths: &[Untested]) -> Summary {
         let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
@@ -326,7 +326,7 @@ impl<'v, 'a> Field<'v, 'a> {
         let mut summary = Summary::default();
         for (function, new) in functions.into_values() {
             summary.add(&new);
-            // That is a matter of all its paths.
+            // Whether the function has an untested edge depends on all of its paths, not on the selected ones.
             let all = untested::new_in(function.map, self.known_of(function), &function.paths);
             if new.edges.is_empty() && !all.edges.is_empty() {
                 summary.in_functions_without_new_edges -= new.paths;
@@ -345,9 +345,9 @@ impl<'v, 'a> Field<'v, 'a> {
             count: p.count,
             new_edges: new(&p.path),
             seen: self.sighting(function, p.id).unwrap_or_default(),
-            story: Story::of(function, p),
+            listing: PathListing::from_path(function, p),
         });
-        // Prefixes that are known were not counted: what follows for them by subtraction is nothing.
+        // A known prefix was not counted, so subtraction says nothing about it. Such prefixes have no sighting.
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0).filter_map(|u| {
             Some(Untested {
                 function,
@@ -356,7 +356,7 @@ impl<'v, 'a> Field<'v, 'a> {
                 count: u.count.unsigned_abs(),
                 new_edges: new(&u.path),
                 seen: self.sighting(function, u.id)?,
-                story: Story::of_unfinished(function, u),
+                listing: PathListing::from_unfinished(function, u),
             })
         });
         complete.chain(unfinished).collect()
@@ -375,7 +375,7 @@ impl<'v, 'a> Field<'v, 'a> {
     }
 }
 
-/// Lines from which and to which an edge leads.
+/// The lines of an edge's source and target.
 fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
     let flow = &edge.function.map.edges[edge.edge.index()];
     (last_line(edge.function, flow.from), first_line(edge.function, flow.to))
@@ -384,26 +384,28 @@ fn ends_of(edge: &NewEdge) -> (Option<u32>, Option<u32>) {
 fn edge_line(edge: &NewEdge, page: &Page) -> String {
     let (from, to) = ends_of(edge);
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    // Whether the condition was true is known of the optimised code only, where it may be the opposite of the source's.
-    let way = match crate::story::turn(edge.function, edge.edge) {
-        Some(turn) if turn.way.starts_with('→') => turn.way,
-        _ => format!("→ {} ({})", line(to), words::way(&edge.function.map.edges[edge.edge.index()])),
+    // The condition is known for the optimised code only, where it may be the opposite of the source's.
+    let direction = match crate::path_listing::turn(edge.function, edge.edge) {
+        Some(turn) if turn.text.starts_with('→') => turn.text,
+        _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
     };
     let file = printable(edge.function.file().map_or("?", words::base_name));
     let name = page.paint(paint::NAME, &edge.function.name.short);
-    format!("{}  {name}  {file}: {} {way}\n", right(&words::brief(edge.count), 8), line(from))
+    format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
 }
 
-/// What became of the paths that tests executed most, on a terminal. The view is of the field's whole profile.
+/// How often the field executed the hottest paths of the tests, on a terminal. The view is of the field's whole profile.
 pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let stay = hot.iter().filter(|h| h.rank.is_some_and(|r| r <= hot.len())).count();
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
     let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
     out.push_str(&format!(
-        "Of the {} that tests execute most, {stay} are among the {} of the field, {taken} were taken there at all; {} of the field's \
-            executions are theirs.\n\n",
+        "{} of the {} that tests execute most {} among the {} that the field executes most. The field executed {taken} of them at all: {} of \
+            its executions.\n\n",
+        stay,
         plural(hot.len() as u128, "path", "paths"),
+        if stay == 1 { "is" } else { "are" },
         hot.len(),
         words::percent(share)
     ));
@@ -412,7 +414,7 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
         let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
-            let outline = f.paths.complete.iter().find(|p| p.id == path.path).map(|p| Story::of(f, p).outline(12));
+            let outline = f.paths.complete.iter().find(|p| p.id == path.path).map(|p| PathListing::from_path(f, p).outline(12));
             (f.name.short.clone(), outline.unwrap_or_default())
         });
         let name = page.paint(paint::NAME, &name);

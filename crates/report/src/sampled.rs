@@ -1,6 +1,6 @@
-//! What reports say of sampled profiles: how they were sampled, and what a path's seen count stands for.
+//! Sampled profiles in reports: how they were sampled, and the estimate for each path.
 //!
-//! Counts stay those that were seen, in every report; estimates stand beside them with their confidence.
+//! Every report shows the observed counts. Estimates are shown beside them, with their confidence.
 
 use crate::select::Ranked;
 use crate::view::View;
@@ -19,7 +19,7 @@ pub fn estimate(view: &View, ranked: &Ranked) -> Option<Estimate> {
 }
 
 /// The header's line about sampling.
-pub fn fact(sampling: &Sampling) -> String {
+pub fn summary(sampling: &Sampling) -> String {
     let sampling = match sampling {
         Sampling::Branches(branches) => return branches.summary(),
         Sampling::Bursts(bursts) => bursts,
@@ -29,18 +29,18 @@ pub fn fact(sampling: &Sampling) -> String {
     }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
     format!(
-        "counted for {:.2}% of the time, in {bursts}: counts are those seen, one stands for about {:.1}",
+        "counted for {:.2}% of the time, in {bursts}: counts are the observed ones; each stands for about {:.1} executions",
         100.0 / sampling.scale(),
         sampling.scale()
     )
 }
 
-/// What is said of a path's estimate.
-pub fn tell(estimate: &Estimate) -> String {
+/// A path's estimate in words.
+pub fn estimate_text(estimate: &Estimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
         Some(margin) => format!(" ± {} (95%)", whole(margin)),
-        None => " (too short a run to say how surely)".into(),
+        None => " (the run is too short for a margin)".into(),
     };
     format!("estimated {}{margin}", whole(estimate.executions))
 }

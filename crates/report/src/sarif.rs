@@ -1,10 +1,9 @@
-//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which tools for code review and editors show
-//! beside the source: what all logs share, and the log of untested paths. Each path is a result with a code flow, whose
-//! locations are the steps of the path.
+//! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: the
+//! common frame of all logs, and the log of untested paths. Each path is a result with a code flow, whose locations are its steps.
 
+use crate::path_listing::{PathListing, Step};
 use crate::residual::{Residual, Untested};
 use crate::source::SourceCache;
-use crate::story::{Step, Story};
 use crate::view::{Function, file_of};
 use crate::words;
 use serde_json::{Value, json};
@@ -27,11 +26,11 @@ pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
     })
 }
 
-/// A place in the source, with what there is to be said of it; `None` if the file is unknown.
+/// A place in the source with a message; `None` if the file is unknown.
 pub(crate) fn location(function: &Function, position: Position, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;
     let mut region = json!({ "startLine": position.line });
-    // Compilers count bytes; without the source it is not known what they stand for.
+    // Compilers count bytes, SARIF counts UTF-16 units; only the source can convert them.
     if let Some(column) = sources.file(file).and_then(|f| f.utf16_column(position.line, position.column)).filter(|_| position.column > 0) {
         region["startColumn"] = json!(column);
     }
@@ -73,8 +72,8 @@ fn result(residual: &Residual, path: &Untested, sources: &SourceCache) -> Value 
             "firstRun": residual.run_of(path).map(|r| r.words.clone()),
         },
     });
-    let steps: Vec<Value> = path.story.steps.iter().filter_map(|s| step(path.function, &path.story, s, sources)).collect();
-    // A flow without a place is none.
+    let steps: Vec<Value> = path.listing.steps.iter().filter_map(|s| step(path.function, &path.listing, s, sources)).collect();
+    // A code flow needs at least one location.
     if !steps.is_empty() {
         out["codeFlows"] = json!([{ "threadFlows": [{ "locations": steps }] }]);
     }
@@ -89,18 +88,18 @@ pub(crate) fn place(function: &Function, sources: &SourceCache) -> Option<Value>
 }
 
 /// A step of a path as a location of a code flow; `deeper`: calls around the function.
-pub(crate) fn step_at(function: &Function, story: &Story, at: &Step, sources: &SourceCache, deeper: usize) -> Option<Value> {
-    let mut location = step(function, story, at, sources)?;
+pub(crate) fn step_at(function: &Function, listing: &PathListing, at: &Step, sources: &SourceCache, deeper: usize) -> Option<Value> {
+    let mut location = step(function, listing, at, sources)?;
     location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + deeper);
     Some(location)
 }
 
-fn step(function: &Function, story: &Story, step: &Step, sources: &SourceCache) -> Option<Value> {
+fn step(function: &Function, listing: &PathListing, step: &Step, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
-    let begins = if std::ptr::eq(step, &story.steps[0]) { words::begins(&story.begins) } else { String::new() };
+    let begins = if std::ptr::eq(step, &listing.steps[0]) { words::begins(&listing.begins) } else { String::new() };
     let turns = words::turns(&step.turns);
     let text = [begins, turns].into_iter().filter(|t| !t.is_empty()).collect::<Vec<_>>().join("; ");
-    // What was inlined is a level deeper.
+    // Inlined code is one level deeper.
     Some(json!({ "location": location(function, *at, &text, sources)?, "nestingLevel": step.chain.len() - 1 }))
 }
 

@@ -1,11 +1,11 @@
-//! What all reports as JSON have in common: the version of their schema, and how numbers are written.
+//! The version of the JSON schema of all reports, and the form of large numbers in JSON.
 
 use serde_json::{Value, json};
 
 /// Version of the schema of everything that is written as JSON.
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
-/// Greatest whole number up to which all are exact in the floating point of JavaScript and its kin.
+/// 2^53: whole numbers up to it are exact in double precision, which JavaScript uses.
 const EXACT: u128 = 1 << 53;
 
 /// A number; beyond 2^53 a string.

@@ -5,11 +5,11 @@
 
 use crate::json::{SCHEMA_VERSION, number};
 use crate::paint::{self, Painter, left, right};
+use crate::path_listing::PathListing;
 use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
-use crate::story::Story;
-use crate::text::{Page, TextOptions, tell};
+use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
@@ -58,7 +58,7 @@ struct Row<'v, 'a> {
 struct PathOn<'v, 'a> {
     function: &'v Function<'a>,
     id: u64,
-    story: Story,
+    listing: PathListing,
 }
 
 impl PathOn<'_, '_> {
@@ -85,7 +85,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
             let function = *functions.get(&std::ptr::from_ref(map(image, at.function)))?;
-            Some(PathOn { function, id: at.path, story: story(function, at.path)? })
+            Some(PathOn { function, id: at.path, listing: listing(function, at.path)? })
         };
         let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();
         sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
@@ -130,7 +130,7 @@ impl<'v, 'a> Segments<'v, 'a> {
             let outer = row.paths.len().saturating_sub(2);
             for path in &row.paths[..outer] {
                 out.push_str(&format!("      {}\n", page.paint(paint::NAME, &path.name())));
-                out.push_str(&tell(path.function, &path.story, sources, page));
+                out.push_str(&path_lines(path.function, &path.listing, sources, page));
             }
             out.push_str(&beside(&row.paths[outer..], sources, options));
         }
@@ -145,8 +145,8 @@ impl<'v, 'a> Segments<'v, 'a> {
         let path = |p: &PathOn| {
             json!({
                 "function": p.function.name.full, "linkage_name": p.function.name.linkage, "file": p.function.file(),
-                "line": p.function.line(), "path": number(p.id), "outline": p.story.outline(usize::MAX),
-                "blocks": p.story.steps.iter().flat_map(|s| &s.blocks).map(|b| b.0).collect::<Vec<_>>(),
+                "line": p.function.line(), "path": number(p.id), "outline": p.listing.outline(usize::MAX),
+                "blocks": p.listing.steps.iter().flat_map(|s| &s.blocks).map(|b| b.0).collect::<Vec<_>>(),
             })
         };
         json!({
@@ -169,7 +169,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         let rule = json!({
             "id": RULE,
             "shortDescription": { "text": "Paths of a caller and a callee that no test takes together." },
-            "fullDescription": { "text": "The program took this path of the callee behind this path of the caller, and no recorded test did." },
+            "fullDescription": { "text": "The program took this path of a callee behind this path of its caller. No recorded test did." },
         });
         sarif::log(json!([rule]), self.rows.iter().map(|row| result(row, sources)).collect())
     }
@@ -180,7 +180,7 @@ fn result(row: &Row, sources: &SourceCache) -> Value {
     let taken = plural(row.count.into(), "time", "times");
     let text = format!("No test takes {}. This was taken {taken}.", names.join(", then "));
     let flow = row.paths.iter().enumerate().flat_map(|(deeper, p)| {
-        p.story.steps.iter().filter_map(move |s| sarif::step_at(p.function, &p.story, s, sources, deeper)).collect::<Vec<_>>()
+        p.listing.steps.iter().filter_map(move |s| sarif::step_at(p.function, &p.listing, s, sources, deeper)).collect::<Vec<_>>()
     });
     let flow: Vec<Value> = flow.collect();
     let fingerprint: Vec<String> =
@@ -206,7 +206,7 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
     let width = (Page::new(options).width.saturating_sub(BETWEEN.chars().count() + 4) / 2).max(COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &PathOn| -> Vec<String> {
-        let told = tell(path.function, &path.story, sources, &page);
+        let told = path_lines(path.function, &path.listing, sources, &page);
         let lines = told.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
         std::iter::once(path.name()).chain(lines).collect()
     };
@@ -217,14 +217,14 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
     (0..rows).map(|row| format!("    {}\n", line(row).trim_end())).collect()
 }
 
-/// The story of a path by its number: whole, or up to a call.
-fn story(function: &Function, id: u64) -> Option<Story> {
+/// The listing of a path by its number: whole, or up to a call.
+fn listing(function: &Function, id: u64) -> Option<PathListing> {
     // Of a function that counts segments nothing is said of unfinished paths; here it is the path that was asked for.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
-        (Some(path), _) => Some(Story::of(function, path)),
-        (None, Some(path)) => Some(Story::of_unfinished(function, path)),
+        (Some(path), _) => Some(PathListing::from_path(function, path)),
+        (None, Some(path)) => Some(PathListing::from_unfinished(function, path)),
         (None, None) => None,
     }
 }

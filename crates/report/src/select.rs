@@ -8,12 +8,12 @@ use regex_lite::Regex;
 use std::borrow::Cow;
 use trodden_profile::{FunctionPaths, PathCount};
 
-/// What a user wants to see.
+/// Which functions and paths a report shows.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Functions: one's name (linkage, full or short), or a regular expression for full names.
     pub function: Option<String>,
-    /// What shares are shares of, and paths are sorted by.
+    /// The measure of shares and of the order.
     pub measure: Measure,
     /// At most this many paths; 0 for all.
     pub top: usize,
@@ -27,14 +27,14 @@ impl Default for Selection {
     }
 }
 
-/// A path in its place.
+/// A path with its weight and share.
 #[derive(Clone, Copy)]
 pub struct Ranked<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
     /// The path.
     pub path: &'v PathCount,
-    /// What it weighs.
+    /// Its weight in the selection's measure.
     pub weight: u128,
     /// Its share of the program.
     pub share: f64,
@@ -82,7 +82,7 @@ impl Selection {
         Ok(Ranking { paths, functions, candidates })
     }
 
-    /// The functions that are meant.
+    /// The selected functions.
     ///
     /// # Errors
     /// As for [`Selection::rank`].
@@ -94,7 +94,7 @@ impl Selection {
     }
 }
 
-/// How many that is: 0 stands for no limit.
+/// The limit as a number of items: 0 means no limit.
 pub fn limit(most: usize) -> usize {
     if most == 0 { usize::MAX } else { most }
 }
@@ -104,24 +104,24 @@ pub fn share(part: u128, whole: u128) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// The functions that a name or a pattern means, most executed first.
+/// The functions that match a name or a pattern, most executed first.
 ///
 /// # Errors
 /// There is none, or the pattern is no regular expression.
 pub fn matching<'v, 'a>(view: &'v View<'a>, text: &str) -> Result<Vec<&'v Function<'a>>, ReportError> {
-    let found = chosen(view.functions.iter().map(|f| &f.name), text)?;
+    let found = matching_names(view.functions.iter().map(|f| &f.name), text)?;
     match found.is_empty() {
         true => Err(ReportError::NoSuchFunction { name: text.to_string(), similar: similar(view, text) }),
         false => Ok(found.into_iter().map(|at| &view.functions[at]).collect()),
     }
 }
 
-/// The places of those names that are a text; where none is, of those that end with it; where none does, of those that
-/// a regular expression matches: without parameters, or, where none does, in full.
+/// The indices of the names that match a text. Four rules are tried in order until one matches: the name equals the text; the name
+/// ends with it; the text is a regular expression that matches the name without parameters; it matches the full name.
 ///
 /// # Errors
-/// No name is it, and it is no regular expression.
-pub fn chosen<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
+/// No name equals the text or ends with it, and it is no regular expression.
+pub fn matching_names<'n>(names: impl Iterator<Item = &'n Name> + Clone, text: &str) -> Result<Vec<usize>, ReportError> {
     let places = |is: &dyn Fn(&Name) -> bool| names.clone().enumerate().filter(|(_, n)| is(n)).map(|(at, _)| at).collect::<Vec<usize>>();
     let named = places(&|name| name.is(text));
     if !named.is_empty() {

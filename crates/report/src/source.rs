@@ -1,7 +1,7 @@
 //! Source text: where it comes from, and a cache so that each file is read once.
 //!
-//! This crate opens no files. Whoever calls it hands in a [`Sources`] that knows where to look (the folder a program
-//! was built in, a mapping of prefixes, an archive); a closure is one.
+//! This crate opens no files. The caller passes a [`Sources`], which finds the text: in the folder of the build, by a mapping of prefixes,
+//! in an archive. A closure is one.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::rc::Rc;
 /// Lines longer than this are cut: generated code, not for reading.
 const LONGEST_LINE: usize = 2000;
 
-/// Gives the text of source files by the path that the compiler knew.
+/// Gives the text of a source file by the path in debug information.
 pub trait Sources {
     /// The text; `None` if the file cannot be read.
     fn text(&self, path: &str) -> Option<String>;
@@ -60,7 +60,7 @@ impl SourceFile {
     }
 }
 
-/// Reads each file at most once and remembers which were missing.
+/// Reads each file at most once, and keeps the list of files that could not be read.
 pub struct SourceCache<'a> {
     sources: &'a dyn Sources,
     files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,
@@ -87,13 +87,13 @@ impl<'a> SourceCache<'a> {
         self.file(path)?.line(number).map(str::to_string)
     }
 
-    /// Files that were asked for and could not be read.
+    /// Files that were requested and could not be read.
     pub fn missing(&self) -> Vec<String> {
         self.files.borrow().iter().filter(|(_, f)| f.is_none()).map(|(path, _)| path.clone()).collect()
     }
 }
 
-/// Tabs become spaces (stops every four columns), other control characters are shown as such: a source file must not steer the terminal.
+/// Tabs become spaces (stops every four columns). Other control characters are replaced: they could change the terminal's state.
 fn printable(line: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut column = 0;
@@ -120,10 +120,10 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn columns_are_told_in_utf16() {
+    fn columns_are_in_utf16_units() {
         let file = SourceFile::of("int a;\n  /* ä\u{1f600} */ x\n");
         assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
-        // Behind two and four bytes, which are one unit and two.
+        // After characters of two and four bytes, which are one unit and two.
         assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));
     }
 

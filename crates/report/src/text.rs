@@ -1,13 +1,13 @@
-//! The report on a terminal: what ran, the hottest paths with their stories, what did not end.
+//! The report on a terminal: the run, the hottest paths with their listings, the unfinished paths.
 
 use crate::error::ReportError;
 use crate::events;
 use crate::measure::Measure;
 use crate::paint::{self, Painter, fit, left, right};
+use crate::path_listing::{PathListing, Step, Turn};
 use crate::sampled;
 use crate::select::{Ranked, Ranking, Selection};
 use crate::source::SourceCache;
-use crate::story::{Step, Story, Turn};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use trodden_unit::{Position, UnitMap};
@@ -50,13 +50,13 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     for (rank, path) in ranking.paths.iter().enumerate() {
         out.push_str(&columns.row(rank + 1, path, page));
         if let Some(estimate) = sampled::estimate(view, path) {
-            out.push_str(&format!("      {}\n", sampled::tell(&estimate)));
+            out.push_str(&format!("      {}\n", sampled::estimate_text(&estimate)));
         }
-        if let Some(line) = events::tell(view, path) {
+        if let Some(line) = events::path_line(view, path) {
             out.push_str(&format!("      {line}\n"));
         }
-        let story = Story::of(path.function, path.path);
-        out.push_str(&tell(path.function, &story, sources, page));
+        let listing = PathListing::from_path(path.function, path.path);
+        out.push_str(&path_lines(path.function, &listing, sources, page));
         out.push('\n');
     }
     out.push_str(&unfinished(&ranking.functions, page));
@@ -86,31 +86,31 @@ fn header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", printable(&program))));
-    let mut fact = |name: &str, text: String| {
-        // The command may be long; of the others the end says as much as the beginning.
+    let mut row = |name: &str, text: String| {
+        // A long command is cut. The other lines matter to their end.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {
-        fact("command", printable(&run.command.join(" ")));
+        row("command", printable(&run.command.join(" ")));
     }
-    fact("run", run_facts(view));
+    row("run", run_summary(view));
     if let Some(sampling) = &view.profile.sampling {
-        fact("sampled", sampled::fact(sampling));
+        row("sampled", sampled::summary(sampling));
     }
-    if let Some(text) = events::fact(view) {
-        fact("events", text);
+    if let Some(text) = events::summary(view) {
+        row("events", text);
     }
-    fact("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
-    fact(
+    row("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
+    row(
         "functions",
         format!("{} of {} instrumented were executed", words::count(totals.executed.into()), words::count(totals.instrumented.into())),
     );
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
-        fact("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
+        row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));
     }
-    // In full, however long: the remedy stands at the end.
+    // In full, however long: the remedy is at the end.
     for inexact in view.profile.inexact() {
         out.push_str(&format!("  {}  {inexact}\n", page.paint(paint::DIM, &left("not exact", 10))));
     }
@@ -118,7 +118,7 @@ fn header(view: &View, page: &Page) -> String {
     out
 }
 
-pub(crate) fn run_facts(view: &View) -> String {
+pub(crate) fn run_summary(view: &View) -> String {
     let run = &view.profile.run;
     let mut facts = Vec::new();
     if run.runs > 1 {
@@ -142,7 +142,7 @@ fn executions(number: u128) -> String {
     words::plural(number, "execution", "executions")
 }
 
-/// What shares are shares of.
+/// The total that shares refer to, in words.
 pub(crate) fn whole(view: &View) -> &'static str {
     let is_partial = |unit: &trodden_profile::UnitProfile| unit.map.has_times() || unit.map.functions.iter().any(|f| f.is_partial());
     match view.profile.images.iter().flat_map(|i| &i.units).any(is_partial) {
@@ -217,11 +217,11 @@ impl Columns {
     }
 }
 
-/// A path's story, indented.
-pub(crate) fn tell(function: &Function, story: &Story, sources: &SourceCache, page: &Page) -> String {
+/// A path's listing, indented.
+pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
-    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", printable(&file), words::begins(&story.begins))));
-    let lines = lines(function, story, sources, page);
+    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", printable(&file), words::begins(&listing.begins))));
+    let lines = lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
         most => lines.len().saturating_sub(most),
@@ -233,23 +233,23 @@ pub(crate) fn tell(function: &Function, story: &Story, sources: &SourceCache, pa
         out.push_str(&format!("{}\n", page.paint(paint::DIM, &left_out)));
         lines[lines.len() - tail..].iter().for_each(|l| out.push_str(l));
     }
-    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::ends(&story.ends))));
+    out.push_str(&format!("      {}\n", page.paint(paint::DIM, &words::ends(&listing.ends))));
     out
 }
 
-fn lines(function: &Function, story: &Story, sources: &SourceCache, page: &Page) -> Vec<String> {
-    let texts = texts(function, story, sources);
+fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> Vec<String> {
+    let texts = texts(function, listing, sources);
     let room = page.width.saturating_sub(GUTTER + 1);
-    let column = turns_column(story, &texts, room);
+    let column = turns_column(listing, &texts, room);
     let mut lines = Vec::new();
     let mut before: &[Position] = &[];
     let mut left_out = 0..0;
-    for (at, (step, text)) in story.steps.iter().zip(&texts).enumerate() {
+    for (at, (step, text)) in listing.steps.iter().zip(&texts).enumerate() {
         if left_out.contains(&at) {
             continue;
         }
         let base = (text.len() - text.trim_start().len()).saturating_sub(INLINED * step.chain.len().saturating_sub(1));
-        let dull = dull_run(&story.steps[at..]);
+        let dull = dull_run(&listing.steps[at..]);
         if page.steps > 0 && dull > MOST_DULL {
             let (line, shown) = dull_line(function.units_map(), before, &step.chain, dull, base, page);
             lines.push(line);
@@ -276,14 +276,14 @@ fn lines(function: &Function, story: &Story, sources: &SourceCache, page: &Page)
 /// Longest run of lines without branches that is shown of inlined code, unless everything is.
 const MOST_DULL: usize = 3;
 
-/// How many steps in a row are code that one call brought in and decide nothing.
+/// The number of steps at the beginning of a list that are without a branch and were inlined by one call.
 fn dull_run(steps: &[Step]) -> usize {
     let call = |s: &Step| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
     let first = steps.first().and_then(call);
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
 
-/// Stands for a run of steps that decide nothing; also says which calls are announced by it.
+/// One line in place of several steps without a branch, and the calls that the line announces.
 fn dull_line<'a>(
     map: &UnitMap,
     before: &'a [Position],
@@ -302,10 +302,10 @@ fn dull_line<'a>(
 }
 
 /// Directions stand in one column, right of the longest text that has one, but so that they fit.
-fn turns_column(story: &Story, texts: &[String], room: usize) -> usize {
-    let with_turns = texts.iter().zip(&story.steps).filter(|(_, s)| !s.turns.is_empty());
+fn turns_column(listing: &PathListing, texts: &[String], room: usize) -> usize {
+    let with_turns = texts.iter().zip(&listing.steps).filter(|(_, s)| !s.turns.is_empty());
     let longest = with_turns.map(|(t, _)| paint::width(t)).max().unwrap_or(0);
-    let turns = story.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
+    let turns = listing.steps.iter().flat_map(|s| words::turn_list(&s.turns)).map(|t| paint::width(&t)).max().unwrap_or(0);
     longest.min(room.saturating_sub(turns + 2)).max(24)
 }
 
@@ -319,12 +319,12 @@ pub(crate) fn gutter(number: &str, page: &Page) -> String {
 }
 
 /// The text of each step: source without the indentation that all of the function's own lines share.
-fn texts(function: &Function, story: &Story, sources: &SourceCache) -> Vec<String> {
+fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<String> {
     let map = function.units_map();
     let source = |step: &Step| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
     let indent = |text: &String| text.len() - text.trim_start().len();
     let outer = |step: &Step| step.chain.first().and_then(|at| sources.line(file_of(map, *at)?, at.line)).filter(|t| !t.is_empty());
-    let shared = story.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
+    let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
     let text = |step: &Step| match step.chain.len() {
         0 => block_label(function, step),
         1 => source(step).map(|t| t.get(shared..).unwrap_or_default().to_string()).unwrap_or_default(),
@@ -333,7 +333,7 @@ fn texts(function: &Function, story: &Story, sources: &SourceCache) -> Vec<Strin
             format!("{}{}", " ".repeat(base), source(step).unwrap_or_default().trim_start())
         }
     };
-    story.steps.iter().map(text).collect()
+    listing.steps.iter().map(text).collect()
 }
 
 /// Depths at which a step is inside calls that the step before was not inside.
@@ -341,7 +341,7 @@ pub(crate) fn new_calls(before: &[Position], chain: &[Position]) -> std::ops::Ra
     let depth = chain.len().saturating_sub(1);
     let calls = |c: &[Position]| c.len().saturating_sub(1);
     let mut common = 0;
-    // Scopes tell instances of inlining apart.
+    // Each instance of inlining has a scope of its own.
     while common < depth && common < calls(before) && before[common + 1].scope == chain[common + 1].scope {
         common += 1;
     }
@@ -377,7 +377,7 @@ pub(crate) fn page_turns(turns: &[Turn], page: &Page) -> String {
 
 pub(crate) fn page_turn(turn: &str, page: &Page) -> String {
     match turn.split_once(", not ") {
-        Some((way, not)) => format!("{}{}", page.paint(paint::WAY, way), page.paint(paint::DIM, &format!(", not {not}"))),
+        Some((taken, not)) => format!("{}{}", page.paint(paint::DIRECTION, taken), page.paint(paint::DIM, &format!(", not {not}"))),
         None => page.paint(paint::OTHER, turn),
     }
 }
@@ -388,13 +388,13 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
-            let how = words::ends(&Story::of_unfinished(function, path).ends);
-            let how = if path.count < 0 { "completed by a forked process what its parent began".to_string() } else { how };
+            let how = words::ends(&PathListing::from_unfinished(function, path).ends);
+            let how = if path.count < 0 { "a forked process completed a path that its parent began".to_string() } else { how };
             rows.push((path.count, &function.name.short, format!("{how} (path {})", path.id)));
         }
         for lost in &function.paths.lost {
-            let place =
-                crate::story::first_line(function, lost.head).map_or_else(|| format!("block {}", lost.head.0), |l| format!("line {l}"));
+            let place = crate::path_listing::first_line(function, lost.head)
+                .map_or_else(|| format!("block {}", lost.head.0), |l| format!("line {l}"));
             rows.push((lost.count, &function.name.short, format!("interrupted on a path that began at {place}")));
         }
     }
@@ -402,7 +402,7 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
         return String::new();
     }
     rows.sort_by(|a, b| b.0.unsigned_abs().cmp(&a.0.unsigned_abs()).then(a.1.cmp(b.1)).then(a.2.cmp(&b.2)));
-    let mut out = format!("{}: control did not come back to them\n", page.paint(paint::TITLE, "Unfinished paths"));
+    let mut out = format!("{}: a call on them did not return, or they were interrupted\n", page.paint(paint::TITLE, "Unfinished paths"));
     let name = rows.iter().map(|r| paint::width(r.1)).max().unwrap_or(0).min(page.width / 3);
     for (count, function, how) in rows.iter().take(MOST_UNFINISHED) {
         let sign = if *count < 0 { "-" } else { "" };
@@ -441,7 +441,7 @@ fn some(names: &[&str]) -> String {
     format!("{}{more}", names[..names.len().min(5)].join(", "))
 }
 
-/// Text of the program's that must not steer the terminal.
+/// Text of the program without control characters, which could change the terminal's state.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

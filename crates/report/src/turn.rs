@@ -1,4 +1,4 @@
-//! Where a path begins and ends, and the direction that it takes at a branch.
+//! Where a path begins and ends, and the outgoing edge that it takes at a branch.
 
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_unit::EdgeKind;
@@ -9,7 +9,7 @@ pub enum Begins {
     /// At the function's entry.
     Entry,
     /// Where a cut edge leads.
-    Behind {
+    AfterCut {
         /// Why the edge was cut.
         reason: CutReason,
         /// Block where the path begins.
@@ -26,12 +26,12 @@ pub enum Ends {
     Exit {
         /// By which edge.
         edge: Edge,
-        /// In which way.
+        /// The edge's kind.
         kind: EdgeKind,
         /// Line of the last block.
         line: Option<u32>,
     },
-    /// By a cut edge, behind which another path begins.
+    /// The path ends with a cut edge. Another path begins after it.
     Cut {
         /// Why the edge was cut.
         reason: CutReason,
@@ -45,7 +45,7 @@ pub enum Ends {
         /// Line of that block.
         line: Option<u32>,
     },
-    /// At a call that did not come back.
+    /// At a call that did not return.
     Call {
         /// Block that makes the call.
         at: Node,
@@ -54,13 +54,13 @@ pub enum Ends {
     },
 }
 
-/// A direction that a path takes.
+/// The outgoing edge that a path takes at a branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Which.
+    /// The edge's kind.
     pub kind: EdgeKind,
-    /// In words: `→ 14, not 20`, `case 3`.
-    pub way: String,
+    /// The text shown for it: `→ 14, not 20`, `case 3`.
+    pub text: String,
     /// The edge that is taken.
     pub edge: Edge,
 }

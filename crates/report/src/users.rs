@@ -1,10 +1,10 @@
-//! Paths that many users took, on a terminal and as JSON. The view has the maps; what was counted is told apart from it.
+//! Paths that many users took, on a terminal and as JSON. The view has the maps; the counts are given separately.
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
+use crate::path_listing::PathListing;
 use crate::source::SourceCache;
-use crate::story::Story;
-use crate::text::{Page, TextOptions, tell};
+use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Map, Value, json};
@@ -12,10 +12,10 @@ use trodden_analysis::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_profile::FunctionPaths;
 use trodden_unit::Identity;
 
-/// Functions that are named of a copy of which nobody reported.
+/// Most functions that are named for a copy without reports.
 const SHOWN: usize = 8;
 
-/// A path, and who took it.
+/// A path and the users who took it.
 #[derive(Clone, Debug)]
 pub struct Taken {
     /// The build.
@@ -30,16 +30,16 @@ pub struct Taken {
     pub reports: u64,
     /// Executions.
     pub count: u64,
-    /// Those who took it most, with executions.
+    /// The users with the most executions of it, with their executions.
     pub most: Vec<(String, u64)>,
-    /// What follows for all users, where each watches a part of the paths.
+    /// The estimate for all users, if each copy counts only a part of the paths.
     pub estimate: Option<Estimate>,
 }
 
-/// What follows for all users from those who watch a path.
+/// An estimate for all users from the users whose copies count a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
-    /// Users with a copy that watches the path.
+    /// Users with a copy that counts the path.
     pub watching: u64,
     /// Users who take it.
     pub users: UsersEstimate,
@@ -56,53 +56,53 @@ pub struct AllTaken<'a> {
     pub reports: u64,
     /// Paths in all.
     pub paths: u64,
-    /// Of copies that watch a part of the paths each.
+    /// The reports of copies, if each copy counts only a part of the paths.
     pub tomography: Option<&'a Tomography>,
 }
 
-/// Who reported of copies that watch a part of the paths each.
+/// The reports of copies that count a part of the paths each.
 #[derive(Clone, Debug)]
 pub struct Tomography {
     /// Users who reported.
     pub reported: u64,
-    /// Users for whom estimates are.
+    /// Number of users that estimates are for.
     pub all: u64,
     /// The copies, by number.
-    pub copies: Vec<Watch>,
+    pub copies: Vec<CopyReports>,
 }
 
-/// Who reported of one copy.
+/// The reports of one copy.
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct CopyReports {
     /// Users.
     pub users: u64,
     /// Reports.
     pub reports: u64,
-    /// Functions of which it watches paths, by linkage name.
+    /// Functions whose paths the copy counts, by linkage name.
     pub functions: Vec<String>,
 }
 
 /// A path with its function.
-struct Told<'v, 'a> {
+struct ListedPath<'v, 'a> {
     function: &'v Function<'a>,
     id: u64,
-    story: Story,
+    listing: PathListing,
 }
 
-fn told<'v, 'a>(view: &'v View<'a>, taken: &Taken) -> Option<Told<'v, 'a>> {
+fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &Taken) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit && f.image.identity == taken.image && range.contains(&taken.counter)
     };
     let function = view.functions.iter().find(has)?;
     let id = taken.counter - function.map.first_counter;
-    // By itself: what other paths were counted makes no difference to what it is.
+    // Decoded alone: the counts of other paths do not change this path.
     let paths = FunctionPaths::decode(function.map, [(id, taken.count)]).ok()?;
-    let story = match (paths.complete.first(), paths.unfinished.first()) {
-        (Some(path), _) => Story::of(function, path),
-        (None, path) => Story::of_unfinished(function, path?),
+    let listing = match (paths.complete.first(), paths.unfinished.first()) {
+        (Some(path), _) => PathListing::from_path(function, path),
+        (None, path) => PathListing::from_unfinished(function, path?),
     };
-    Some(Told { function, id, story })
+    Some(ListedPath { function, id, listing })
 }
 
 /// For a terminal.
@@ -111,7 +111,7 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     let AllTaken { taken, reports, paths, tomography } = *all;
     let of = format!("of {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
-        Some(_) => ("Paths of users", "by the share of those who watch them"),
+        Some(_) => ("Paths of users", "by the share of users whose copies count them"),
         None => ("Untested paths of users", "by users"),
     };
     let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
@@ -119,9 +119,9 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
     out.push('\n');
     for (rank, path) in taken.iter().enumerate() {
-        let told = told(view, path);
-        let name = told.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
-        let id = told.as_ref().map_or(path.counter, |t| t.id);
+        let listed = listed_path(view, path);
+        let name = listed.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
+        let id = listed.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
         let most: Vec<String> =
@@ -136,15 +136,15 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
         if let (Some(estimate), Some(tomography)) = (path.estimate, tomography) {
             out.push_str(&estimate_text(path.users, &estimate, tomography.all));
         }
-        if let Some(told) = told {
-            out.push_str(&tell(told.function, &told.story, sources, page));
+        if let Some(listed) = listed {
+            out.push_str(&path_lines(listed.function, &listed.listing, sources, page));
         }
         out.push('\n');
     }
     out
 }
 
-/// Who reported of which copies.
+/// The numbers of users who reported for each copy.
 fn copies_text(tomography: &Tomography) -> String {
     let Tomography { reported, all, copies } = tomography;
     let mut out = format!("{} of {} reported", plural((*reported).into(), "user", "users"), plural(copies.len() as u128, "copy", "copies"));
@@ -157,8 +157,8 @@ fn copies_text(tomography: &Tomography) -> String {
         let shown: Vec<&str> = copy.functions.iter().take(SHOWN).map(String::as_str).collect();
         let more = copy.functions.len().saturating_sub(SHOWN);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let paths = if shown.is_empty() { "watches nothing".to_owned() } else { format!("watches paths of {}{more}", shown.join(", ")) };
-        out.push_str(&format!("nobody reported of copy {number}, which {paths}\n"));
+        let paths = if shown.is_empty() { "counts nothing".to_owned() } else { format!("counts paths of {}{more}", shown.join(", ")) };
+        out.push_str(&format!("no user reported for copy {number}, which {paths}\n"));
     }
     out
 }
@@ -167,7 +167,7 @@ fn estimate_text(saw: u64, estimate: &Estimate, all: u64) -> String {
     let Estimate { watching, users, count } = estimate;
     let error = count.error.map_or("of unknown error".to_owned(), |e| format!("standard error {e:.0}"));
     format!(
-        "      {saw} of {} who watch it; of all {all}: {:.0} users ({:.0} to {:.0}), {:.0} executions ({error})\n",
+        "      {saw} of {} whose copy counts it; estimate for all {all}: {:.0} users ({:.0} to {:.0}), {:.0} executions ({error})\n",
         plural((*watching).into(), "user", "users"),
         users.value,
         users.low.floor(),
@@ -179,16 +179,16 @@ fn estimate_text(saw: u64, estimate: &Estimate, all: u64) -> String {
 /// As JSON; the schema is described in the user guide.
 pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, path): (usize, &Taken)| {
-        let told = told(view, path);
-        let mut out = told.as_ref().map_or_else(Map::new, |t| json::told(t.function, &t.story, sources));
+        let listed = listed_path(view, path);
+        let mut out = listed.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
         let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user, "count": number(*n) })).collect();
         let more = json!({
             "rank": at + 1,
             "image_identity": path.image.to_string(),
             "unit": path.unit.to_string(),
             "counter": number(path.counter),
-            "function": told.as_ref().map(|t| t.function.name.full.as_str()),
-            "id": told.as_ref().map(|t| number(t.id)),
+            "function": listed.as_ref().map(|t| t.function.name.full.as_str()),
+            "id": listed.as_ref().map(|t| number(t.id)),
             "users": number(path.users),
             "reports": number(path.reports),
             "count": number(path.count),
@@ -208,7 +208,7 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
         out.extend(more.as_object().cloned().unwrap_or_default());
         Value::Object(out)
     };
-    let copy = |copy: &Watch| json!({"users": number(copy.users), "reports": number(copy.reports), "functions": copy.functions});
+    let copy = |copy: &CopyReports| json!({"users": number(copy.users), "reports": number(copy.reports), "functions": copy.functions});
     let mut out = json!({
         "schema_version": SCHEMA_VERSION,
         "kind": "users",

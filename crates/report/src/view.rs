@@ -1,7 +1,7 @@
-//! A profile made ready for showing: every function decoded, named, and weighed.
+//! A profile prepared for reports: every function is decoded, named and weighed.
 //!
-//! Functions that were not executed are kept (coverage wants them); those whose counts cannot be decoded are listed as
-//! damaged and left out, so that one bad map does not spoil the report.
+//! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed
+//! as damaged and left out, so that one bad map does not prevent the report.
 
 use crate::lines::LineCounts;
 use crate::measure::Measure;
@@ -22,7 +22,7 @@ pub struct View<'a> {
     pub damaged: Vec<String>,
     /// Sums over all functions.
     pub totals: Totals,
-    /// Counts of source lines by file, where the program has a mapping that says them (coverage); empty if it has none.
+    /// Counts of source lines by file, if the program has a coverage mapping; else empty.
     pub mapped: MappedLines,
 }
 
@@ -74,7 +74,7 @@ pub struct Totals {
     pub instrumented: u64,
     /// Functions with a body that are not instrumented.
     pub skipped: u64,
-    /// Paths under way when control did not come back, or that were interrupted: executions.
+    /// Executions of unfinished paths: a call did not return, or the path was interrupted.
     pub unfinished: u128,
     /// Functions with such paths, or with paths that were lost.
     pub unfinished_functions: u64,
@@ -83,14 +83,14 @@ pub struct Totals {
 }
 
 impl<'a> View<'a> {
-    /// Decodes all functions of a profile. Where only some paths are counted, nothing is said of unfinished ones: they
-    /// would follow from all.
+    /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths, so a function that counts only
+    /// some paths has none here.
     pub fn of(profile: &'a Profile) -> View<'a> {
         View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
     }
 
-    /// The same of a weeded profile ([`trodden_analysis::untested`]), with what seem to be unfinished paths: it is known
-    /// which of these were counted.
+    /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). Apparent unfinished paths are kept: the caller
+    /// knows which of them were counted.
     pub fn of_untested(profile: &'a Profile) -> View<'a> {
         View::with(profile, |_, _| false)
     }
@@ -125,7 +125,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The count of a line: as the mapping of its file has it; else as it follows from blocks, by the line's place in debug information.
+    /// The count of a line: from the coverage mapping if its file has one; else derived from blocks by debug information.
     pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
         match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
             Some(lines) => lines.get(&line).copied(),
@@ -173,17 +173,17 @@ impl<'a> Function<'a> {
         paths.map(|p| self.unit.events_of(self.map, p.id).sum).fold(0, i128::saturating_add)
     }
 
-    /// Whether it was called, or went on in a forked process.
+    /// Whether it was called, or continued in a forked process.
     pub fn is_executed(&self) -> bool {
         self.paths.blocks.iter().any(|count| *count > 0)
     }
 
-    /// The function with these of its paths alone, given by whether they were completed and their numbers; without
-    /// counts of edges and events.
-    pub(crate) fn with_paths(&self, wanted: &BTreeSet<(bool, u64)>) -> Function<'a> {
+    /// The function with only some of its paths, without counts of edges and events. A path is given by whether it was completed and by
+    /// its number.
+    pub(crate) fn with_paths(&self, selected: &BTreeSet<(bool, u64)>) -> Function<'a> {
         let mut paths = nothing(self.map);
-        paths.complete = self.paths.complete.iter().filter(|p| wanted.contains(&(true, p.id))).cloned().collect();
-        paths.unfinished = self.paths.unfinished.iter().filter(|u| wanted.contains(&(false, u.id))).cloned().collect();
+        paths.complete = self.paths.complete.iter().filter(|p| selected.contains(&(true, p.id))).cloned().collect();
+        paths.unfinished = self.paths.unfinished.iter().filter(|u| selected.contains(&(false, u.id))).cloned().collect();
         let complete = paths.complete.iter().map(|p| (&p.blocks, p.count));
         let unfinished = paths.unfinished.iter().map(|u| (&u.blocks, u.count.max(0) as u64));
         for (path, count) in complete.chain(unfinished) {
@@ -217,7 +217,7 @@ impl<'a> Function<'a> {
         blocks.iter().filter_map(|b| self.map.blocks.get(b.index())).map(|b| u64::from(b.instructions)).sum()
     }
 
-    /// All of a measure that a path stands for.
+    /// The weight of a path: its executions times its length in a measure.
     pub fn weight(&self, path: &PathCount, measure: Measure) -> u128 {
         let each = match measure {
             Measure::Instructions => self.length(&path.blocks),
@@ -249,7 +249,7 @@ impl<'a> Function<'a> {
     }
 }
 
-/// Gives functions that are abridged alike, as all instances of a template are, as much of their names as tells them apart.
+/// Lengthens equal short names until they are distinct. All instances of a template have one short name, for example.
 fn distinguish(functions: &mut [Function]) {
     for longer in [|name: &Name| name.qualified.clone(), |name: &Name| name.full.clone()] {
         let mut linkages: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -273,7 +273,7 @@ pub fn chain(unit: &UnitMap, position: Position) -> Vec<Position> {
     let mut at = position;
     while let Some(call) = unit.scopes.get(at.scope as usize).and_then(|s| s.inlined_at) {
         if call.scope >= at.scope {
-            break; // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+            break; // A scope refers to an earlier one; otherwise the map is damaged.
         }
         chain.push(call);
         at = call;

@@ -101,8 +101,8 @@ pub fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
 }
 
-/// When an edge is taken: `true`, `case 3`, `throws`.
-pub fn way(edge: &FlowEdge) -> String {
+/// The condition under which an edge is taken: `true`, `case 3`, `throws`.
+pub fn edge_condition(edge: &FlowEdge) -> String {
     match edge.kind {
         EdgeKind::True => "true".into(),
         EdgeKind::False => "false".into(),
@@ -111,7 +111,7 @@ pub fn way(edge: &FlowEdge) -> String {
         EdgeKind::Indirect(place) => format!("target {place}"),
         EdgeKind::Normal => "returns".into(),
         EdgeKind::Unwind => "throws".into(),
-        EdgeKind::Always => "goes on".into(),
+        EdgeKind::Always => "continues".into(),
         EdgeKind::Return => "return".into(),
         EdgeKind::TailCall => "tail call".into(),
         EdgeKind::Resume => "passes the exception on".into(),
@@ -146,8 +146,8 @@ pub fn turn_list(turns: &[Turn]) -> Vec<String> {
     let mut words: Vec<(&str, usize)> = Vec::new();
     for turn in turns {
         match words.last_mut() {
-            Some((last, times)) if *last == turn.way => *times += 1,
-            _ => words.push((&turn.way, 1)),
+            Some((last, times)) if *last == turn.text => *times += 1,
+            _ => words.push((&turn.text, 1)),
         }
     }
     words.into_iter().map(|(w, n)| if n > 1 { format!("{w} x{n}") } else { w.to_string() }).collect()
@@ -178,7 +178,7 @@ pub fn edge_label(edge: &FlowEdge) -> String {
 pub fn begins(begins: &Begins) -> String {
     match begins {
         Begins::Entry => "begins at the function's entry".into(),
-        Begins::Behind { reason, at, line } => {
+        Begins::AfterCut { reason, at, line } => {
             let place = place(*line, at.0);
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
@@ -202,7 +202,7 @@ pub fn ends(ends: &Ends) -> String {
         Ends::Exit { line, .. } => format!("leaves the function{}", at(line)),
         Ends::Cut { reason: CutReason::Back, to, line } => format!("back to loop head, {}", place(*line, to.0)),
         Ends::Cut { reason: CutReason::ReturnsTwice, to, line } => format!("a call returns again, {}", place(*line, to.0)),
-        Ends::Cut { to, line, .. } => format!("cut here; goes on as another path at {}", place(*line, to.0)),
+        Ends::Cut { to, line, .. } => format!("cut here; continues as another path at {}", place(*line, to.0)),
         Ends::Stop { line } => format!("ends{}", at(line)),
         Ends::Call { lines: None, at } => format!("stopped at a call in block {}", at.0),
         Ends::Call { lines: Some((first, last)), .. } if first == last => format!("stopped at call in line {first}"),

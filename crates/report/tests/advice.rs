@@ -7,10 +7,10 @@ use support::{FunctionBuilder, UnitBuilder, golden, profile};
 use trodden_analysis::advise::{AdviseOptions, Kind};
 use trodden_flow::Node;
 use trodden_profile::Profile;
-use trodden_report::advice::{Wanted, json, sarif, text};
+use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::text::TextOptions;
 use trodden_report::{SourceCache, View};
-use trodden_unit::facts::*;
+use trodden_unit::properties::*;
 use trodden_unit::{EdgeKind, Position};
 
 const SOURCE: &str = "\
@@ -85,21 +85,21 @@ fn subject() -> Profile {
 }
 
 /// Line 8 loads what line 4 did; line 14 as well, but half of the time something was written.
-fn facts() -> UnitFacts {
+fn facts() -> UnitProperties {
     let access = Access { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
         let what = Action::Load { result: ValueId(result), operation: OperationId(0), access, constant: false };
         Step { what, position: Some(Position { scope: 0, file: 0, line, column: 9 }) }
     };
-    let mut blocks = vec![BlockFacts::default(); 12];
+    let mut blocks = vec![InstructionProperties::default(); 12];
     blocks[1].steps.push(load(1, 4));
     blocks[4].steps.push(load(2, 8));
     blocks[7].steps.push(Step { what: Action::Clobber, position: None });
     blocks[9].steps.push(load(3, 14));
-    let values = vec![ValueFact { kind: ValueKind::Other, object: None }; 4];
-    let functions = vec![FunctionFacts { name: "scan".into(), values, blocks }];
-    UnitFacts {
-        version: FACTS_VERSION,
+    let values = vec![ValueProperties { kind: ValueKind::Other, object: None }; 4];
+    let functions = vec![FunctionProperties { name: "scan".into(), values, blocks }];
+    UnitProperties {
+        version: PROPERTIES_VERSION,
         files: Vec::new(),
         scopes: Vec::new(),
         operations: vec!["load i32".into()],
@@ -112,8 +112,8 @@ fn sources(path: &str) -> Option<String> {
     (path == "/src/scan.c").then(|| SOURCE.to_string())
 }
 
-fn wanted() -> Wanted {
-    Wanted { min_share: 0.0, options: AdviseOptions { decided: 0.99, min_count: 100 }, ..Wanted::default() }
+fn wanted() -> AdviceSelection {
+    AdviceSelection { min_share: 0.0, options: AdviseOptions { decided: 0.99, min_count: 100 }, ..AdviceSelection::default() }
 }
 
 fn render(options: &TextOptions) -> String {
@@ -154,17 +154,17 @@ fn as_json_and_sarif() {
 fn only_what_is_wanted() {
     let (profile, facts) = (subject(), facts());
     let view = View::of(&profile);
-    let count = |wanted: Wanted| {
+    let count = |wanted: AdviceSelection| {
         let advice = wanted.advise(&view, &|_| Some((&facts, &facts.functions[0]))).unwrap();
         (advice.savings.len(), advice.others.len(), advice.found)
     };
     let (savings, others, found) = count(wanted());
     assert!(savings >= 3 && others >= 1 && found == (savings, others));
-    assert_eq!(count(Wanted { kinds: vec![Kind::Redundant], ..wanted() }), (1, 0, (1, 0)));
-    assert_eq!(count(Wanted { top: 1, ..wanted() }), (1, 1, found));
-    assert_eq!(count(Wanted { min_share: 0.99, ..wanted() }).0, 0);
+    assert_eq!(count(AdviceSelection { kinds: vec![Kind::Redundant], ..wanted() }), (1, 0, (1, 0)));
+    assert_eq!(count(AdviceSelection { top: 1, ..wanted() }), (1, 1, found));
+    assert_eq!(count(AdviceSelection { min_share: 0.99, ..wanted() }).0, 0);
     let without = wanted().advise(&view, &|_| None).unwrap();
-    assert_eq!((without.without_facts.len(), without.savings.len()), (1, savings - 1));
-    assert!(Wanted { function: Some("other".into()), ..wanted() }.advise(&view, &|_| None).is_err());
+    assert_eq!((without.without_bitcode.len(), without.savings.len()), (1, savings - 1));
+    assert!(AdviceSelection { function: Some("other".into()), ..wanted() }.advise(&view, &|_| None).is_err());
     assert_eq!(view.functions[0].map.blocks.len() as u32, Node(12).0);
 }

@@ -76,14 +76,14 @@ fn another_path_is_chosen(browser: &Browser) {
     let edges =
         browser.eval("return [...document.querySelectorAll('#graph .edge.on')].map((e) => Number(e.dataset.edge)).sort((a, b) => a - b)");
     assert_eq!(edges, json!([0, 2, 4, 5, 7, 9, 11]));
-    browser.click("#tab-story");
-    let story = texts(browser, "#story .t");
+    browser.click("#tab-listing");
+    let listing = texts(browser, "#listing .t");
     assert_eq!(
-        (story.first().unwrap().as_str(), story.last().unwrap().as_str()),
+        (listing.first().unwrap().as_str(), listing.last().unwrap().as_str()),
         ("begins at the function's entry", "back to loop head, line 9")
     );
-    assert!(story.iter().any(|t| t.contains("↳ smaller") && t.contains("in util.h, called in line 9")));
-    picture(browser, "story");
+    assert!(listing.iter().any(|t| t.contains("↳ smaller") && t.contains("in util.h, called in line 9")));
+    picture(browser, "listing");
     browser.click("#graph .node[data-block='6']");
     assert_eq!(attributes(browser, "#source .row.flash", "data-line"), ["13"], "a block leads to its source");
 }
@@ -110,7 +110,7 @@ fn unfinished_paths_and_missing_sources(browser: &Browser) {
     assert!(texts(browser, "#paths tr.unfinished td.text")[1].contains("stopped at a call in lines 26-27"));
     browser.click(".fn[title='table']");
     assert!(texts(browser, "#source")[0].contains("could not be read: /src/demo/generated.c"));
-    assert_eq!(browser.eval("return document.getElementById('story').hidden"), false, "lines are told where there is no source");
+    assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "lines are told where there is no source");
     picture(browser, "no-source");
     browser.click(".fn[title='never']");
     assert!(texts(browser, "#head")[0].contains("never executed"));

@@ -133,7 +133,8 @@ pub fn prepare(value: &mut Text, scratch: &mut Text) {
     };
     let last = last.filter(|n| (1..=MOST_LAST).contains(n)).unwrap_or_else(|| {
         text::say_line(
-            b"trodden: TRODDEN_STREAM is neither whole, whole,REGIONS,MILLISECONDS nor a number from 1 to 175000: the last 1000 events of each thread are kept\n",
+            b"trodden: TRODDEN_STREAM is neither whole, whole,REGIONS,MILLISECONDS nor a number from 1 to 175000: the last 1000 \
+              events of each thread are kept\n",
         );
         DEFAULT_LAST
     });

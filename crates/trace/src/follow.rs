@@ -398,6 +398,11 @@ impl Following<'_> {
             match ptrace::wait(thread)? {
                 Some((_, Stop::Ended(status))) => self.ended(thread, status)?,
                 Some((_, Stop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
+                // It came to a breakpoint just before it was stopped: let go, the trap would end it.
+                Some(_) if ptrace::is_pending(thread, libc::SIGTRAP) => {
+                    unless_gone(ptrace::resume(thread, Resume::Continue, 0))?;
+                    waiting.push(thread);
+                }
                 Some(_) => pending.push((thread, 0)),
                 None => {}
             }

@@ -81,6 +81,17 @@ pub fn seize(thread: Tid) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, OPTIONS as usize)
 }
 
+/// Whether a stopped thread has a signal of its own that is delivered as soon as it goes on (`SigPnd` and `SigBlk`, proc(5)).
+pub fn is_pending(thread: Tid, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let mask = |name: &str| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(text.trim(), 16).ok()
+    };
+    let deliverable = mask("SigPnd:").unwrap_or(0) & !mask("SigBlk:").unwrap_or(0);
+    deliverable >> (signal - 1) & 1 == 1
+}
+
 /// Stops a followed thread.
 pub fn interrupt(thread: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, thread, 0, 0)

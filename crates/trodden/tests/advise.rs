@@ -53,7 +53,7 @@ fn recorded(options: &str) -> Place {
 fn findings(place: &Place, words: &str) -> Vec<Value> {
     let out = place.trodden(&format!("advise run.trodden --json {words}")).stdout;
     let json: Value = serde_json::from_slice(&out).unwrap();
-    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(1), &Value::from("advice")));
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("advice")));
     json["findings"].as_array().unwrap().clone()
 }
 
@@ -76,7 +76,7 @@ fn a_load_that_nearly_all_executions_repeat_is_found_in_the_kept_bitcode() {
     let found = findings(&place, "--function reuse --kind redundant");
     let [only] = found.as_slice() else { panic!("{found:#?}") };
     let evidence = &only["evidence"];
-    assert_eq!(evidence["every_way_makes_them"], true);
+    assert_eq!(evidence["on_every_path"], true);
     let [load] = evidence["repeated"].as_array().unwrap().as_slice() else { panic!("{evidence:#}") };
     assert_eq!((&load["operation"], &load["at"]["line"]), (&Value::from("load i32"), &Value::from(23)));
     // Of each hundred calls one flushes and one refills; what they write is not what was loaded.

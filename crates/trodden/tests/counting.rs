@@ -46,7 +46,7 @@ fn tread(profile: &Profile) -> (Vec<u64>, u64) {
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
     let mut counts: Vec<u64> = paths.complete.iter().map(|p| p.count).collect();
     counts.sort_unstable();
-    (counts, unit.untold(function))
+    (counts, unit.unattributed(function))
 }
 
 #[test]
@@ -63,13 +63,13 @@ fn tables_and_atomic_counters_are_exact_in_threads_and_forks() {
 #[test]
 fn full_tables_lose_paths_but_no_execution_and_say_so() {
     let profile = profile("table-slots=4 array-paths=4");
-    let (counts, untold) = tread(&profile);
+    let (counts, unattributed) = tread(&profile);
     // Whatever paths are first in the threads' tables, and the child's.
     assert!((4..=8).contains(&counts.len()), "{counts:?}");
-    assert_eq!(counts.iter().sum::<u64>() + untold, 8 * EACH);
-    assert_eq!(untold, 4 * EACH);
+    assert_eq!(counts.iter().sum::<u64>() + unattributed, 8 * EACH);
+    assert_eq!(unattributed, 4 * EACH);
     // `run` may have a table, too.
-    assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= untold));
+    assert!(matches!(profile.inexact()[..], [Inexact::TableFull { functions: 1.., executions }] if executions >= unattributed));
 }
 
 /// With RARE set, a thread comes to a function that is in no other run, and control to a call that must be a tail call.

@@ -49,7 +49,7 @@ fn refused(place: &Place, words: &str) -> String {
 fn counts(profile: &Profile, name: &str) -> Option<(Vec<u64>, u64)> {
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name)?;
     let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
-    Some((paths.complete.iter().map(|p| p.count).collect(), unit.untold(function)))
+    Some((paths.complete.iter().map(|p| p.count).collect(), unit.unattributed(function)))
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn every_scheme_counts_and_says_what_it_leaves_out() {
         let (found, others) = counts(&profile, "tread").unwrap();
         let inexact = profile.inexact();
         assert!(
-            matches!(&inexact[0], Inexact::Chosen { scheme: named, functions: 1, executions } if named == scheme && *executions == others)
+            matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions } if named == scheme && *executions == others)
         );
         let aliases = inexact.iter().any(|i| matches!(i, Inexact::Aliases { .. }));
         assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");
@@ -149,7 +149,7 @@ fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let (_, in_full, judge) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(judge).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(chosen) = function.chosen() else {
+    let Some(chosen) = function.interesting() else {
         assert_eq!(counted, all, "{what}");
         return all.len();
     };
@@ -160,7 +160,7 @@ fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
         assert!(found == expected || found > expected && !chosen.aliases.is_none(), "{what}: path {path} {found} times, not {expected}");
     }
     let total = FunctionPaths::decode(judge, in_full.counts_of(judge)).unwrap().total();
-    assert_eq!(chosen.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.untold(function), total, "{what}");
+    assert_eq!(chosen.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.unattributed(function), total, "{what}");
     chosen.paths.len()
 }
 
@@ -175,7 +175,7 @@ fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
         let paths: usize = profile.functions().map(|(_, unit, f)| judge(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
         assert!(paths >= 5, "{scheme}: {paths} paths");
         let exact = !["spp", "approximate"].contains(&scheme);
-        let aliases = profile.functions().any(|(_, _, f)| f.chosen().is_some_and(|c| !c.aliases.is_none()));
+        let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_none()));
         assert!(!(exact && aliases), "{scheme}");
         assert_eq!(aliases, profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "{scheme}");
     }

@@ -48,7 +48,7 @@ fn recorded() -> Place {
 fn isolate(place: &Place, words: &str) -> Value {
     let output = place.trodden(&format!("isolate {words} --json"));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(1), &Value::from("isolation")));
+    assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("isolation")));
     json
 }
 
@@ -70,7 +70,7 @@ fn two_branches_that_fail_only_together_come_first() {
     let text = String::from_utf8(place.trodden("isolate nightly --top 1").stdout).unwrap();
     assert!(
         text.contains("2 failing and 6 passing runs")
-            && text.contains("in 2 failing and 0 passing runs, of 2 and 6")
+            && text.contains("in 2 of 2 failing and 0 of 6 passing runs")
             && text.contains("n *= 10;")
             && text.contains("n = n / 10 * 10;"),
         "{text}"

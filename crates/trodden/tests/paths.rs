@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::process::Output;
 use trodden_flow::Edge;
 use trodden_oracle::random::{self, Language};
-use trodden_unit::directions::{Copy, LastRounds, Weighed};
-use trodden_unit::{Direction, Directions, EdgeKind, FunctionMap};
+use trodden_unit::transformations::{Copy, LastIterations, Weighed};
+use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
 /// A loop whose last round leaves something out, as it is written in many programs of dynamic programming.
 const ROUNDS: &str = r#"
@@ -122,8 +122,8 @@ fn code_generation_is_told_the_ways_that_branches_went() {
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
-    let directed = trodden_analysis::directions::directed(&profile, &Default::default()).unwrap();
-    std::fs::write(place.path("directions"), trodden_analysis::directions::collected(&directed).to_bytes()).unwrap();
+    let directed = trodden_analysis::transformations::transformed(&profile, &Default::default()).unwrap();
+    std::fs::write(place.path("directions"), trodden_analysis::transformations::plan(&directed).to_bytes()).unwrap();
     let mut applying = place.command(trodden());
     applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
     must(applying.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));
@@ -190,13 +190,13 @@ fn random_programs_do_what_they_did_after_random_changes() {
         let place = Place::with(&[(name, &program.text)]);
         place.tool(clang, &format!("{level} -w -pthread {name} -o plain"));
         must(place.command(trodden()).args([language, level, "-w", "-pthread", name, "-o", "prog"]));
-        let mut directions = Directions::default();
+        let mut directions = TransformationPlan::default();
         let mut dice = random::Dice::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
             map.functions.iter().for_each(|f| directions.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
         }
-        for (output, directions) in [("same", &Directions::default()), ("fast", &directions)] {
+        for (output, directions) in [("same", &TransformationPlan::default()), ("fast", &directions)] {
             std::fs::write(place.path("directions"), directions.to_bytes()).unwrap();
             let mut changing = place.command(trodden());
             changing.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
@@ -212,7 +212,7 @@ fn random_programs_do_what_they_did_after_random_changes() {
 }
 
 /// Some ways of a function copied, some loops parted.
-fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Direction> {
+fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformation> {
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
     let ways: Vec<usize> =
         (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
@@ -221,7 +221,7 @@ fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Direction> 
         dice.below(most)
     };
     let edges = function.edges.iter().map(|_| count()).collect();
-    let mut out = vec![Direction::Weights(Weighed { entries: count(), edges })];
+    let mut out = vec![Transformation::Weights(Weighed { entries: count(), edges })];
     for _ in 0..ways.len().min(4) {
         let entry = ways[dice.below(ways.len() as u64) as usize];
         let mut blocks = vec![function.edges[entry].to];
@@ -235,12 +235,12 @@ fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Direction> 
             let Some(edge) = next.get(dice.below(next.len().max(1) as u64) as usize) else { break };
             blocks.push(function.edges[*edge].to);
         }
-        out.push(Direction::Copy(Copy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
+        out.push(Transformation::Copy(Copy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
     }
     for (edge, _) in &function.cuts {
         let edge = &function.edges[edge.index()];
         if dice.below(2) == 0 {
-            out.push(Direction::LastRounds(LastRounds { head: edge.to, latches: vec![edge.from] }));
+            out.push(Transformation::LastIterations(LastIterations { head: edge.to, latches: vec![edge.from] }));
         }
     }
     out

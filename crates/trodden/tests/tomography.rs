@@ -163,7 +163,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         assert_eq!(users, [3, 3, 2, 0]);
         let text = String::from_utf8(place.trodden("field aggregate all.field --copies parts").stdout).unwrap();
         let missing = sums["copies"][3]["functions"].as_array().unwrap();
-        assert!(!missing.is_empty() && text.contains("nobody reported of copy 3, which watches paths of "), "{text}");
+        assert!(!missing.is_empty() && text.contains("no user reported for copy 3, which counts paths of "), "{text}");
         assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
     }
     // Reports of other programs are none of these copies'.

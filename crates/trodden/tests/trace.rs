@@ -357,6 +357,26 @@ fn a_running_process_is_attached_to() {
 }
 
 #[test]
+fn a_busy_process_outlives_collections_that_end_at_any_moment() {
+    let folder = Folder::new();
+    let text = "static volatile int n;\n__attribute__((noinline)) static void tick(void) { n++; }\nint main(void) { for (;;) tick(); }\n";
+    folder.compile("cc", "ticks.c", text);
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
+    for round in 0..4 {
+        let words = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
+        let output = folder.trodden(&words);
+        assert!(output.status.success(), "{round}: {}", errors(&output));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(process.try_wait().unwrap().is_none(), "{round}");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
 fn what_cannot_be_traced_is_named() {
     let folder = Folder::new();
     let says = |program: &[&str], words: &str| {

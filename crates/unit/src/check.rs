@@ -3,7 +3,7 @@
 //! Readers index arrays by what a map says, so every map that comes from outside passes here first. Time: O(n log n) for n functions.
 
 use crate::SegmentWords;
-use crate::map::{Chosen, FunctionMap, Storage, UnitMap};
+use crate::map::{FunctionMap, InterestingWords, Storage, UnitMap};
 
 impl UnitMap {
     /// Checks counters, words and tables of all functions.
@@ -34,10 +34,10 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
     for function in &map.functions {
         let (from, to) = match &function.storage {
             Storage::Table(table) => (table.first_word, table.cells().end),
-            Storage::Chosen(chosen) => (chosen.first_word, chosen.range().end),
+            Storage::Interesting(words) => (words.first_word, words.range().end),
             Storage::Labels(labels) => (labels.range().start, labels.range().end),
             Storage::Segments(segments) => (segments.range().start, segments.range().end),
-            Storage::Array => (function.first_counter, function.untold().end),
+            Storage::Array => (function.first_counter, function.unattributed().end),
         };
         ranges.push((from, to, &function.name));
     }
@@ -51,7 +51,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
     }
     let is_bad = |f: &&FunctionMap| match &f.storage {
         Storage::Table(table) => table.slots == 0 || f.first_counter < words,
-        Storage::Chosen(chosen) => !is_sound(chosen, f.counters) || f.first_counter < words,
+        Storage::Interesting(interesting) => !is_sound(interesting, f.counters) || f.first_counter < words,
         Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
         Storage::Segments(segments) => !is_sound_of_segments(segments, f.counters) || f.first_counter < words,
         Storage::Array => false,
@@ -63,7 +63,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
 }
 
 /// Whether words and paths are such as a function with so many paths has.
-fn is_sound(chosen: &Chosen, paths: u64) -> bool {
+fn is_sound(chosen: &InterestingWords, paths: u64) -> bool {
     let known = |&(word, path): &(u64, u64)| word < chosen.words.saturating_sub(1) && path < paths;
     chosen.words > 0 && chosen.paths.is_sorted_by(|a, b| a.0 < b.0) && chosen.paths.iter().all(known)
 }

@@ -1,35 +1,33 @@
-//! What a unit knows of LLVM's own profile of it (of edges, or of the regions of coverage), so that a path profile can be turned into one.
+//! LLVM's counters of a unit (of edges, or of regions of coverage): with them, a path profile can be converted to LLVM's profile.
 //!
-//! LLVM's profile-guided optimisation wants the values of counters that its front half puts into a function (on chords
-//! of a spanning tree of the graph as it is then). A collecting build lets LLVM insert them, and takes them out again
-//! before code is made: where a counter would have been incremented by a constant, a [`Marker`] stays in the map, and
-//! its value follows from how often the block is executed, which paths tell. What no path can tell (an increment by a
-//! computed amount, or between two calls of one block of which either may not return) is counted by a counter of the
-//! unit's own ([`OwnCounters`]).
+//! LLVM's profile-guided optimisation needs the values of counters that its instrumentation pass puts into a function (on chords of a
+//! spanning tree of the graph at that time). A collecting build lets LLVM insert the counters, and removes them before code generation.
+//! For an increment by a constant, the map keeps a [`CounterPlaceholder`]: its value follows from the block's executions, which paths give.
+//! Other increments (by a computed amount, or between two calls of one block that may not return) are counted by a counter of the unit's
+//! own ([`OwnCounters`]).
 
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
 
-/// LLVM's counters of a unit, and what their values are made of.
+/// LLVM's counters of a unit, and the data that their values are computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EdgeProfile {
-    /// LLVM's word of version and flags (`__llvm_profile_raw_version`).
+    /// LLVM's 64-bit version with flags (`__llvm_profile_raw_version`).
     pub version: u64,
-    /// Names of functions as profiles have them (`main`, `file.c;local`), of which [`ProfiledFunction::name`] gives hashes.
+    /// Names of functions in LLVM's profiles (`main`, `file.c;local`); [`ProfiledFunction::name`] has their hashes.
     pub names: Vec<String>,
     /// Functions with counters: defined in the unit, or inlined there.
     pub functions: Vec<ProfiledFunction>,
-    /// Where constants would have been added to counters.
-    pub markers: Vec<Marker>,
-    /// What is counted apart.
+    /// Increments by a constant.
+    pub placeholders: Vec<CounterPlaceholder>,
+    /// Counters that are counted by the unit's own counters.
     pub own: Vec<OwnCounters>,
-    /// What is counted of values.
+    /// Counters of values.
     pub values: Vec<ValueCounters>,
 }
 
 impl EdgeProfile {
-    /// Whether the counters are those of a compiler's front end, which coverage is made of, and not of edges: by LLVM's
-    /// flag for the latter.
+    /// Whether the counters are those of coverage, which the compiler's front end inserts, and not of edges. LLVM has a flag for edges.
     pub fn is_coverage(&self) -> bool {
         const OF_EDGES: u64 = 1 << 56;
         self.version & OF_EDGES == 0
@@ -45,66 +43,66 @@ pub struct ProfiledFunction {
     pub hash: u64,
     /// Number of its counters.
     pub counters: u32,
-    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes; each is a counter behind
-    /// [`ProfiledFunction::counters`], of which it matters only whether it is 0.
+    /// Number of bits of the test vectors of its decisions (MC/DC), whole bytes. Each bit is a counter after
+    /// [`ProfiledFunction::counters`]; the bit is set if the counter is not 0.
     pub bits: u32,
-    /// Number of its places where LLVM notes values, for each kind: targets of indirect calls, sizes of memory
-    /// operations, tables of virtual functions. Compilers want to see as many places in a profile.
+    /// Number of its value sites, for each kind: targets of indirect calls, sizes of memory operations, tables of virtual functions. A
+    /// compiler requires the same numbers of sites in a profile.
     pub value_sites: [u16; 3],
 }
 
-/// A counter of LLVM's.
+/// One of LLVM's counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct EdgeCounter {
-    /// Place of its function in [`EdgeProfile::functions`].
+    /// Index of its function in [`EdgeProfile::functions`].
     pub function: u32,
     /// Its number there; from the number of the function's counters on, those are its bits.
     pub index: u32,
 }
 
-/// A place where a counter would have been incremented.
+/// A place where LLVM's counter would be incremented by a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Marker {
-    /// Place of the function that holds it in [`crate::UnitMap::functions`].
+pub struct CounterPlaceholder {
+    /// Index of the function that contains it in [`crate::UnitMap::functions`].
     pub function: u32,
     /// Its block there.
     pub block: Node,
-    /// Where in the block.
-    pub place: MarkerPlace,
+    /// Its position in the block.
+    pub place: PlaceholderPosition,
     /// The counter.
     pub counter: EdgeCounter,
-    /// What would have been added.
+    /// The increment.
     pub amount: i64,
 }
 
-/// Where in its block a marker stands.
+/// The position of a placeholder in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MarkerPlace {
-    /// Before every call that might not come back: whoever enters the block passes it.
+pub enum PlaceholderPosition {
+    /// Before every call that may not return: every execution that enters the block passes it.
     Entered,
-    /// Behind every such call: only who leaves the block passes it.
+    /// After every such call: only executions that leave the block pass it.
     Left,
 }
 
-/// Counters of the unit that count what LLVM's would have counted, in addition to the markers.
+/// Counters of the unit that count for LLVM's counters, in addition to the placeholders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnCounters {
     /// The first of LLVM's counters.
     pub counter: EdgeCounter,
     /// The first of the unit's.
     pub first: u64,
-    /// How many, one for one.
+    /// The number of both.
     pub count: u32,
 }
 
-/// Counters of the unit that count values at one place of a function.
+/// Counters of the unit that count values at one value site of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ValueCounters {
     /// Place of the function in [`EdgeProfile::functions`].
     pub function: u32,
-    /// Which values.
+    /// The kind of values.
     pub kind: ValueKind,
-    /// Number of the place among the function's of that kind.
+    /// Number of the site among the function's sites of that kind.
     pub site: u16,
     /// The first of the unit's counters; there are [`ValueKind::counters`].
     pub first: u64,
@@ -113,13 +111,12 @@ pub struct ValueCounters {
 /// Values that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum ValueKind {
-    /// Where indirect calls go. A target is known by its distance from the beginning of the image (0 if it is
-    /// elsewhere), which chooses one of [`TARGET_BUCKETS`] pairs of counters: how many calls, and the sum of the
-    /// distances. Where all calls of a pair go to one function, the sum tells which. Pairs can be added up, so that
-    /// threads and runs can.
+    /// Targets of indirect calls. A target is identified by its distance from the beginning of the image (0 if it is elsewhere). The
+    /// distance selects one of [`TARGET_BUCKETS`] pairs of counters: the number of calls, and the sum of the distances. If all calls of a
+    /// pair have one target, both determine it. Pairs of several threads and runs can be added.
     Target,
-    /// Sizes of memory operations, of which there are [`SIZE_CLASSES`], each with a counter: 0 to 8 each by itself,
-    /// then powers of two, what is between two of them, and all above 512.
+    /// Sizes of memory operations in [`SIZE_CLASSES`] classes, each with a counter: 0 to 8 one class each, then powers of two, the sizes
+    /// between two of them, and all sizes above 512.
     Size,
 }
 
@@ -127,11 +124,11 @@ pub enum ValueKind {
 pub const TARGET_BUCKETS: u32 = 32;
 /// Classes of sizes.
 pub const SIZE_CLASSES: u32 = 22;
-/// By which distances are multiplied to choose a pair: the highest bits of the product do.
+/// The factor of distances: the highest bits of the product select a pair.
 pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl ValueKind {
-    /// Number of the unit's counters at each place.
+    /// Number of the unit's counters at each site.
     pub fn counters(self) -> u32 {
         match self {
             ValueKind::Target => 2 * TARGET_BUCKETS,
@@ -145,7 +142,7 @@ pub fn target_bucket(distance: u64) -> u32 {
     (distance.wrapping_mul(TARGET_HASH) >> (u64::BITS - TARGET_BUCKETS.ilog2())) as u32
 }
 
-/// The size that stands for a class in LLVM's profiles.
+/// The size that represents a class in LLVM's profiles.
 pub fn size_of_class(class: u32) -> u64 {
     match class {
         0..=8 => u64::from(class),

@@ -8,11 +8,9 @@
 
 mod check;
 pub mod codegen;
-pub mod directions;
 pub mod edge_profile;
 pub mod events;
 pub mod experiment;
-pub mod facts;
 pub mod frame;
 pub mod image;
 pub mod known;
@@ -20,24 +18,28 @@ pub mod map;
 pub mod marks;
 mod packed;
 pub mod parts;
+pub mod properties;
 pub mod segment_words;
 pub mod segments;
 pub mod store;
+pub mod transformations;
 pub mod weights;
 
 pub use codegen::{CodegenOptions, RefusedOption};
-pub use directions::{Direction, Directions, NoDirections};
-pub use edge_profile::{EdgeCounter, EdgeProfile, Marker, MarkerPlace, OwnCounters, ProfiledFunction, ValueCounters, ValueKind};
+pub use edge_profile::{
+    CounterPlaceholder, EdgeCounter, EdgeProfile, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+};
 pub use events::EventSource;
 pub use experiment::{Experiment, Request, Settings};
-pub use facts::UnitFacts;
 pub use frame::{Frame, FrameError};
 pub use image::{Image, ImageError};
 pub use known::{KnownFunction, KnownPaths, NoKnownPaths, TwoWays, Version};
 pub use map::*;
 pub use packed::most_unpacked;
 pub use parts::{FunctionPart, NoParts, Parts};
+pub use properties::UnitProperties;
 pub use segment_words::{CallerPath, SegmentWords, UnplacedCall};
 pub use segments::{NoSegments, SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
 pub use store::UnitStore;
+pub use transformations::{NoTransformationPlan, Transformation, TransformationPlan};
 pub use weights::{NoWeights, Weights};

@@ -229,10 +229,10 @@ pub enum BlockKind {
     Code,
     /// The rest of a basic block, behind a call that returns twice.
     Continuation,
-    /// Where computed jumps to a block arrive, when other edges lead to that block too; empty.
+    /// A target of indirect branches to a block that has other incoming edges, too; the landing has no code.
     Landing,
-    /// Where the computed jumps of a function that has several meet; empty, and no place in the program.
-    Hub,
+    /// The dispatch block, in which all indirect branches of a function meet if there are several. It has no code and no address.
+    Dispatch,
 }
 
 /// An edge of a function's graph.
@@ -261,7 +261,7 @@ pub enum EdgeKind {
     Case(i64),
     /// The switch's value is none of the other edges' cases.
     Default,
-    /// A computed jump; to a hub, or by its place among the targets.
+    /// An indirect branch to the dispatch block, or its index among the targets.
     Indirect(u32),
     /// The call returns normally.
     Normal,
@@ -320,8 +320,8 @@ pub enum Storage {
     Array,
     /// An open-addressing table, since there are more paths than words: see [`Table`].
     Table(Table),
-    /// Words for the paths that were asked for, and for all others together: see [`Chosen`].
-    Chosen(Chosen),
+    /// One word for each interesting path, and one for all others together: see [`InterestingWords`].
+    Interesting(InterestingWords),
     /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
     Labels(LabelWords),
     /// Words for pairs of a context and the function's first path in it: see [`SegmentWords`].
@@ -330,7 +330,7 @@ pub enum Storage {
 
 /// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Chosen {
+pub struct InterestingWords {
     /// The first of the unit's words that are the function's.
     pub first_word: u64,
     /// How many there are: one at least.
@@ -364,7 +364,7 @@ impl Aliases {
     }
 }
 
-impl Chosen {
+impl InterestingWords {
     /// All its words, as a range.
     pub fn range(&self) -> std::ops::Range<u64> {
         self.first_word..self.first_word.saturating_add(self.words)
@@ -494,14 +494,14 @@ impl FunctionMap {
     pub fn table(&self) -> Option<Table> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array | Storage::Chosen(_) | Storage::Labels(_) | Storage::Segments(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) => None,
         }
     }
 
     /// The words of the paths that were asked for, if it counts only such.
-    pub fn chosen(&self) -> Option<&Chosen> {
+    pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
-            Storage::Chosen(chosen) => Some(chosen),
+            Storage::Interesting(chosen) => Some(chosen),
             Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
         }
     }
@@ -510,7 +510,7 @@ impl FunctionMap {
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
-            Storage::Array | Storage::Chosen(_) | Storage::Table(_) | Storage::Segments(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Segments(_) => None,
         }
     }
 
@@ -518,7 +518,7 @@ impl FunctionMap {
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
-            Storage::Array | Storage::Chosen(_) | Storage::Table(_) | Storage::Labels(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) => None,
         }
     }
 
@@ -529,15 +529,15 @@ impl FunctionMap {
 
     /// Whether some of its paths are left out: then what is known of the others says nothing of how often its blocks were executed.
     pub fn is_partial(&self) -> bool {
-        matches!(self.storage, Storage::Chosen(_) | Storage::Labels(_) | Storage::Segments(_))
+        matches!(self.storage, Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_))
     }
 
     /// The counters of executions whose path is not known, as a range.
-    pub fn untold(&self) -> std::ops::Range<u64> {
+    pub fn unattributed(&self) -> std::ops::Range<u64> {
         match &self.storage {
             Storage::Array => 0..0,
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
-            Storage::Chosen(chosen) => chosen.others()..chosen.range().end,
+            Storage::Interesting(words) => words.others()..words.range().end,
             // What such words hold besides is dropped when they are read.
             Storage::Labels(_) | Storage::Segments(_) => 0..0,
         }

@@ -2,7 +2,7 @@
 //!
 //! Compared are costs: a variant's figure over its base's. For times that is done round by round, since base and
 //! variant ran one after the other: so another machine, or another mood of one, moves both. A change of time is real if
-//! the rounds of the two results are told apart by the exact test of ranks at 1 % (five rounds at least: fewer cannot
+//! the rounds of the two results are distinguished by the exact test of ranks at 1 % (five rounds at least: fewer cannot
 //! be), and if it is 1 % at least. Instructions hardly vary: there 0.2 % is enough. What has no base is not judged.
 
 use super::result::Suite;
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_change_that_is_small_or_seen_in_few_runs_is_none() {
-        // Told apart with certainty, but by less than 1 %.
+        // A certain difference, but less than 1 %.
         assert_eq!(verdicts(&with(&PLAIN, 1000), &with(&PLAIN.map(|v| v * 1.005), 1000)).0, Verdict::Same);
         assert_eq!(verdicts(&with(&[1.2, 1.2, 1.2], 1000), &with(&[2.0, 2.0, 2.0], 1000)).0, Verdict::TooFewRuns);
     }

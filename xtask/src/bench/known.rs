@@ -1,6 +1,6 @@
 //! Figures that depend on the built program alone, not on the machine's mood: found out once and kept.
 //!
-//! A figure's key is what it is, with the checksums of the files that it depends on: a program that was built anew and
+//! A figure's key is what it is, with the checksums of the files that it depends on: a program that was built again and
 //! came out the same keeps its figures, and one that came out otherwise has none.
 
 use crate::steps;

@@ -1,6 +1,6 @@
 //! The result as one chart: how much time each variant adds to each program, in bars, with the geometric means.
 //!
-//! Colours are those of Okabe and Ito (2008), which people of all kinds of colour vision tell apart. A bar longer than
+//! Colours are those of Okabe and Ito (2008), which people of all kinds of colour vision can distinguish. A bar longer than
 //! the chart is cut off and bears its number. What runs under a simulator (callgrind) would be nothing but such bars,
 //! and is left out.
 

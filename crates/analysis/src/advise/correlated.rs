@@ -4,9 +4,8 @@
 //! Bodík, Gupta and Soffa ("Interprocedural conditional branch elimination", PLDI 1997), found by counts instead of
 //! proofs: it holds for the executions that were counted.
 //!
-//! A later branch is told of if it is undecided by itself, and some outcome of the earlier branch decides it. Of
-//! several earlier branches the one that decides most executions is told, of equal ones the nearest. The saving is a
-//! test for each decided execution.
+//! A later branch is a finding if it is undecided by itself, and some outcome of the earlier branch decides it. Of several earlier
+//! branches the one that decides most executions is reported; of equal ones the nearest. The saving is a test for each decided execution.
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
@@ -17,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Edge, Node};
 use trodden_unit::BlockKind;
 
-/// A branch counts as undecided by itself if no more than this share of its executions goes one way.
+/// A branch counts as undecided by itself if no outcome has more than this share of its executions.
 const UNDECIDED: f64 = 0.99;
-/// Share of its executions that must be decided, and share of its entropy that the earlier branch must tell.
+/// The least share of its executions that must be decided, and the least share of its entropy that the earlier branch must give.
 const LEAST_TOLD: f64 = 0.1;
 
 /// A later branch that an earlier one decides.
@@ -31,68 +30,68 @@ pub struct Correlated {
     pub later: Node,
     /// Executions of the later branch.
     pub executions: u64,
-    /// Those behind the earlier branch on the same path.
+    /// Executions of the later branch after the earlier branch on the same path.
     pub together: u64,
-    /// The ways out of the later branch.
+    /// The outcomes of the later branch.
     pub outcomes: Vec<Outcome>,
-    /// The ways out of the earlier branch, with what they tell of the later one.
+    /// The outcomes of the earlier branch, each with the outcomes of the later branch after it.
     pub given: Vec<Given>,
     /// Executions of the later branch that are decided.
     pub decided: u64,
-    /// The ways out of the later branch where the earlier one was not executed before it.
+    /// The outcomes of the later branch on paths without the earlier one before it.
     pub otherwise: Vec<Outcome>,
     /// Entropy of the later branch, bits for each execution.
     pub entropy: f64,
-    /// What the earlier branch tells of the later one, by its outcome or by not having been executed: mutual
-    /// information, bits for each execution of the later.
+    /// Mutual information of the later branch and the earlier one (its outcome, or that it was not executed), bits for each execution of
+    /// the later one.
     pub information: f64,
-    /// Entropy of the later branch that is left when all of the path before it is known, bits for each of its executions.
+    /// Conditional entropy of the later branch given the whole path before it, bits for each of its executions.
     pub left_by_path: f64,
-    /// The later branch is in a loop that the earlier is not in: what is decided are first rounds of the loop.
-    pub first_round: bool,
-    /// Both branches are in a loop that the later one may leave: the earlier one tells whether this round is the last.
-    pub last_round: bool,
-    /// What lies between them where the later one is decided.
+    /// The later branch is in a loop that the earlier one is not in: the decided executions are first iterations of the loop.
+    pub first_iteration: bool,
+    /// Both branches are in a loop that the later one may leave: the earlier one decides whether this iteration is the last.
+    pub last_iteration: bool,
+    /// The blocks between them on paths where the later one is decided.
     pub stretch: Stretch,
 }
 
-/// A way out of a branch.
+/// An outcome of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// The edge.
     pub edge: Edge,
-    /// How often it was taken.
+    /// Executions of the edge.
     pub count: u64,
 }
 
-/// A way out of the earlier branch.
+/// An outcome of the earlier branch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Given {
     /// The edge.
     pub edge: Edge,
-    /// How often the later branch was executed behind it.
+    /// Executions of the later branch after it.
     pub count: u64,
-    /// The ways out of the later branch behind it.
+    /// The outcomes of the later branch after it.
     pub outcomes: Vec<Outcome>,
-    /// The way that the later branch then goes, if it is decided.
+    /// The edge that the later branch takes then, if it is decided.
     pub decides: Option<Edge>,
 }
 
 impl Given {
-    /// Whether the later branch went one way each time that this one was taken.
+    /// Whether the later branch had one single outcome after this one.
     pub fn is_certain(&self) -> bool {
         self.decides.is_some() && self.outcomes.len() == 1
     }
 }
 
-/// The blocks between two branches, which a copy for the decided case would consist of.
+/// The blocks between two branches. A copy for the decided case would consist of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stretch {
-    /// The blocks behind the earlier branch up to the later one, which is one of them.
+    /// The blocks after the earlier branch up to the later one, which is included.
     pub blocks: Vec<Node>,
     /// Their instructions.
     pub instructions: u64,
-    /// A block that cannot be copied: what returns twice, or where computed jumps arrive.
+    /// A block that cannot be copied: it has a call that returns twice, or is a target of an indirect branch.
     pub obstacle: Option<Node>,
 }
 
@@ -101,7 +100,8 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
     let left = left_by_path(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {
-        let outcomes: Vec<Outcome> = walks.ways(later).into_iter().map(|edge| Outcome { edge, count: walks.edges[edge.index()] }).collect();
+        let outcomes: Vec<Outcome> =
+            walks.taken_edges(later).into_iter().map(|edge| Outcome { edge, count: walks.edges[edge.index()] }).collect();
         let executions: u64 = outcomes.iter().map(|o| o.count).sum();
         let most = outcomes.iter().map(|o| o.count).max().unwrap_or(0);
         if executions < options.min_count || most as f64 > UNDECIDED * executions as f64 {
@@ -130,8 +130,8 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
             entropy,
             information,
             left_by_path: left.get(&later).copied().unwrap_or(0.0),
-            first_round: enters_loop(nest, earlier, later),
-            last_round: leaves_loop(walks, nest, earlier, later),
+            first_iteration: enters_loop(nest, earlier, later),
+            last_iteration: leaves_loop(walks, nest, earlier, later),
             stretch: stretch(walks, later, &given),
             given,
         });
@@ -139,10 +139,10 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
     found
 }
 
-/// Whether some way out of the later branch leaves a loop that both are in.
+/// Whether some edge of the later branch leaves a loop that both are in.
 fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: Node, later: Node) -> bool {
     let mut both = nest.values().filter(|body| body.contains(&earlier) && body.contains(&later));
-    both.any(|body| walks.ways(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
+    both.any(|body| walks.taken_edges(later).iter().any(|e| !body.contains(&walks.map.edges[e.index()].to)))
 }
 
 /// Whether the branches of one table are nearer to each other on average than those of another.
@@ -151,7 +151,7 @@ fn nearer(a: &Table, b: &Table) -> std::cmp::Ordering {
     mean(a).total_cmp(&mean(b))
 }
 
-/// What each way out of the earlier branch tells.
+/// The outcomes of the later branch after each outcome of the earlier branch.
 fn given(table: &Table, options: &AdviseOptions) -> Vec<Given> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
@@ -169,7 +169,7 @@ fn bits(outcomes: &[Outcome]) -> f64 {
     entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
 }
 
-/// The outcomes of the later branch that were not behind the earlier one.
+/// The outcomes of the later branch on paths without the earlier one.
 fn otherwise(outcomes: &[Outcome], table: &Table) -> Vec<Outcome> {
     let behind = table.by_later();
     let rest = outcomes.iter().map(|o| Outcome { edge: o.edge, count: o.count - behind.get(&o.edge).copied().unwrap_or(0).min(o.count) });
@@ -180,12 +180,12 @@ fn decided(given: &[Given]) -> u64 {
     given.iter().filter(|g| g.decides.is_some()).map(|g| g.count).sum()
 }
 
-/// For each branch the entropy that is left when all of the path before it is known.
+/// For each branch its conditional entropy given the whole path before it.
 fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
-    let mut ways: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
+    let mut edges: HashMap<(Node, i64), Vec<(Edge, u64)>> = HashMap::new();
     for walk in &walks.walks {
         for (at, edge) in walks.decisions(walk) {
-            let taken = ways.entry((walk.blocks[at], walk.sums[at])).or_default();
+            let taken = edges.entry((walk.blocks[at], walk.sums[at])).or_default();
             match taken.iter_mut().find(|(e, _)| *e == edge) {
                 Some((_, count)) => *count = count.saturating_add(walk.count),
                 None => taken.push((edge, walk.count)),
@@ -193,7 +193,7 @@ fn left_by_path(walks: &Walks) -> HashMap<Node, f64> {
         }
     }
     let mut sums: HashMap<Node, (f64, u64)> = HashMap::new();
-    for ((block, _), taken) in ways {
+    for ((block, _), taken) in edges {
         let count: u64 = taken.iter().map(|t| t.1).sum();
         let sum = sums.entry(block).or_default();
         sum.0 += entropy(taken.iter().map(|t| t.1)) * count as f64;

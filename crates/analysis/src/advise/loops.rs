@@ -1,12 +1,11 @@
-//! Loops whose iterations fall into fewer patterns than their branches, each by itself, would let expect.
+//! Loops whose iterations fall into fewer patterns than independent branches would give.
 //!
 //! An iteration of a loop is the piece of a path from the loop's head to the back edge, or to the edge that leaves the
-//! loop; its *pattern* is its sequence of edges. Counts of edges give the entropy of each branch; were the branches
-//! independent, that of patterns would be the sum. What it is less, in bits for each iteration, is what the branches
-//! tell of each other (their total correlation): tests that are made twice in other words. That is the saving estimated
-//! here, a test for each bit.
+//! loop; its *pattern* is its sequence of edges. Counts of edges give the entropy of each branch. If the branches were independent, the
+//! entropy of the patterns would be the sum of these. The difference, in bits for each iteration, is the total correlation of the
+//! branches: tests that repeat each other. The estimated saving is one test for each bit.
 //!
-//! Only loops without inner loops or other cuts are looked at: iterations of others are not within one path.
+//! Only loops without inner loops or other cuts are analysed: an iteration of another loop is not within one path.
 
 use super::statistics::entropy;
 use super::walks::Walks;
@@ -14,23 +13,23 @@ use super::{AdviseOptions, TEST};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// Patterns told of cover this share of the iterations, and if that needs more patterns than these, the loop is not told of.
+/// The reported patterns cover this share of the iterations. A loop that needs more patterns than this is not reported.
 const COVER: f64 = 0.9;
 const MOST_PATTERNS: usize = 16;
-/// Bits for each iteration that must be saved.
+/// The least saving, in bits for each iteration.
 const LEAST_SAVING: f64 = 0.2;
-/// A branch decides the pattern if it leaves no more than this share of the pattern's entropy.
+/// A branch decides the pattern if the conditional entropy of the pattern given the branch is at most this share of its entropy.
 const SPLITS: f64 = 0.2;
 
 /// A loop and the patterns of its iterations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopPatterns {
-    /// Where iterations begin.
+    /// The loop's head.
     pub head: Node,
-    /// Iterations, those that leave the loop included.
+    /// Iterations, including those that leave the loop.
     pub iterations: u64,
-    /// Those that went back to the head.
-    pub rounds: u64,
+    /// Iterations that returned to the head.
+    pub returns_to_head: u64,
     /// Number of different patterns.
     pub distinct: usize,
     /// The most frequent patterns, as many as cover nine tenths of the iterations.
@@ -39,7 +38,7 @@ pub struct LoopPatterns {
     pub entropy: f64,
     /// Sum of the entropies of its branches, bits for each iteration.
     pub branches_entropy: f64,
-    /// Number of branches in it that were taken in several ways.
+    /// Number of branches in it with several executed outcomes.
     pub branches: usize,
     /// A branch that each iteration takes and that decides nearly all of the pattern.
     pub split: Option<Split>,
@@ -54,13 +53,13 @@ pub struct Pattern {
     pub count: u64,
 }
 
-/// A branch that tells the patterns of its loop apart.
+/// A branch that distinguishes the patterns of its loop.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Split {
     /// Its block.
     pub block: Node,
-    /// Entropy of the patterns that is left when it is known, bits for each iteration.
-    pub left: f64,
+    /// Conditional entropy of the patterns given its outcome, bits for each iteration.
+    pub remaining: f64,
 }
 
 impl LoopPatterns {
@@ -69,13 +68,13 @@ impl LoopPatterns {
         (self.saved_bits() * self.iterations as f64) as u64 * TEST
     }
 
-    /// What the branches tell of each other, bits for each iteration.
+    /// Total correlation of the branches, bits for each iteration.
     pub fn saved_bits(&self) -> f64 {
         (self.branches_entropy - self.entropy).max(0.0)
     }
 }
 
-/// The innermost loops worth telling of.
+/// The innermost loops whose saving is above the thresholds.
 pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &AdviseOptions) -> Vec<LoopPatterns> {
     let hot = |head: &Node| walks.blocks.get(head.index()).is_some_and(|c| *c >= options.min_count);
     let whole = nest.iter().filter(|(head, body)| hot(head) && !is_cut_inside(walks, **head, body));
@@ -83,7 +82,7 @@ pub fn find(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, options: &Advi
     found.filter(|l| l.iterations >= options.min_count && l.saved_bits() >= LEAST_SAVING && l.patterns.len() <= MOST_PATTERNS).collect()
 }
 
-/// Whether paths are cut within a round of a loop.
+/// Whether paths are cut within an iteration of a loop.
 fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     let edge = |e: &Edge| &walks.map.edges[e.index()];
     let inside = |e: &Edge| body.contains(&edge(e).from) && body.contains(&edge(e).to);
@@ -91,7 +90,7 @@ fn is_cut_inside(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> bool {
     walks.map.cuts.iter().any(|cut| inside(&cut.0) && !closes(cut))
 }
 
-/// Counts the patterns of a loop. Iterations that end in the middle, at a call that did not come back, have none.
+/// Counts the patterns of a loop. An iteration that ends at a call that did not return has no pattern.
 fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatterns> {
     let mut counts: HashMap<&[Edge], u64> = HashMap::new();
     for walk in &walks.walks {
@@ -108,7 +107,7 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
         return None;
     }
     let back = |p: &&Pattern| p.edges.last().is_some_and(|e| walks.map.edges[e.index()].to == head);
-    let rounds = patterns.iter().filter(back).map(|p| p.count).sum();
+    let returns_to_head = patterns.iter().filter(back).map(|p| p.count).sum();
     let branches = Branches::of(walks, &patterns);
     let entropy = entropy(patterns.iter().map(|p| p.count));
     let (split, branches_entropy, distinct) = (branches.split(&patterns, entropy), branches.entropy(iterations), patterns.len());
@@ -118,40 +117,51 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
         covered += p.count;
         more
     });
-    Some(LoopPatterns { head, iterations, rounds, distinct, patterns, entropy, branches_entropy, branches: branches.ways.len(), split })
+    Some(LoopPatterns {
+        head,
+        iterations,
+        returns_to_head,
+        distinct,
+        patterns,
+        entropy,
+        branches_entropy,
+        branches: branches.edges.len(),
+        split,
+    })
 }
 
-/// The branches of a loop that were taken in several ways, with the counts of each way in the loop.
+/// The branches of a loop with several executed outcomes, with the counts of each edge in the loop.
 struct Branches {
-    ways: BTreeMap<Node, BTreeMap<Edge, u64>>,
+    edges: BTreeMap<Node, BTreeMap<Edge, u64>>,
 }
 
 impl Branches {
     fn of(walks: &Walks, patterns: &[Pattern]) -> Branches {
-        let mut ways: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
+        let mut edges: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
         for pattern in patterns {
             for &edge in &pattern.edges {
-                *ways.entry(walks.from(edge)).or_default().entry(edge).or_default() += pattern.count;
+                *edges.entry(walks.from(edge)).or_default().entry(edge).or_default() += pattern.count;
             }
         }
-        ways.retain(|_, counts| counts.len() > 1);
-        Branches { ways }
+        edges.retain(|_, counts| counts.len() > 1);
+        Branches { edges }
     }
 
     fn entropy(&self, iterations: u64) -> f64 {
-        let bits = |ways: &BTreeMap<Edge, u64>| entropy(ways.values().copied()) * ways.values().sum::<u64>() as f64;
-        self.ways.values().map(bits).sum::<f64>() / iterations as f64
+        let bits = |counts: &BTreeMap<Edge, u64>| entropy(counts.values().copied()) * counts.values().sum::<u64>() as f64;
+        self.edges.values().map(bits).sum::<f64>() / iterations as f64
     }
 
-    /// The branch of each iteration that leaves least of the patterns' entropy, if that is little.
+    /// Of the branches that every iteration executes: the one with the least conditional entropy of the patterns, if that is little.
     fn split(&self, patterns: &[Pattern], whole: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
-        let each = self.ways.iter().filter(|(_, ways)| ways.values().sum::<u64>() == iterations && ways.len() < patterns.len());
-        let left = |ways: &BTreeMap<Edge, u64>| {
+        let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
+        let left = |counts: &BTreeMap<Edge, u64>| {
             let behind = |edge: &Edge| patterns.iter().filter(|p| p.edges.contains(edge)).map(|p| p.count).collect::<Vec<u64>>();
-            ways.iter().map(|(edge, count)| entropy(behind(edge)) * *count as f64).sum::<f64>() / iterations as f64
+            counts.iter().map(|(edge, count)| entropy(behind(edge)) * *count as f64).sum::<f64>() / iterations as f64
         };
-        let best = each.map(|(block, ways)| Split { block: *block, left: left(ways) }).min_by(|a, b| a.left.total_cmp(&b.left));
-        best.filter(|s| s.left <= SPLITS * whole)
+        let best =
+            each.map(|(block, counts)| Split { block: *block, remaining: left(counts) }).min_by(|a, b| a.remaining.total_cmp(&b.remaining));
+        best.filter(|s| s.remaining <= SPLITS * whole)
     }
 }

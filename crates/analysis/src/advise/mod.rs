@@ -1,19 +1,19 @@
-//! What a function's paths tell an engineer that its edges cannot.
+//! Findings about a function that need counts of paths: counts of edges cannot show them.
 //!
 //! | finding | what | file |
 //! |---|---|---|
 //! | [`Correlated`] | a branch that an earlier branch on the same path decides, though neither is decided by itself | `correlated.rs` |
-//! | [`LoopPatterns`] | a loop whose iterations fall into fewer patterns than its branches would let expect | `loops.rs` |
-//! | [`Redundant`] | computations that nearly all executions have made before, on ways of which the graph has others | `redundant.rs` |
+//! | [`LoopPatterns`] | a loop whose iterations fall into fewer patterns than independent branches would give | `loops.rs` |
+//! | [`Redundant`] | computations whose result nearly all executions already have; only rare paths do not | `redundant.rs` |
 //! | [`Never`] | two edges, each executed often, and never on one path | `never.rs` |
 //!
-//! All are pure functions of a function's map and counts, and the redundant ones of [facts](trodden_unit::facts) about
-//! its instructions. Only executed paths are looked at, so the time does not depend on how many there could be.
+//! All are pure functions of a function's map and counts. Redundant computations also need the [properties](trodden_unit::properties) of
+//! its instructions. Only executed paths are analysed, so the time does not depend on the number of possible paths.
 //!
-//! Paths end at back edges, so nothing is known of what one iteration of a loop tells of the next; where an inner loop
-//! lies between two branches, nothing is known of them either.
+//! Paths end at back edges. So correlations between one iteration and the next are unknown, and so are correlations between two branches
+//! with an inner loop between them.
 //!
-//! Savings are estimates in executed instructions, to rank findings by, and are those of an ideal transformation: see each kind.
+//! Savings are estimates in executed instructions, which rank the findings. They are those of an ideal transformation: see each kind.
 
 mod correlated;
 mod loops;
@@ -34,17 +34,17 @@ pub use walks::{Walk, Walks};
 
 use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
-use trodden_unit::facts::{FunctionFacts, UnitFacts};
+use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
 /// Instructions that a decided branch saves: a comparison and a jump.
 const TEST: u64 = 2;
 
-/// When something is worth telling.
+/// Thresholds of findings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdviseOptions {
-    /// A branch counts as decided if at least this share of its executions goes one way, from 0 to 1.
+    /// A branch counts as decided if one outcome has at least this share of its executions, from 0 to 1.
     pub decided: f64,
-    /// Whatever was executed less often than this is left out.
+    /// Code that was executed less often is left out.
     pub min_count: u64,
 }
 
@@ -67,23 +67,23 @@ pub enum Kind {
     Never,
 }
 
-/// Something worth telling of a function.
+/// A finding about a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// What.
+    /// What was found.
     pub advice: Advice,
-    /// Executed instructions of the intermediate code that could be saved, at most; 0 where speed is not the point.
+    /// Upper bound of the executed instructions of the intermediate code that could be saved; 0 if the finding is not about speed.
     pub saves: u64,
 }
 
-/// What a finding says.
+/// The kinds of findings with their data.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Advice {
     /// A branch that an earlier one decides.
     Correlated(Correlated),
     /// A loop with few patterns.
     Loop(LoopPatterns),
-    /// Work that was done before.
+    /// Computations whose result is already there.
     Redundant(Redundant),
     /// Edges that exclude each other.
     Never(Never),
@@ -101,12 +101,12 @@ impl Finding {
     }
 }
 
-/// All findings of a function: those that save most first, then those that are least likely to be chance. Without facts
-/// none is [`Redundant`].
+/// All findings of a function: those that save most first, then those that are least likely to be chance. Without block properties no
+/// [`Redundant`] is found.
 pub fn advise(
     map: &FunctionMap,
     paths: &FunctionPaths,
-    facts: Option<(&UnitFacts, &FunctionFacts)>,
+    properties: Option<(&UnitProperties, &FunctionProperties)>,
     options: &AdviseOptions,
 ) -> Vec<Finding> {
     let walks = Walks::of(map, paths);
@@ -117,7 +117,7 @@ pub fn advise(
     let mut findings: Vec<Finding> =
         correlated.into_iter().map(|c| Finding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
     findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| Finding { saves: l.saves(), advice: Advice::Loop(l) }));
-    if let Some((unit, function)) = facts {
+    if let Some((unit, function)) = properties {
         let redundant = redundant::find(&walks, unit, function, options);
         findings.extend(redundant.into_iter().map(|r| Finding { saves: r.saves(), advice: Advice::Redundant(r) }));
     }
@@ -127,7 +127,7 @@ pub fn advise(
 }
 
 impl Finding {
-    /// How unlikely it is to be chance, in powers of ten; of [`Never`] only.
+    /// The negated decimal logarithm of the probability that it is chance; only for [`Never`].
     pub fn surprise(&self) -> f64 {
         match &self.advice {
             Advice::Never(never) => never.surprise,

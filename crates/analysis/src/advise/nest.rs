@@ -1,10 +1,10 @@
-//! The loops of a function: natural loops of the edges that were cut because they go back.
+//! The loops of a function: natural loops of the edges that were cut as back edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Node};
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// The blocks of each loop by its head. Cycles that can be entered elsewhere than at the head are no natural loops, and are left out.
+/// The blocks of each loop by its head. A cycle with an entry besides its head is no natural loop and is left out.
 pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     let mut before: BTreeMap<Node, Vec<Node>> = BTreeMap::new();
     map.edges.iter().filter(|e| e.kind != EdgeKind::Reach).for_each(|e| before.entry(e.to).or_default().push(e.from));
@@ -17,7 +17,7 @@ pub fn loops(map: &FunctionMap) -> BTreeMap<Node, BTreeSet<Node>> {
     back.into_iter().map(|(head, from)| (head, body(head, from, &before))).filter(|(head, body)| whole(*head, body)).collect()
 }
 
-/// What leads to the ends of the back edges without passing through the head.
+/// The blocks that reach the latches without passing through the head.
 fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) -> BTreeSet<Node> {
     let mut body = BTreeSet::from([head]);
     while let Some(block) = stack.pop() {
@@ -28,8 +28,8 @@ fn body(head: Node, mut stack: Vec<Node>, before: &BTreeMap<Node, Vec<Node>>) ->
     body
 }
 
-/// Whether a block is in a loop that another is not in: then of two on one path, the first round of that loop is what
-/// lies behind the other.
+/// Whether a block is in a loop that another block is not in. On a path with both, the block is then executed in the loop's first
+/// iteration.
 pub fn enters_loop(loops: &BTreeMap<Node, BTreeSet<Node>>, from: Node, to: Node) -> bool {
     loops.values().any(|body| body.contains(&to) && !body.contains(&from))
 }

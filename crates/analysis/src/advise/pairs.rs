@@ -4,7 +4,7 @@ use super::walks::Walks;
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::{Edge, Node};
 
-/// For each later branch, for each earlier one, what was decided at both.
+/// For each later branch and each earlier one, the outcomes of both.
 pub struct Pairs {
     /// By later, then earlier block.
     pub tables: BTreeMap<Node, BTreeMap<Node, Table>>,
@@ -20,7 +20,7 @@ pub struct Table {
 }
 
 impl Pairs {
-    /// Looks at all paths.
+    /// Counts the pairs of all paths.
     pub fn of(walks: &Walks) -> Pairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {

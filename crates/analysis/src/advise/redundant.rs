@@ -1,12 +1,12 @@
-//! Computations and loads whose result nearly every execution has had before on its path.
+//! Computations and loads whose result nearly every execution already has, from earlier on its path.
 //!
-//! Compilers remove what is redundant on every way through the graph, and insert computations on the ways where it is
-//! not if that is sure to cost nothing. Left is what some ways compute and others do not, or where a write lies on some
-//! of them. If those ways are hardly ever taken, it is as good as redundant: the paths that are taken can be copied, or
-//! the value kept. Computations that every way makes are left to code generation.
+//! Compilers remove a computation that is redundant on every path of the graph. If it is redundant on some paths only, they insert
+//! computations on the others where that is known to cost nothing. What remains: some paths compute the value and others do not, or some
+//! paths have a write in between. If those other paths are rare, the computation is redundant in practice: the frequent paths can be copied,
+//! or the value kept. Computations that every path makes are left to code generation.
 //!
-//! How values are compared is told in `trace.rs`. Conversions and address computations are cheap or free in machine
-//! code and are not told of by themselves. The saving is one instruction for each execution that finds its result.
+//! `trace.rs` says how values are compared. Conversions and address computations are cheap or free in machine code and are not reported
+//! alone. The saving is one instruction for each execution that already has the result.
 
 use super::AdviseOptions;
 use super::trace::{Finds, Place, Tracer};
@@ -14,37 +14,37 @@ use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Node, Origin};
 use trodden_unit::Position;
-use trodden_unit::facts::{Action, FunctionFacts, OperationId, UnitFacts};
+use trodden_unit::properties::{Action, FunctionProperties, OperationId, UnitProperties};
 
-/// Share of executions that find their result before them, at least.
+/// The least share of executions that already have the result.
 const NEARLY_ALL: f64 = 0.9;
-/// Steps that are followed in one function; the paths that come after that many are taken to find nothing.
+/// Most steps that are followed in one function. Paths after that many are assumed to find nothing.
 const MOST_STEPS: u64 = 40_000_000;
 
-/// A block in which results are made that nearly all executions had before.
+/// A block that computes results which nearly all executions already have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redundant {
     /// The block.
     pub block: Node,
     /// Its executions.
     pub executions: u64,
-    /// Where most of the results came from.
+    /// The block that most of the results come from.
     pub earlier: Node,
-    /// Whether every way to the block leads through one of the blocks that made results: then a write on other ways is
-    /// what keeps the compiler from reusing them.
+    /// Whether every path to the block passes through one of the blocks that computed the results. Then a write on some paths is what keeps
+    /// the compiler from reusing them.
     pub unavoidable: bool,
     /// What it computes again.
     pub repeated: Vec<Repeated>,
 }
 
-/// A computation or load that is made again.
+/// A computation or load that is repeated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeated {
-    /// Where it stands.
+    /// Its place.
     pub at: Site,
-    /// What it is: `load i32`, `mul i64`.
+    /// Its operation: `load i32`, `mul i64`.
     pub operation: String,
-    /// Executions that had the result.
+    /// Executions that already had the result.
     pub found: u64,
     /// Executions on which its operands were constants.
     pub constant: u64,
@@ -57,7 +57,7 @@ pub struct Repeated {
 pub struct Site {
     /// Its block.
     pub block: Node,
-    /// Its place among the block's facts.
+    /// Its index among the block's steps.
     pub step: u32,
     /// Its place in the source.
     pub position: Option<Position>,
@@ -71,37 +71,37 @@ impl Redundant {
 }
 
 /// All such blocks of a function.
-pub fn find(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts, options: &AdviseOptions) -> Vec<Redundant> {
+pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties, options: &AdviseOptions) -> Vec<Redundant> {
     let mut blocks: BTreeMap<Node, Vec<Repeated>> = BTreeMap::new();
-    for (place, tally) in tallies(walks, unit, facts) {
+    for (place, tally) in tallies(walks, unit, properties) {
         let executions = walks.blocks[place.0.index()];
         let saved = tally.found.values().sum::<u64>() + tally.constant;
-        let Some(operation) = operation(facts, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
+        let Some(operation) = operation(properties, place).map(|o| &unit.operations[o.0 as usize]) else { continue };
         if saved < options.min_count || (saved as f64) < NEARLY_ALL * executions as f64 || is_cheap(operation) {
             continue;
         }
-        let mut from: Vec<(Site, u64)> = tally.found.iter().map(|(p, count)| (site(facts, *p), *count)).collect();
+        let mut from: Vec<(Site, u64)> = tally.found.iter().map(|(p, count)| (site(properties, *p), *count)).collect();
         from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
         let found = tally.found.values().sum();
-        let repeated = Repeated { at: site(facts, place), operation: operation.clone(), found, constant: tally.constant, from };
+        let repeated = Repeated { at: site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
         blocks.entry(place.0).or_default().push(repeated);
     }
     blocks.into_iter().filter_map(|(block, repeated)| redundant(walks, block, repeated)).collect()
 }
 
-/// What a computation found, over all executions.
+/// The number of executions with each earlier result of a computation.
 #[derive(Default)]
 struct Tally {
     found: HashMap<Place, u64>,
     constant: u64,
 }
 
-fn tallies(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts) -> BTreeMap<Place, Tally> {
+fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<Place, Tally> {
     let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
-    let mut tracer = Tracer::new(unit, facts);
+    let mut tracer = Tracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
-        let length = |b: &Node| facts.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
+        let length = |b: &Node| properties.blocks.get(b.index()).map_or(0, |b| b.steps.len() as u64);
         steps += walk.blocks.iter().map(length).sum::<u64>();
         if steps > MOST_STEPS {
             break;
@@ -115,7 +115,7 @@ fn tallies(walks: &Walks, unit: &UnitFacts, facts: &FunctionFacts) -> BTreeMap<P
     tallies
 }
 
-/// What is worth telling of a block. What every way computes, and no write can change, code generation finds by itself.
+/// The finding of a block, if there is one. A value that every path computes and no write can change is left to code generation.
 fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
     repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_way(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
@@ -128,13 +128,13 @@ fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
-/// Whether each path of the graph to a block leads through one in which the results were made.
+/// Whether each path of the graph to a block passes through one that computed the results.
 fn made_on_every_way<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
     let makers: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
     !makers.is_empty() && !reached_without(walks, block, &makers)
 }
 
-/// Whether some path of the graph comes to a block without passing through any of others.
+/// Whether some path of the graph reaches a block without passing through any of some other blocks.
 fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool {
     let dag = &walks.map.dag;
     let entered = dag.iter().filter(|e| matches!(e.origin, Origin::Enter(_))).map(|e| e.to);
@@ -153,13 +153,13 @@ fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool 
     false
 }
 
-fn site(facts: &FunctionFacts, (block, step): Place) -> Site {
-    let position = facts.blocks[block.index()].steps[step as usize].position;
+fn site(properties: &FunctionProperties, (block, step): Place) -> Site {
+    let position = properties.blocks[block.index()].steps[step as usize].position;
     Site { block, step, position }
 }
 
-fn operation(facts: &FunctionFacts, (block, step): Place) -> Option<OperationId> {
-    match facts.blocks[block.index()].steps[step as usize].what {
+fn operation(properties: &FunctionProperties, (block, step): Place) -> Option<OperationId> {
+    match properties.blocks[block.index()].steps[step as usize].what {
         Action::Compute { operation, .. } | Action::Load { operation, .. } => Some(operation),
         _ => None,
     }

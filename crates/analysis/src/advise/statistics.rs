@@ -1,4 +1,4 @@
-//! Entropy, and how likely an empty cell is.
+//! Entropy, and the probability of an empty cell.
 
 /// Entropy of a distribution given by counts, in bits.
 pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
@@ -8,8 +8,7 @@ pub fn entropy(counts: impl IntoIterator<Item = u64>) -> f64 {
     bits.max(0.0)
 }
 
-/// Of `all` things `marked` are marked. How unlikely it is that `drawn` of them hold no marked one, as the negated
-/// decimal logarithm of the probability.
+/// Of `all` items, `marked` are marked. The negated decimal logarithm of the probability that `drawn` of them have no marked one.
 pub fn surprise_of_none(all: u64, marked: u64, drawn: u64) -> f64 {
     if marked.checked_add(drawn).is_none_or(|sum| sum > all) {
         return f64::INFINITY;

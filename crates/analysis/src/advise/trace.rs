@@ -1,27 +1,27 @@
-//! Values along one path: which computations and loads find their result made before on the path, and which have constant operands there.
+//! Values along one path: which computations and loads repeat an earlier result of the path, and which have constant operands there.
 //!
-//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one: a phi node
-//! is the value that comes along the path, so expressions are compared through phi nodes, which on graphs needs more.
-//! Two values have one number only if they are equal whenever the path is executed. A store makes its value known to
-//! loads behind it, and forgets what may lie at the same place; a call that may write forgets all but constant memory.
+//! This is local value numbering (Cocke and Schwartz, 1970) over the blocks of a path as if they were one block. A phi node is the value
+//! that comes along the path, so expressions are compared through phi nodes. Two values have one number only if they are equal whenever
+//! the path is executed. A store makes its value known to later loads, and invalidates memory that may overlap. A call that may write
+//! invalidates all memory but constants.
 
 use super::walks::Walk;
 use std::collections::HashMap;
 use trodden_flow::Node;
-use trodden_unit::facts::*;
+use trodden_unit::properties::*;
 
-/// Where a block does something: the block and the place among its steps.
+/// A step: the block and the index among its steps.
 pub type Place = (Node, u32);
 
-/// A number that stands for a value on the path at hand.
+/// The number of a value on the current path.
 type Number = u32;
 
-/// What a step finds on its path.
+/// The result of a step on its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finds {
     /// A result that is new.
     New,
-    /// A result that is there: made by this step.
+    /// The result of this earlier step.
     Known(Place),
     /// Operands that are constants on the path.
     Constant,
@@ -29,27 +29,27 @@ pub enum Finds {
 
 /// Numbers values along paths of one function, one path at a time.
 pub struct Tracer<'a> {
-    unit: &'a UnitFacts,
-    function: &'a FunctionFacts,
+    unit: &'a UnitProperties,
+    function: &'a FunctionProperties,
     commutes: Vec<bool>,
-    /// The number of each value, if it was given one on this path.
+    /// The number of each value, if it has one on this path.
     numbers: Vec<Option<Number>>,
     given: Vec<ValueId>,
-    /// What is known of each number; those of values come first.
+    /// The known properties of each number; those of values come first.
     known: Vec<Known>,
     computed: HashMap<(OperationId, Vec<Number>), (Number, Place)>,
     addresses: HashMap<(Number, i64), Number>,
     memory: Vec<Cell>,
 }
 
-/// What is known of a number.
+/// The known properties of a number.
 #[derive(Clone, Copy)]
 struct Known {
     constant: bool,
-    /// As an address: what it goes on from, and by how many bytes.
+    /// As an address: its root and the distance from it in bytes.
     root: Number,
     bytes: Option<i64>,
-    /// Nothing that goes on from another such value meets what goes on from it.
+    /// The value is an object of its own: addresses in it do not overlap addresses in another such object.
     object: bool,
 }
 
@@ -65,7 +65,7 @@ struct Cell {
 
 impl<'a> Tracer<'a> {
     /// For a function.
-    pub fn new(unit: &'a UnitFacts, function: &'a FunctionFacts) -> Tracer<'a> {
+    pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> Tracer<'a> {
         let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
         let known = function.values.iter().enumerate().map(|(i, fact)| Known::of(i as Number, fact)).collect();
         Tracer {
@@ -81,18 +81,18 @@ impl<'a> Tracer<'a> {
         }
     }
 
-    /// Follows a path, and says of each computation and load what it finds.
-    pub fn follow(&mut self, walk: &Walk, mut tell: impl FnMut(Place, Finds)) {
+    /// Follows a path and calls `visit` with the result of each computation and load.
+    pub fn follow(&mut self, walk: &Walk, mut visit: impl FnMut(Place, Finds)) {
         self.forget();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
-            let Some(facts) = function.blocks.get(block.index()) else { continue };
+            let Some(properties) = function.blocks.get(block.index()) else { continue };
             if let Some(&before) = at.checked_sub(1).and_then(|b| walk.blocks.get(b)) {
-                self.arrive(&facts.phis, before);
+                self.arrive(&properties.phis, before);
             }
-            for (place, step) in (0..).zip(&facts.steps) {
+            for (place, step) in (0..).zip(&properties.steps) {
                 if let Some(finds) = self.step(&step.what, (block, place)) {
-                    tell((block, place), finds);
+                    visit((block, place), finds);
                 }
             }
         }
@@ -140,7 +140,7 @@ impl<'a> Tracer<'a> {
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
         }
-        // What is constant on every path is the compiler's to compute.
+        // A constant on every path is left to the compiler.
         let anyway = operands.iter().all(|o| self.known[o.0 as usize].constant);
         let constant = !anyway && key.iter().all(|n| self.known[*n as usize].constant);
         if let Some(&(number, from)) = self.computed.get(&(operation, key.clone())) {
@@ -155,7 +155,7 @@ impl<'a> Tracer<'a> {
         if constant { Finds::Constant } else { Finds::New }
     }
 
-    /// An address further on. Equal distances from one root are one address, in however many steps they were gone.
+    /// An address at a distance. Equal distances from one root are one address, in any number of steps.
     fn offset(&mut self, base: ValueId, bytes: i64) -> Number {
         let from = self.number(base);
         let Known { root, bytes: so_far, constant, .. } = self.known[from as usize];
@@ -165,7 +165,7 @@ impl<'a> Tracer<'a> {
         }
         let number = self.new_number(constant, Some(self.known[from as usize]));
         let fresh = &mut self.known[number as usize];
-        // Behind an unknown distance the address itself is no root: two of them may meet.
+        // An address at an unknown distance is no root: two of them may be equal.
         if so_far.is_some() {
             fresh.bytes = Some(distance);
         }
@@ -182,7 +182,7 @@ impl<'a> Tracer<'a> {
             self.give(result, content);
             return Finds::Known(from);
         }
-        // Its own number may have come to stand for something else, by a phi node of this path.
+        // A phi node of this path may have given its number to another value.
         let content = self.new_number(false, None);
         self.give(result, content);
         self.memory.push(Cell { address, operation, access, content, from: place, constant });
@@ -215,12 +215,12 @@ impl<'a> Tracer<'a> {
         one.class.zip(other.class).is_none_or(|(c, d)| self.classes_meet(c, d))
     }
 
-    /// Whether a store that leaves what was accessed as of one class leaves it for an access as of another, too.
+    /// Whether memory that is unaffected by a store when accessed with one class is also unaffected when accessed with another.
     fn outlives(&self, known: Option<ClassId>, wanted: Option<ClassId>) -> bool {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
     }
 
-    /// A class and those that contain it. (None is longer than there are classes, were one damaged to contain itself.)
+    /// A class and those that contain it. (The chain is at most as long as the number of classes, even if damaged classes contain themselves.)
     fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }
@@ -239,7 +239,7 @@ impl<'a> Tracer<'a> {
         self.given.push(value);
     }
 
-    /// A number that no value has. As an address it goes on from where `base` does, by an unknown distance.
+    /// A number that no value has. As an address it has the root of `base` and an unknown distance.
     fn new_number(&mut self, constant: bool, base: Option<Known>) -> Number {
         let number = self.known.len() as Number;
         let (root, bytes) = base.map_or((number, Some(0)), |b| (b.root, None));
@@ -249,7 +249,7 @@ impl<'a> Tracer<'a> {
 }
 
 impl Known {
-    fn of(number: Number, fact: &ValueFact) -> Known {
+    fn of(number: Number, fact: &ValueProperties) -> Known {
         let constant = matches!(fact.kind, ValueKind::Integer(_) | ValueKind::Constant);
         let (root, bytes) = fact.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
         Known { constant, root, bytes, object: fact.kind == ValueKind::Object }

@@ -4,7 +4,7 @@ use trodden_flow::{DagEdgeId, Edge, Node, Origin};
 use trodden_profile::paths::FunctionPaths;
 use trodden_unit::{EdgeKind, FunctionMap};
 
-/// All executed paths of a function, unfinished ones too as far as they came.
+/// All executed paths of a function, including unfinished ones.
 pub struct Walks<'a> {
     /// The function.
     pub map: &'a FunctionMap,
@@ -14,7 +14,7 @@ pub struct Walks<'a> {
     pub blocks: Vec<u64>,
     /// Executions of each edge.
     pub edges: Vec<u64>,
-    /// For each edge whether it is one of several ways out of its block that were taken.
+    /// For each edge: whether it and another edge of its block were both taken.
     deciding: Vec<bool>,
 }
 
@@ -27,9 +27,9 @@ pub struct Walk {
     pub count: u64,
     /// Its blocks.
     pub blocks: Vec<Node>,
-    /// The edges by which it leaves its blocks, in order; one less than blocks if it is not known to have left the last.
+    /// The edges by which it leaves its blocks, in order; one less than blocks if it did not leave the last one.
     pub edges: Vec<Edge>,
-    /// For each block the sum of values before it: no other path comes to the block with the same sum unless it came the same way.
+    /// For each block the sum of values before it. Two paths reach a block with the same sum only if they are equal up to there.
     pub sums: Vec<i64>,
 }
 
@@ -50,14 +50,14 @@ impl<'a> Walks<'a> {
             walk.blocks.iter().for_each(|b| add(&mut walks.blocks[b.index()], walk.count));
             walk.edges.iter().for_each(|e| add(&mut walks.edges[e.index()], walk.count));
         }
-        let mut ways = vec![0; map.blocks.len()];
+        let mut edges = vec![0; map.blocks.len()];
         let taken = |e: usize| decides(map.edges[e].kind) && walks.edges[e] > 0;
-        (0..map.edges.len()).filter(|e| taken(*e)).for_each(|e| ways[map.edges[e].from.index()] += 1);
-        walks.deciding = (0..map.edges.len()).map(|e| taken(e) && ways[map.edges[e].from.index()] > 1).collect();
+        (0..map.edges.len()).filter(|e| taken(*e)).for_each(|e| edges[map.edges[e].from.index()] += 1);
+        walks.deciding = (0..map.edges.len()).map(|e| taken(e) && edges[map.edges[e].from.index()] > 1).collect();
         walks
     }
 
-    /// The decisions on a path: places in it, with the edges taken, where other ways were taken at other times.
+    /// The decisions on a path: indices in it with the edges taken, at blocks with several executed edges.
     pub fn decisions<'w>(&'w self, walk: &'w Walk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
         walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding[e.index()])
     }
@@ -67,8 +67,8 @@ impl<'a> Walks<'a> {
         self.map.edges[edge.index()].from
     }
 
-    /// The ways out of a block that were taken; empty unless there are several.
-    pub fn ways(&self, block: Node) -> Vec<Edge> {
+    /// The executed edges out of a block; empty unless there are several.
+    pub fn taken_edges(&self, block: Node) -> Vec<Edge> {
         (0..self.map.edges.len()).filter(|e| self.deciding[*e] && self.map.edges[*e].from == block).map(|e| Edge(e as u32)).collect()
     }
 }
@@ -86,7 +86,7 @@ impl Walk {
                 edges.push(e);
             }
         }
-        // An unfinished path has no edge behind its last block.
+        // An unfinished path has no edge after its last block.
         if sums.len() < blocks.len() {
             sums.push(sum);
         }
@@ -94,12 +94,12 @@ impl Walk {
     }
 }
 
-/// Whether an edge of that kind is taken by a decision of the function's own.
+/// Whether an edge of that kind is an outcome of a branch.
 fn decides(kind: EdgeKind) -> bool {
     matches!(kind, EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_))
 }
 
-/// Adds; what does not fit stays at the greatest number.
+/// Adds, saturating.
 fn add(to: &mut u64, count: u64) {
     *to = to.saturating_add(count);
 }

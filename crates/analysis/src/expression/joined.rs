@@ -1,15 +1,14 @@
-//! Path expressions where paths are cut: pieces that were executed one after the other are one path.
+//! Path expressions for functions whose paths are cut: pieces that were executed one after the other are one path.
 //!
 //! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece is counted by
-//! itself. A path of the function is a
-//! *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that
-//! ends otherwise. Which pieces followed each other was not counted, so a chain may never have been executed though its pieces were. How
-//! often it was at least follows from counts: where `total` executions pass from piece to piece at a block, `a` of them along the chain up
-//! to there and `b` along its next piece, at least `a + b - total` go along both.
+//! itself. A path of the function is a *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that
+//! ends otherwise. Which pieces followed each other was not counted, so a chain may never have been executed though its pieces were. Counts
+//! give a lower bound: if `total` executions pass from piece to piece at a block, `a` of them along the chain up to there and `b` along its
+//! next piece, then at least `a + b - total` executions take both.
 //!
 //! Invariants: cut edges of these kinds close no loop, so that chains are finite. A chain of which one execution is certain was executed;
-//! if no chain of executed pieces matches, no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; where there are more,
-//! nothing is denied.
+//! if no chain of executed pieces matches, no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; if there are
+//! more, the answer is never "no".
 
 use super::{Expression, Gap, Matcher, Sequence};
 use std::collections::HashMap;
@@ -17,7 +16,7 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{Beginning, FunctionPaths, PathEnd};
 use trodden_unit::FunctionMap;
 
-/// Pieces that are put together before it is given up.
+/// Most chains that are tried.
 const MOST_CHAINS: usize = 200_000;
 
 /// A piece of the function's paths, by whether it was completed and its number.
@@ -28,18 +27,18 @@ pub type Piece = (bool, u64);
 pub struct Chain {
     /// The pieces in order.
     pub pieces: Vec<Piece>,
-    /// Executions at least.
+    /// Lower bound of its executions.
     pub at_least: u64,
     /// Blocks of all pieces.
     pub blocks: Vec<Node>,
 }
 
-/// What is known of an expression in a function whose paths are cut.
+/// The result for an expression in a function whose paths are cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Joined {
     /// Chains that match and were executed for certain.
     pub certain: Vec<Chain>,
-    /// Whether others may have been executed.
+    /// Whether other matching chains may have been executed.
     pub is_open: bool,
 }
 
@@ -53,7 +52,7 @@ fn is_join(reason: CutReason) -> bool {
 }
 
 impl Expression {
-    /// Whether a piece of a path does not decide it alone: what must be nowhere may be on another piece.
+    /// Whether one piece of a path cannot decide a match: a place that must be nowhere on the path may be on another piece.
     pub fn needs_whole_paths(&self) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
         let needs = |s: &Sequence| {
@@ -64,7 +63,7 @@ impl Expression {
     }
 }
 
-/// A piece with what is needed to put it behind others.
+/// A piece with the data for joining it to others.
 struct Part<'p> {
     piece: Piece,
     count: i128,
@@ -73,7 +72,7 @@ struct Part<'p> {
     end: Option<PathEnd>,
 }
 
-/// Looks for chains of executed pieces that match.
+/// Searches for chains of executed pieces that match.
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
     let parts = parts(paths);
     let mut search =
@@ -131,7 +130,7 @@ struct Search<'s> {
     matcher: &'s Matcher<'s>,
     function: &'s FunctionMap,
     parts: Vec<Part<'s>>,
-    /// Pieces that begin behind a cut, by their first block.
+    /// Pieces that begin after a cut, by their first block.
     begun: HashMap<Node, Vec<usize>>,
     /// Executions that pass from piece to piece, by block.
     total: HashMap<Node, i128>,
@@ -151,7 +150,7 @@ impl Search<'_> {
         beginning == Beginning::Entry || self.function.cuts.iter().any(|(cut, reason)| to(*cut) == Some(blocks[0]) && !is_join(*reason))
     }
 
-    /// Tries all chains that go on from one of which so many executions are certain.
+    /// Tries all extensions of a chain with a given number of certain executions.
     fn extend(&mut self, chain: &mut Vec<usize>, at_least: i128) {
         if self.left == 0 {
             return;

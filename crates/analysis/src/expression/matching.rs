@@ -1,7 +1,7 @@
 //! Whether a path matches an expression.
 //!
-//! For each place in turn it is worked out at which blocks of the path it can stand, given where those before it can:
-//! linear in the path's length for each place.
+//! For each place in turn the blocks of the path are computed at which it can be, given those of the place before. This is linear in the
+//! path's length for each place.
 
 use super::{Begin, End, Expression, Gap, Place, Sequence};
 use std::collections::HashMap;
@@ -9,12 +9,12 @@ use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{Beginning, PathEnd};
 use trodden_unit::{FunctionMap, Position, UnitMap};
 
-/// An expression made ready for the paths of one function.
+/// An expression prepared for the paths of one function.
 #[derive(Debug)]
 pub struct Matcher<'a> {
     expression: &'a Expression,
     function: &'a FunctionMap,
-    /// For each place the blocks that it means.
+    /// For each place its blocks.
     places: HashMap<&'a Place, Vec<bool>>,
 }
 
@@ -28,39 +28,39 @@ impl<'a> Matcher<'a> {
         Matcher { expression, function, places }
     }
 
-    /// Places of the expression that no block of the function is.
+    /// Places of the expression that are in no block of the function.
     pub fn nowhere(&self) -> Vec<&'a Place> {
         let all = self.expression.patterns.iter().flatten().flat_map(places_of);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
-    /// Whether each pattern has a place that no block of the function is, behind no `!`: then no path of it matches.
+    /// Whether each pattern has a place without `!` that is in no block of the function: then no path of it matches.
     pub fn nowhere_in_all_patterns(&self) -> bool {
         let missing = |place: &Place| !self.places[place].contains(&true);
         let all = |pattern: &Vec<Sequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
         self.expression.patterns.iter().all(all)
     }
 
-    /// Whether a path matches; `end` is none for one that came to a call and did not go on.
+    /// Whether a path matches; `end` is `None` for an unfinished path, which ends at a call.
     pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
         let fits = |sequence: &Sequence| {
             sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
-                && sequence.end.is_none_or(|wanted| self.ends(wanted, end))
+                && sequence.end.is_none_or(|expected| self.ends(expected, end))
                 && self.runs(sequence, blocks)
         };
         self.expression.patterns.iter().any(|pattern| pattern.iter().all(fits))
     }
 
-    fn begins(&self, wanted: Begin, beginning: Beginning) -> bool {
-        match (wanted, beginning) {
+    fn begins(&self, expected: Begin, beginning: Beginning) -> bool {
+        match (expected, beginning) {
             (Begin::Entry, Beginning::Entry) => true,
             (Begin::Head, Beginning::After(edge)) => self.is_back(edge),
             _ => false,
         }
     }
 
-    fn ends(&self, wanted: End, end: Option<PathEnd>) -> bool {
-        match (wanted, end) {
+    fn ends(&self, expected: End, end: Option<PathEnd>) -> bool {
+        match (expected, end) {
             (End::Exit, Some(PathEnd::Exit(_) | PathEnd::Stop)) | (End::Call, None) => true,
             (End::Back, Some(PathEnd::Cut(edge))) => self.is_back(edge),
             _ => false,
@@ -84,7 +84,7 @@ impl<'a> Matcher<'a> {
             return false;
         }
         let Some((first, _)) = sequence.steps.first() else {
-            // All of the path is the gap.
+            // The gap is the whole path.
             return match &sequence.before {
                 Gap::Nothing => true,
                 Gap::Without(places) => !blocks.iter().any(|b| self.is_any(places, *b)),
@@ -98,12 +98,12 @@ impl<'a> Matcher<'a> {
         let last = |at: &[bool]| at.iter().rposition(|can| *can);
         match behind {
             Gap::Nothing => at.last() == Some(&true),
-            // The later it stands, the less is behind it.
+            // The latest position leaves the fewest blocks after it.
             Gap::Without(places) => last(&at).is_some_and(|p| !blocks[p + 1..].iter().any(|b| self.is_any(places, *b))),
         }
     }
 
-    /// Where the first place can stand.
+    /// The blocks at which the first place can be.
     fn first(&self, place: &Place, before: &Gap, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
         let stands = |block: &Node| {
@@ -117,10 +117,10 @@ impl<'a> Matcher<'a> {
         blocks.iter().map(stands).collect()
     }
 
-    /// Where a place can stand, if the one before it stands at one of `from`.
+    /// The blocks at which a place can be, if the place before it is at one of `from`.
     fn next(&self, (before, gap): &(Place, Gap), place: &Place, from: &[bool], blocks: &[Node]) -> Vec<bool> {
         let apart = *before == Place::Any || *place == Place::Any;
-        // Whether some block before this one is where the place before can stand, with nothing between that must not be.
+        // Whether the place before can be at an earlier block, with no excluded block in between.
         let mut reached = false;
         let stands = |(at, block): (usize, &Node)| {
             let here = self.is(place, *block) && (reached || from[at] && !apart);
@@ -170,7 +170,7 @@ fn is_place(unit: &UnitMap, function: &FunctionMap, place: &Place, at: usize) ->
 fn chain(unit: &UnitMap, position: Position) -> impl Iterator<Item = Position> {
     std::iter::successors(Some(position), |at| {
         let call = unit.scopes.get(at.scope as usize)?.inlined_at?;
-        // Scopes refer to earlier ones; a map that does not keep to that is damaged.
+        // A scope refers to an earlier one; otherwise the map is damaged.
         (call.scope < at.scope).then_some(call)
     })
 }

@@ -1,8 +1,8 @@
 //! Path expressions: which paths run through these blocks, in this order, and not through those?
 //!
-//! Thesis, section 2.3.2, after Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. There
-//! they are over operations of a program; here over blocks of acyclic paths, where a block is at most once, so that "later" and
-//! "never" are all that repetition would say.
+//! Thesis, section 2.3.2, after Bruegge and Hibbard, "Generalized path expressions: a high-level debugging mechanism", 1983. Theirs
+//! are over operations of a program; these are over blocks of acyclic paths. A block is on such a path at most once, so "later" and
+//! "never" replace repetition.
 //!
 //! ```text
 //! expression = [ function ":" ] pattern { "|" pattern }
@@ -15,11 +15,10 @@
 //! lines      = [ FILE ":" ] NUMBER [ "-" NUMBER ]
 //! ```
 //!
-//! A sequence matches a path if its places can be given to blocks of the path in order. Where a gap stands, the next
-//! place is at the same block or at a later one, with no block between that is one of the gap's places behind `!`;
-//! without a gap it is at the same block or the next. `_` is a block of its own: it is never the same as that of a
-//! neighbour. A path may begin before the first place and go on behind the last, unless `begin` and `end` say
-//! otherwise. `!` behind all places means nowhere on the path.
+//! A sequence matches a path if its places can be assigned to blocks of the path in order. After a gap, the next place is at the same block
+//! or at a later one, and no block in between is one of the gap's places after `!`. Without a gap, the next place is at the same block or
+//! the next one. `_` is a block of its own: it is never the block of a neighbour. A path may begin before the first place and continue
+//! after the last, unless `begin` and `end` say otherwise. `!` after all places means: nowhere on the path.
 
 pub mod joined;
 mod matching;
@@ -31,9 +30,9 @@ pub use parse::ParseError;
 /// A path expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expression {
-    /// The functions that are meant, if not all: a name as the reports have it.
+    /// The name of the functions, as in reports; `None` for all functions.
     pub function: Option<String>,
-    /// Patterns of which one must match, each a list of sequences that all must.
+    /// Patterns, one of which must match. Each is a list of sequences that must all match.
     pub patterns: Vec<Vec<Sequence>>,
 }
 
@@ -42,9 +41,9 @@ pub struct Expression {
 pub struct Sequence {
     /// How the path must begin.
     pub begin: Option<Begin>,
-    /// What may lie before the first place.
+    /// The gap before the first place.
     pub before: Gap,
-    /// Each place, with what may lie behind it.
+    /// Each place, with the gap after it.
     pub steps: Vec<(Place, Gap)>,
     /// How the path must end.
     pub end: Option<End>,
@@ -57,7 +56,7 @@ pub struct Sequence {
 pub enum Begin {
     /// At the function's entry.
     Entry,
-    /// At the head of a loop, in its second round or later.
+    /// At the head of a loop, in its second iteration or later.
     Head,
 }
 
@@ -68,14 +67,14 @@ pub enum End {
     Exit,
     /// By going back to the head of a loop.
     Back,
-    /// At a call that did not come back.
+    /// At a call that did not return.
     Call,
 }
 
-/// What may lie between two places.
+/// The blocks between two places.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Gap {
-    /// Nothing.
+    /// No block.
     #[default]
     Nothing,
     /// Any blocks but those of these places.
@@ -87,9 +86,9 @@ pub enum Gap {
 pub enum Place {
     /// Any block.
     Any,
-    /// One, by its number.
+    /// One block, by its number.
     Block(u32),
-    /// Those with code of some lines, or of calls in these lines that were inlined.
+    /// Blocks with code of some lines, or of calls in these lines that were inlined.
     Lines {
         /// Last parts of the file's name; the function's own file if there is none.
         file: Option<String>,
@@ -98,6 +97,6 @@ pub enum Place {
         /// Last line.
         last: u32,
     },
-    /// Those with code of a function that was inlined.
+    /// Blocks with code of a function that was inlined.
     Inlined(String),
 }

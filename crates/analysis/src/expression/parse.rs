@@ -1,15 +1,15 @@
-//! Reading path expressions.
+//! The parser of path expressions.
 
 use super::{Begin, End, Expression, Gap, Place, Sequence};
 use std::fmt;
 use std::str::FromStr;
 
-/// An expression that cannot be read: what is wrong where.
+/// A syntax error of an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// The expression.
     pub text: String,
-    /// Where in it, in characters from 0.
+    /// Its position in characters, from 0.
     pub at: usize,
     /// What is wrong, and what is expected.
     pub what: String,
@@ -155,7 +155,7 @@ impl Parser<'_> {
         }
         sequence.end = self.take_word(end);
         if sequence.end.is_none() {
-            // What is not said to end may go on.
+            // Without an end, the path may continue.
             match sequence.steps.last_mut() {
                 Some((_, gap)) if *gap == Gap::Nothing => *gap = Gap::Without(Vec::new()),
                 _ => {}
@@ -268,7 +268,7 @@ mod tests {
             never: vec![line(56)],
         };
         assert_eq!(found.patterns, [[expected]]);
-        // Behind a gap, `!` is of the gap.
+        // After a gap, `!` belongs to the gap.
         let between = &read("b1..!b2!a.c:3 _ back | g()&!7").patterns;
         let file = Place::Lines { file: Some("a.c".into()), first: 3, last: 3 };
         assert_eq!(between[0][0].steps, [(Place::Block(1), Gap::Without(vec![Place::Block(2), file])), (Place::Any, Gap::Nothing)]);

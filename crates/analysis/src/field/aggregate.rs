@@ -1,12 +1,11 @@
-//! Adding up reports: who took which path, in bounded memory.
+//! Sums over reports: the users of each path, in bounded memory.
 //!
-//! Memory is that of the sorter, which the caller sets; of the units seen (a few dozen bytes for each unit of each
-//! build); and of what is kept as the answer.
+//! Memory is the sum of three: the sorter's, which the caller sets; a few dozen bytes for each unit of each build; and the result's.
 
+use super::distributed::DistributedCopies;
+pub use super::distributed::UnitKey;
 use super::external::{Row, Sorter};
-use super::handed::Handed;
-pub use super::handed::UnitKey;
-use super::presence::{Presence, Present};
+use super::reporting::{ReportingUsers, ReportingUsersCounter};
 use super::{Reports, User};
 use crate::error::FieldError;
 use std::cmp::Reverse;
@@ -17,17 +16,17 @@ use std::path::Path;
 use trodden_unit::Identity;
 
 const BUFFER: usize = 1 << 20;
-/// What part of the memory is for pairs of user and copy: they are few beside paths.
-const PRESENCE: usize = 8;
+/// One over this number of the memory is for pairs of user and copy, which are few compared with paths.
+const USERS_OF_COPIES: usize = 8;
 
-/// A path, and who took it.
+/// A path and its users.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeenPath {
     /// The unit.
     pub unit: UnitKey,
     /// The counter in it.
     pub counter: u64,
-    /// Different users; those that do not say who they are count as one.
+    /// Different users; all unknown users count as one.
     pub users: u64,
     /// Reports.
     pub reports: u64,
@@ -35,9 +34,9 @@ pub struct SeenPath {
     pub count: u64,
     /// The sum of the squares of users' executions.
     pub squares: f64,
-    /// Of copies that were handed out: how many users reported who have a copy that watches the path.
+    /// For distributed copies: the number of reporting users whose copy counts the path.
     pub watching: Option<u64>,
-    /// Those who took it most, with executions.
+    /// The users with the most executions of it, with their executions.
     pub most: Vec<(User, u64)>,
 }
 
@@ -48,7 +47,7 @@ pub struct UserPath {
     pub unit: UnitKey,
     /// The counter in it.
     pub counter: u64,
-    /// Who.
+    /// The user.
     pub user: User,
     /// Reports.
     pub reports: u64,
@@ -56,14 +55,14 @@ pub struct UserPath {
     pub count: u64,
 }
 
-/// How much is kept.
+/// Limits of memory and of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes for rows while they are sorted.
     pub memory: usize,
-    /// Paths of the answer: those taken by most users; of copies that were handed out, by the greatest share of those who watch them.
+    /// Number of paths in the result: those of most users; for distributed copies, those of the greatest share of users who count them.
     pub paths: usize,
-    /// Users of each.
+    /// Number of users in the result for each path.
     pub users: usize,
 }
 
@@ -76,9 +75,9 @@ pub struct Aggregate {
     pub paths: u64,
     /// Paths by users (and then by executions), most first.
     pub top: Vec<SeenPath>,
-    /// Of copies that were handed out: who reported.
-    pub present: Option<Present>,
-    /// Of copies that were handed out: paths in reports that are of none of them.
+    /// For distributed copies: the reporting users.
+    pub reporting: Option<ReportingUsers>,
+    /// For distributed copies: paths in reports that belong to none of them.
     pub foreign: u64,
 }
 
@@ -88,21 +87,21 @@ pub struct Aggregator {
     limits: Limits,
     numbers: HashMap<UnitKey, u32>,
     reports: u64,
-    handed: Option<(Handed, Presence)>,
+    copies: Option<(DistributedCopies, ReportingUsersCounter)>,
     foreign: u64,
 }
 
 impl Aggregator {
-    /// None yet.
+    /// An aggregator without reports.
     pub fn new(limits: Limits) -> Aggregator {
         let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
-        Aggregator { sorter, limits, numbers, reports: 0, handed: None, foreign: 0 }
+        Aggregator { sorter, limits, numbers, reports: 0, copies: None, foreign: 0 }
     }
 
-    /// None yet, of copies that were handed out. Reports that do not say who sent them are of a user each.
-    pub fn of_copies(limits: Limits, handed: Handed) -> Aggregator {
-        let handed = Some((handed, Presence::new(limits.memory / PRESENCE)));
-        Aggregator { handed, ..Aggregator::new(limits) }
+    /// An aggregator without reports, for distributed copies. Each report of an unknown user counts as a user of its own.
+    pub fn of_copies(limits: Limits, copies: DistributedCopies) -> Aggregator {
+        let copies = Some((copies, ReportingUsersCounter::new(limits.memory / USERS_OF_COPIES)));
+        Aggregator { copies, ..Aggregator::new(limits) }
     }
 
     /// How many reports were read so far.
@@ -114,7 +113,7 @@ impl Aggregator {
     ///
     /// # Errors
     /// It cannot be read, or a temporary file cannot be written; or it is damaged ([`FieldError::Damaged`]):
-    /// what was read before is taken.
+    /// what was read before it is counted.
     pub fn add_file(&mut self, path: &Path) -> Result<(), FieldError> {
         let file = File::open(path).map_err(FieldError::io(path, "read"))?;
         let mut reports = Reports::new(path, BufReader::with_capacity(BUFFER, file));
@@ -122,24 +121,24 @@ impl Aggregator {
         // Most rows are of the unit of the row before.
         let mut last: Option<(UnitKey, u32)> = None;
         loop {
-            let Aggregator { sorter, numbers, handed, foreign, reports: number, .. } = self;
-            // Units of a copy stand together.
+            let Aggregator { sorter, numbers, copies, foreign, reports: number, .. } = self;
+            // Units of a copy follow each other.
             let mut noted = None;
             let more = reports.next(|user, image, unit, path| {
                 let mut key = UnitKey { image, unit };
                 let mut user = *user;
                 let mut path = path;
-                if let Some((handed, presence)) = handed {
+                if let Some((copies, counter)) = copies {
                     if user == [0; 16] {
                         user = Identity::of(&number.to_le_bytes()).0;
                     }
-                    match (path, handed.number(image)) {
+                    match (path, copies.number(image)) {
                         (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
                             noted = Some(copy);
-                            written = presence.add(&user, copy);
+                            written = counter.add(&user, copy);
                         }
                         (None, _) => {}
-                        (Some((counter, count)), _) => match handed.counter(key, counter) {
+                        (Some((counter, count)), _) => match copies.counter(key, counter) {
                             Some((whole, counter)) => (key, path) = (whole, Some((counter, count))),
                             None => (path, *foreign) = (None, *foreign + 1),
                         },
@@ -158,7 +157,7 @@ impl Aggregator {
                     written = sorter.add(Row { unit, counter, user, reports: 1, count });
                 }
             });
-            // Worse than a damaged report.
+            // An error of the temporary file matters more than a damaged report.
             std::mem::replace(&mut written, Ok(())).map_err(FieldError::io(&std::env::temp_dir(), "write"))?;
             if !more? {
                 break;
@@ -168,18 +167,18 @@ impl Aggregator {
         Ok(())
     }
 
-    /// The sums; `each` is called with every path of every user besides, ordered by path.
+    /// The sums. `each` is also called with every path of every user, ordered by path.
     ///
     /// # Errors
     /// A temporary file cannot be written or read, or what `each` says.
     pub fn finish(self, each: &mut dyn FnMut(&UserPath) -> io::Result<()>) -> io::Result<Aggregate> {
         let mut units: Vec<(UnitKey, u32)> = self.numbers.into_iter().collect();
         units.sort_unstable_by_key(|u| u.1);
-        let handed = match self.handed {
-            Some((handed, presence)) => Some((handed, presence.finish()?)),
+        let copies = match self.copies {
+            Some((copies, counter)) => Some((copies, counter.finish()?)),
             None => None,
         };
-        let mut ranking = Ranking { limits: self.limits, best: BinaryHeap::new(), current: None, paths: 0, handed };
+        let mut ranking = Ranking { limits: self.limits, best: BinaryHeap::new(), current: None, paths: 0, copies };
         self.sorter.finish(&mut |row| {
             let unit = units[row.unit as usize].0;
             let one = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
@@ -189,11 +188,11 @@ impl Aggregator {
         ranking.close();
         let (reports, paths) = (self.reports, ranking.paths);
         let top = ranking.best.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked.path).collect();
-        Ok(Aggregate { reports, paths, top, present: ranking.handed.map(|(_, present)| present), foreign: self.foreign })
+        Ok(Aggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), foreign: self.foreign })
     }
 }
 
-/// A path in the order of the answer: the greatest is the first.
+/// A path in the order of the result: the greatest is the first.
 #[derive(Debug)]
 struct Ranked {
     path: SeenPath,
@@ -209,7 +208,7 @@ impl Eq for Ranked {}
 
 impl Ranked {
     fn key(&self) -> (u128, u128, Reverse<(UnitKey, u64)>) {
-        // Of what few watch, little is seen.
+        // The share of users corrects for paths that few copies count.
         let share = |n: u64| self.path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
         (share(self.path.users), share(self.path.count), Reverse((self.path.unit, self.path.counter)))
     }
@@ -229,11 +228,11 @@ impl PartialOrd for Ranked {
 
 struct Ranking {
     limits: Limits,
-    /// The best so far, the least of them on top.
+    /// The best paths so far, the least of them on top.
     best: BinaryHeap<Reverse<Ranked>>,
     current: Option<SeenPath>,
     paths: u64,
-    handed: Option<(Handed, Present)>,
+    copies: Option<(DistributedCopies, ReportingUsers)>,
 }
 
 impl Ranking {
@@ -257,8 +256,8 @@ impl Ranking {
 
     fn close(&mut self) {
         let Some(mut path) = self.current.take() else { return };
-        if let Some((handed, present)) = &mut self.handed {
-            path.watching = Some(present.users_with_any(&handed.watching(path.unit, path.counter)));
+        if let Some((copies, reporting)) = &mut self.copies {
+            path.watching = Some(reporting.users_with_any(&copies.watching(path.unit, path.counter)));
         }
         self.paths += 1;
         self.best.push(Reverse(Ranked { path }));

@@ -1,45 +1,45 @@
-//! From the users that watch a path to all users.
+//! Estimates for all users from the users whose copies count a path.
 //!
-//! Each user has some copy of a program, which watches some of the paths. If copies were handed out without regard to
-//! what users do, those that watch a path are a simple random sample, drawn without replacement, of all. Sources: W. G.
+//! Each user has a copy of a program that counts some of the paths. If copies were distributed independently of what users do, the users
+//! who count a path are a simple random sample of all users, drawn without replacement. Sources: W. G.
 //! Cochran, "Sampling techniques" (third edition, 1977), sections 2.2 to 2.6 for sums and their errors; E. B. Wilson,
-//! "Probable inference, the law of succession, and statistical inference" (1927), for shares; there with the sample's
-//! size corrected for what is not replaced.
+//! "Probable inference, the law of succession, and statistical inference" (1927), for shares; there the sample's
+//! size is corrected for drawing without replacement.
 
 /// Standard deviations on both sides within which 95 % of a normal distribution lie.
 const DEVIATIONS: f64 = 1.96;
 
-/// Users who watch a path, out of all.
+/// The users whose copy counts a path, as a sample of all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
     /// All users.
     pub all: u64,
-    /// Those with a copy that watches the path. From 1 to `all`.
+    /// Users whose copy counts the path, from 1 to `all`.
     pub watching: u64,
 }
 
-/// An estimate of how many users take a path.
+/// An estimate of the number of users who take a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct UsersEstimate {
     /// The estimate.
     pub value: f64,
-    /// Where 95 % of such intervals begin below the truth.
+    /// The lower end of the 95 % interval.
     pub low: f64,
-    /// And end above it.
+    /// The upper end of the 95 % interval.
     pub high: f64,
 }
 
-/// An estimate of how often all users take a path.
+/// An estimate of the executions of a path by all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CountEstimate {
     /// The estimate.
     pub value: f64,
-    /// Its standard error; `None` if one user alone watches, and there are others.
+    /// Its standard error; `None` if only one of several users counts the path.
     pub error: Option<f64>,
 }
 
 impl Sample {
-    /// How many of all users take a path that `saw` of the watching ones take.
+    /// The estimated number of users who take a path that `saw` users of the sample take.
     pub fn users(&self, saw: u64) -> UsersEstimate {
         let (all, watching, saw) = (self.all as f64, self.watching as f64, saw as f64);
         let value = all * saw / watching;
@@ -50,12 +50,12 @@ impl Sample {
         let square = DEVIATIONS * DEVIATIONS;
         let centre = (share + square / (2.0 * size)) / (1.0 + square / size);
         let half = DEVIATIONS / (1.0 + square / size) * (share * (1.0 - share) / size + square / (4.0 * size * size)).sqrt();
-        // What was seen, and what was watched and not seen, is certain.
+        // The sample itself is certain: it bounds the interval.
         let (least, most) = (saw, all - (watching - saw));
         UsersEstimate { value, low: (all * (centre - half)).clamp(least, value), high: (all * (centre + half)).clamp(value, most) }
     }
 
-    /// How often all users take a path, from the sum of the watching users' executions and the sum of their squares.
+    /// The estimated executions by all users, from the sum of the sample's executions and the sum of their squares.
     pub fn count(&self, sum: u64, squares: f64) -> CountEstimate {
         let (all, watching) = (self.all as f64, self.watching as f64);
         let mean = sum as f64 / watching;

@@ -1,8 +1,8 @@
 //! Sorting and adding up more rows than memory holds: sorted runs in temporary files, merged (Knuth, "The Art of
 //! Computer Programming", volume 3, section 5.4).
 //!
-//! Rows of one key are added up as soon as they meet: in memory when it is full, and again when runs are merged. At
-//! most [`FAN_IN`] runs are open at a time.
+//! Rows of one key are summed early: in memory when it is full, and again when runs are merged. At most [`FAN_IN`] runs are open at a
+//! time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,7 +23,7 @@ pub struct Row {
     pub unit: u32,
     /// The path's counter in it.
     pub counter: u64,
-    /// Who.
+    /// The user.
     pub user: [u8; 16],
     /// Reports.
     pub reports: u64,
@@ -85,7 +85,7 @@ impl Sorter {
     pub fn add(&mut self, row: Row) -> io::Result<()> {
         if self.rows.len() == self.most {
             self.settle();
-            // Rows that were added up leave room; unless that is little, sorting again and again would cost more than it saves.
+            // Summing rows frees memory. A run is written only if little was freed, because repeated sorting would cost more than it saves.
             if self.rows.len() > self.most / 2 {
                 self.spill()?;
             }
@@ -134,7 +134,7 @@ impl Sorter {
     }
 }
 
-/// A temporary file with what is written, to be read from its beginning.
+/// A temporary file with the written rows, positioned at its beginning.
 fn written(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<File> {
     let mut out = BufWriter::with_capacity(BUFFER, tempfile::tempfile()?);
     write(&mut out)?;

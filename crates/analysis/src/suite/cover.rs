@@ -1,17 +1,17 @@
-//! The cheapest set of tests that takes all paths which all tests together take: weighted set cover.
+//! The cheapest set of tests that together take all paths of all tests: weighted set cover.
 //!
 //! - *Greedy* (Chvatal, "A greedy heuristic for the set-covering problem", 1979): the test with most new paths for its
-//!   cost, until all are covered; then tests that have become superfluous are left out.
-//! - *Exact*: a branch and bound. What is decided anyway is taken out first (Beasley, "An algorithm for set covering
+//!   cost, until all are covered; then superfluous tests are removed.
+//! - *Exact*: a branch and bound. Forced decisions are made first (Beasley, "An algorithm for set covering
 //!   problems", 1987): paths that the same tests take, paths that are covered whenever another is, tests that alone
-//!   take a path, tests that another covers for no more. What is left falls into parts without common tests. Lower
+//!   take a path, tests that another covers for no more. The rest splits into parts without common tests. Lower
 //!   bounds are Lagrangian, with multipliers in whole numbers, so that no rounding can make them wrong.
 //!
-//! Where the search is stopped, what was proven up to then stands: [`Cover::bound`].
+//! If the search is stopped early, the lower bound proven so far remains valid: [`Cover::bound`].
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Multipliers are in this part of a unit of cost.
+/// Multipliers are in units of one over this number.
 const SCALE: i128 = 1 << 12;
 /// Steps by which bounds are improved: at first, and in each node of the search.
 const STEPS: (u32, u32) = (300, 25);
@@ -29,10 +29,10 @@ pub struct Problem {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cover {
     /// Places of the sets, ascending.
-    pub chosen: Vec<usize>,
+    pub selected: Vec<usize>,
     /// What they cost.
     pub cost: u64,
-    /// What any cover costs at least. The cover is the cheapest if that is its cost.
+    /// Lower bound of the cost of any cover. The cover is the cheapest if its cost is equal.
     pub bound: u64,
 }
 
@@ -49,17 +49,17 @@ type Rows = Vec<Vec<u32>>;
 /// The greedy cover, with a lower bound of any.
 pub fn greedy(problem: &Problem) -> Cover {
     let rows = rows(problem);
-    let chosen = greedy_rows(&rows, &problem.costs);
+    let selected = greedy_rows(&rows, &problem.costs);
     let root = Part { rows, costs: &problem.costs };
-    let bound = root.bound(&mut BTreeMap::new(), STEPS.0, cost(&chosen, &problem.costs));
-    finish(chosen, bound, problem)
+    let bound = root.bound(&mut BTreeMap::new(), STEPS.0, cost(&selected, &problem.costs));
+    finish(selected, bound, problem)
 }
 
 /// The cheapest cover, if `go_on` lets the search end; it is asked once for each node.
 pub fn exact(problem: &Problem, go_on: &mut dyn FnMut() -> bool) -> Cover {
     let mut rows = rows(problem);
-    let mut chosen = reduce(&mut rows, &problem.costs);
-    let mut bound = cost(&chosen, &problem.costs);
+    let mut selected = reduce(&mut rows, &problem.costs);
+    let mut bound = cost(&selected, &problem.costs);
     for rows in parts(rows) {
         let part = Part { rows, costs: &problem.costs };
         let best = greedy_rows(&part.rows, &problem.costs);
@@ -69,15 +69,15 @@ pub fn exact(problem: &Problem, go_on: &mut dyn FnMut() -> bool) -> Cover {
             search.descend(&part, &mut Vec::new(), BTreeMap::new());
         }
         bound += if search.stopped { least } else { search.cost };
-        chosen.extend(search.best);
+        selected.extend(search.best);
     }
-    finish(chosen, bound, problem)
+    finish(selected, bound, problem)
 }
 
-fn finish(mut chosen: Vec<u32>, bound: u64, problem: &Problem) -> Cover {
-    chosen.sort_unstable();
-    let cost = cost(&chosen, &problem.costs);
-    Cover { chosen: chosen.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
+fn finish(mut selected: Vec<u32>, bound: u64, problem: &Problem) -> Cover {
+    selected.sort_unstable();
+    let cost = cost(&selected, &problem.costs);
+    Cover { selected: selected.into_iter().map(|s| s as usize).collect(), cost, bound: bound.min(cost) }
 }
 
 fn cost(sets: &[u32], costs: &[u64]) -> u64 {
@@ -108,7 +108,7 @@ fn columns(rows: &Rows) -> BTreeMap<u32, Vec<u32>> {
 
 fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
     let mut columns = columns(rows);
-    let (mut open, mut chosen) = (vec![true; rows.len()], Vec::new());
+    let (mut open, mut selected) = (vec![true; rows.len()], Vec::new());
     let mut left = rows.len();
     while left > 0 {
         columns.values_mut().for_each(|c| c.retain(|row| open[*row as usize]));
@@ -122,39 +122,39 @@ fn greedy_rows(rows: &Rows, costs: &[u64]) -> Vec<u32> {
         let covered = columns.remove(&set).unwrap_or_default();
         left -= covered.len();
         covered.iter().for_each(|row| open[*row as usize] = false);
-        chosen.push(set);
+        selected.push(set);
     }
-    drop_superfluous(rows, chosen, costs)
+    drop_superfluous(rows, selected, costs)
 }
 
 /// Leaves out what the others cover, the most expensive first.
-fn drop_superfluous(rows: &Rows, mut chosen: Vec<u32>, costs: &[u64]) -> Vec<u32> {
-    let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| chosen.contains(s)).count() as u32).collect();
+fn drop_superfluous(rows: &Rows, mut selected: Vec<u32>, costs: &[u64]) -> Vec<u32> {
+    let mut times: Vec<u32> = rows.iter().map(|row| row.iter().filter(|s| selected.contains(s)).count() as u32).collect();
     let columns = columns(rows);
-    let mut order = chosen.clone();
+    let mut order = selected.clone();
     order.sort_by_key(|s| std::cmp::Reverse(costs[*s as usize]));
     for set in order {
         let own = &columns[&set];
         if own.iter().all(|row| times[*row as usize] > 1) {
             own.iter().for_each(|row| times[*row as usize] -= 1);
-            chosen.retain(|s| *s != set);
+            selected.retain(|s| *s != set);
         }
     }
-    chosen
+    selected
 }
 
-/// Takes out what is decided anyway; gives the sets that every cheapest cover may as well have.
+/// Makes the forced decisions; returns sets that some cheapest cover has.
 fn reduce(rows: &mut Rows, costs: &[u64]) -> Vec<u32> {
-    let mut chosen = Vec::new();
+    let mut selected = Vec::new();
     loop {
         let before = (rows.len(), rows.iter().map(Vec::len).sum::<usize>());
         let forced: BTreeSet<u32> = rows.iter().filter(|r| r.len() == 1).map(|r| r[0]).collect();
         rows.retain(|row| !row.iter().any(|s| forced.contains(s)));
-        chosen.extend(forced);
+        selected.extend(forced);
         drop_implied_rows(rows);
         drop_dominated_sets(rows, costs);
         if before == (rows.len(), rows.iter().map(Vec::len).sum::<usize>()) {
-            return chosen;
+            return selected;
         }
     }
 }
@@ -164,7 +164,7 @@ fn is_subset(small: &[u32], large: &[u32]) -> bool {
     small.len() <= large.len() && small.iter().all(|s| rest.by_ref().any(|l| l == s))
 }
 
-/// A row is covered whenever one is whose sets are among its own.
+/// Removes a row that is covered whenever another one is: the other row's sets are a subset of its own.
 fn drop_implied_rows(rows: &mut Rows) {
     rows.sort_unstable_by(|a, b| a.len().cmp(&b.len()).then_with(|| a.cmp(b)));
     rows.dedup();
@@ -174,7 +174,7 @@ fn drop_implied_rows(rows: &mut Rows) {
         if implied[at] {
             continue;
         }
-        // Whoever has all these sets has the rarest.
+        // A row that has all these sets has the rarest of them.
         let rarest = row.iter().map(|s| &columns[s]).min_by_key(|c| c.len());
         for other in rarest.into_iter().flatten().map(|o| *o as usize).filter(|o| *o > at) {
             implied[other] = implied[other] || is_subset(row, &rows[other]);
@@ -184,7 +184,7 @@ fn drop_implied_rows(rows: &mut Rows) {
     rows.retain(|_| !implied[at.next().expect("endless")]);
 }
 
-/// A set is not needed if another that costs no more covers all that it does.
+/// Removes a set if another set of at most the same cost covers all of its rows.
 fn drop_dominated_sets(rows: &mut Rows, costs: &[u64]) {
     let columns = columns(rows);
     let mut gone = BTreeSet::new();
@@ -224,22 +224,22 @@ fn parts(rows: Rows) -> Vec<Rows> {
     parts
 }
 
-/// What is to be covered, in a node of the search.
+/// The rows to cover in a node of the search.
 struct Part<'a> {
     rows: Rows,
     costs: &'a [u64],
 }
 
 impl Part<'_> {
-    /// What any cover of it costs at least: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971).
-    /// `multipliers`, by the row's sets, are taken over and improved.
+    /// Lower bound of the cost of a cover: the Lagrangian bound, improved by subgradient steps (Held and Karp, 1971).
+    /// `multipliers`, by the row's sets, are the start and are improved.
     fn bound(&self, multipliers: &mut BTreeMap<Vec<u32>, i128>, steps: u32, upper: u64) -> u64 {
         if self.rows.is_empty() {
             return 0;
         }
         let columns = columns(&self.rows);
         let scaled = |set: &u32| i128::from(self.costs[*set as usize]) * SCALE;
-        // At first each row asks for an even share of its cheapest set.
+        // At first the price of a row is an even share of its cheapest set's cost.
         let share = |row: &Vec<u32>| row.iter().map(|s| scaled(s) / columns[s].len() as i128).min().unwrap_or(0);
         let mut prices: Vec<i128> = self.rows.iter().map(|row| multipliers.get(row).copied().unwrap_or_else(|| share(row))).collect();
         let (mut best, mut best_prices) = (0, prices.clone());
@@ -264,7 +264,7 @@ impl Part<'_> {
             if round % 20 == 19 {
                 step /= 1.5;
             }
-            // Where the next step goes does not matter to what a bound proves, so it may be rounded.
+            // The bound is valid for any multipliers, so the step may be rounded.
             let length = step * (i128::from(upper) * SCALE - value).max(1) as f64 / missing as f64;
             for (price, covered) in prices.iter_mut().zip(&covered) {
                 *price = (*price + (length * (1 - covered) as f64) as i128).max(0);
@@ -289,22 +289,22 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Looks for a cheaper cover of a part beside what is chosen already.
-    fn descend(&mut self, part: &Part, chosen: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
+    /// Searches for a cheaper cover of a part, given the sets selected so far.
+    fn descend(&mut self, part: &Part, selected: &mut Vec<u32>, mut multipliers: BTreeMap<Vec<u32>, i128>) {
         self.stopped |= !(self.go_on)();
         if self.stopped {
             return;
         }
-        let spent = cost(chosen, self.costs);
+        let spent = cost(selected, self.costs);
         let completed = greedy_rows(&part.rows, self.costs);
         if spent + cost(&completed, self.costs) < self.cost {
             self.cost = spent + cost(&completed, self.costs);
-            self.best = chosen.iter().chain(&completed).copied().collect();
+            self.best = selected.iter().chain(&completed).copied().collect();
         }
         if spent + part.bound(&mut multipliers, STEPS.1, self.cost.saturating_sub(spent)) >= self.cost {
             return;
         }
-        // Some set of this row is in the cover: first with the one that covers most; then without it.
+        // Some set of this row is in the cover. The search tries first with the set that covers most, then without it.
         let Some(row) = part.rows.iter().min_by_key(|r| r.len()) else { return };
         let columns = columns(&part.rows);
         let mut sets = row.clone();
@@ -316,11 +316,11 @@ impl Search<'_> {
             if rows.iter().any(Vec::is_empty) {
                 continue;
             }
-            let kept = chosen.len();
-            chosen.push(*set);
-            chosen.extend(reduce(&mut rows, self.costs));
-            self.descend(&Part { rows, costs: self.costs }, chosen, multipliers.clone());
-            chosen.truncate(kept);
+            let kept = selected.len();
+            selected.push(*set);
+            selected.extend(reduce(&mut rows, self.costs));
+            self.descend(&Part { rows, costs: self.costs }, selected, multipliers.clone());
+            selected.truncate(kept);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! which code was changed come first.
 //!
 //! Runs of one name are one test: a test may be several programs, or have been recorded twice. Complete paths and paths
-//! that did not end are told apart, as in [`crate::isolate`].
+//! that did not end are distinguished, as in [`crate::isolate`].
 //!
 //! | module | what |
 //! |---|---|
@@ -33,7 +33,7 @@ pub struct PathKey {
     pub function: FunctionKey,
     /// Its number.
     pub id: u64,
-    /// Whether it was completed, or control did not come back to it.
+    /// Whether it was completed; else it is unfinished.
     pub complete: bool,
 }
 
@@ -142,10 +142,10 @@ impl Suite {
     }
 
     /// Leaves paths of these functions only. The tests stay, some perhaps with no path.
-    pub fn keep(&mut self, wanted: &BTreeSet<FunctionKey>) {
+    pub fn keep(&mut self, functions: &BTreeSet<FunctionKey>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
-        let places: Vec<Option<PathIndex>> = all.iter().map(|p| wanted.contains(&p.function).then(|| self.index(*p))).collect();
+        let places: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
         for test in &mut self.tests {
             test.paths = test.paths.iter().filter_map(|p| places[p.0 as usize]).collect();
         }
@@ -166,7 +166,7 @@ impl Suite {
         for (at, path) in self.paths.iter().enumerate() {
             of_function.entry(path.function).or_default().push(at);
         }
-        // Lines of functions that no test executes are found, too: that nobody tests them is what has to be told.
+        // Changed lines of functions that no test executes are found, too: the report must name them.
         for map in self.units.values() {
             map.functions.iter().for_each(|function| drop(changes.blocks(map, function)));
         }
@@ -200,7 +200,7 @@ fn taken(profile: &Profile) -> Result<BTreeSet<PathKey>, MapError> {
             if counts.peek().is_none() {
                 continue;
             }
-            // Without calls that might not return, each counter is a complete path.
+            // In a function without calls that may not return, each counter is a complete path.
             if function.edges.iter().all(|e| e.kind != EdgeKind::Reach) {
                 keys.extend(counts.map(|(id, _)| key(id, true)));
                 continue;

@@ -1,7 +1,7 @@
 //! The order in which tests cover most soonest.
 //!
-//! *Additional coverage*: the next test is the one that takes most paths not taken yet; when none takes any, it begins
-//! anew with the rest. How good an order is: the average percentage of paths covered, which is 100 % if the first test
+//! *Additional coverage*: the next test is the one that takes most paths not taken yet. When no test takes any, all paths count as not
+//! taken again, and another pass orders the rest. How good an order is: the average percentage of paths covered, which is 100 % if the first test
 //! of many takes all. Both by Rothermel, Untch, Chu and Harrold, "Prioritizing test cases for regression testing", 2001
 //! (their APFD, with paths for faults).
 
@@ -9,20 +9,20 @@ use super::{PathIndex, Test};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// A test in its place.
+/// A test in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Its place in the suite.
     pub test: usize,
-    /// How many of the wanted paths it takes.
+    /// How many of the interesting paths it takes.
     pub takes: u64,
-    /// How many of them no test before it takes (since the order began anew).
+    /// How many of them no earlier test of the same pass takes.
     pub adds: u64,
-    /// How often the order had begun anew.
-    pub round: u32,
+    /// The pass, from 0.
+    pub pass: u32,
 }
 
-/// What a test is worth.
+/// The value of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worth {
     /// The number of new paths.
@@ -31,23 +31,23 @@ pub enum Worth {
     PathsPerTime,
 }
 
-/// Orders tests by the wanted paths. Tests that take none of them come last, ordered by all their paths.
-pub fn order(tests: &[Test], wanted: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<Placed> {
+/// Orders tests by the interesting paths. Tests that take none of them come last, ordered by all their paths.
+pub fn order(tests: &[Test], interesting: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<Placed> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
-    let chosen = sets(wanted);
-    let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| wanted.is_none() || !chosen[*t].is_empty());
-    let mut placed = additional(tests, first, &chosen, worth);
+    let sets_of_interest = sets(interesting);
+    let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
+    let mut placed = additional(tests, first, &sets_of_interest, worth);
     let rest = additional(tests, last, &sets(None), worth);
     placed.extend(rest.into_iter().map(|p| Placed { takes: 0, adds: 0, ..p }));
     placed
 }
 
-/// By what each test adds. What a test adds only falls while others are chosen, so a value that is out of date is an
-/// upper bound: it is worked out again only when it comes up.
+/// By what each test adds. What a test adds only falls while others are chosen, so an outdated value is an
+/// upper bound: it is computed again only when it comes up.
 fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<Placed> {
-    let (mut placed, mut round) = (Vec::new(), 0);
+    let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
         let value = |test: usize, adds: u64| match worth {
@@ -64,7 +64,7 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
                 heap.push((value(test, adds), Reverse(test), adds));
             } else if adds > 0 {
                 covered.extend(&sets[test]);
-                placed.push(Placed { test, takes: sets[test].len() as u64, adds, round });
+                placed.push(Placed { test, takes: sets[test].len() as u64, adds, pass });
             } else {
                 break;
             }
@@ -73,18 +73,18 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
         left.retain(|t| !done.contains(t));
         if done.is_empty() {
             // Tests without any path: as they were recorded.
-            placed.extend(left.drain(..).map(|test| Placed { test, takes: 0, adds: 0, round }));
+            placed.extend(left.drain(..).map(|test| Placed { test, takes: 0, adds: 0, pass }));
         }
-        round += 1;
+        pass += 1;
     }
     placed
 }
 
 /// The average percentage of paths covered by an order of tests, from 0 to 100; none if there is nothing to cover.
-pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, wanted: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
+pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {
-        for path in tests[test].paths.iter().filter(|p| wanted.is_none_or(|w| w.contains(p))) {
+        for path in tests[test].paths.iter().filter(|p| interesting.is_none_or(|w| w.contains(p))) {
             places += if covered.insert(*path) { place } else { 0 };
         }
         length = place;

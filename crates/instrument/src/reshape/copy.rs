@@ -15,7 +15,7 @@ use crate::shape::predecessors;
 use crate::weights::weigh_targets;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use trodden_unit::directions::{Copy, Parted};
+use trodden_unit::transformations::{Copy, SplitWeights};
 
 /// Copies the blocks, if they can be; says whether they were.
 pub fn carry_out(place: Place, copy: &Copy) -> bool {
@@ -131,8 +131,8 @@ fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
 }
 
 /// Branches of originals and copies get the frequencies that the paths have.
-fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
-    let mut by_block: IndexMap<Block, Vec<(Block, Parted)>> = IndexMap::new();
+fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
+    let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for parted in weights {
         let Some(edge) = place.draft.edges.get(parted.edge.index()) else { continue };
         if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
@@ -144,7 +144,7 @@ fn weigh(place: Place, copies: &Copies, weights: &[Parted]) {
         if copy == block {
             continue;
         }
-        let of = |to: Block, count: fn(&Parted) -> u64| {
+        let of = |to: Block, count: fn(&SplitWeights) -> u64| {
             ways.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, parted)| count(parted))
         };
         weigh_targets(place.module, block.terminator(), |to| of(to, |p| p.kept));

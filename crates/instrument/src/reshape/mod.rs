@@ -1,7 +1,7 @@
-//! Directions carried out: code changed as paths say ([`trodden_unit::directions`]), and nothing counted.
+//! A transformation plan carried out: code changed as paths say ([`trodden_unit::transformations`]), and nothing counted.
 //!
 //! The unit comes as it was when its paths were counted: behind the optimiser. So blocks and edges have the numbers
-//! that directions know, once the function is [prepared](crate::shape) as it was then. Directions only copy blocks and
+//! that the plan names, once the function is [prepared](crate::shape) as it was then. Transformations only copy blocks and
 //! part loops; what that makes redundant is removed by passes of LLVM, run on the functions that were changed, which
 //! also prove what may be removed: paths say where to look, not what is true.
 //!
@@ -25,8 +25,8 @@ use llvm_sys::target_machine::LLVMTargetMachineRef;
 use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
 use std::ffi::{CStr, CString};
 use trodden_flow::Node;
-use trodden_unit::directions::Weighed;
-use trodden_unit::{Direction, Directions, EdgeKind, shape};
+use trodden_unit::transformations::Weighed;
+use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
 /// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only way there has made.
 const FOLD: &str =
@@ -40,7 +40,7 @@ pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
     chosen: &[Value],
-    directions: &Directions,
+    directions: &TransformationPlan,
     reach_all: bool,
 ) -> Result<(), Error> {
     let source = module.source();
@@ -75,16 +75,20 @@ impl Place<'_> {
     }
 }
 
-fn carry_out(place: Place, directions: &[Direction]) -> Result<(), Error> {
+fn carry_out(place: Place, directions: &[Transformation]) -> Result<(), Error> {
     // First, since copies have weights of their own.
-    directions.iter().filter_map(|d| if let Direction::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
+    directions
+        .iter()
+        .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
+        .for_each(|w| weigh(place, w));
     let mut copied = false;
     for direction in directions {
-        if let Direction::Copy(copy) = direction {
+        if let Transformation::Copy(copy) = direction {
             copied |= copy::carry_out(place, copy);
         }
     }
-    let loops: Vec<_> = directions.iter().filter_map(|d| if let Direction::LastRounds(rounds) = d { Some(rounds) } else { None }).collect();
+    let loops: Vec<_> =
+        directions.iter().filter_map(|d| if let Transformation::LastIterations(rounds) = d { Some(rounds) } else { None }).collect();
     let marked = rounds::mark(place, &loops);
     if copied {
         verify(place)?;

@@ -18,7 +18,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::prelude::LLVMMetadataRef;
-use trodden_unit::directions::LastRounds;
+use trodden_unit::transformations::LastIterations;
 
 /// LLVM's mark of loops that it parted, or made by that.
 const PARTED: &str = "loop_constrainer.loop.clone";
@@ -32,7 +32,7 @@ const BEHIND: &str = "instcombine<no-verify-fixpoint>,simplifycfg,loop-simplify,
 const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the ends of the chosen loops; says whether there are any.
-pub fn mark(place: Place, loops: &[&LastRounds]) -> bool {
+pub fn mark(place: Place, loops: &[&LastIterations]) -> bool {
     let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
     latches.iter().for_each(|t| attach(place, *t, CHOSEN, empty(place)));

@@ -1,8 +1,8 @@
-//! Programs whose copies count edges: maps in which each path is an edge, and the counts of all edges from those that copies counted.
+//! Copies that count edges: maps in which each path is an edge, and the counts of all edges computed from the counted ones.
 //!
-//! What is counted at all and why the rest follows is in [`trodden_flow::partition::edges`].
+//! [`trodden_flow::partition::edges`] says which edges are counted, and why the others follow.
 
-use super::{CopiesError, Divergence, Divided, Within};
+use super::{CopiesError, Divergence, PartitionedProgram, Within};
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     Ok((dag, network))
 }
 
-/// Adds the counts of edges that no copy counted.
+/// Computes the counts of edges that no copy counted.
 pub(super) fn complete(
     function: &FunctionMap,
     parts: &[&Within],
@@ -72,7 +72,7 @@ pub(super) fn complete(
     }
 }
 
-/// Identities of its own for what counts edges: under those of the program there are counts of paths.
+/// An identity for a unit that counts edges: the program's own identity is used for counts of paths.
 pub fn rename(image: &mut ImageProfile) {
     let other = |identity: Identity| Identity::of(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
@@ -83,7 +83,7 @@ pub fn rename(image: &mut ImageProfile) {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn program_of_edges(program: &Divided) -> Result<Divided, MapError> {
+pub fn program_of_edges(program: &PartitionedProgram) -> Result<PartitionedProgram, MapError> {
     let unit = |(unit, map): &(Identity, Arc<UnitMap>)| Ok((*unit, Arc::new(unit_of_edges(map)?)));
-    Ok(Divided { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })
+    Ok(PartitionedProgram { units: program.units.iter().map(unit).collect::<Result<_, MapError>>()?, edges: true, ..program.clone() })
 }

@@ -1,19 +1,19 @@
-//! A copy's paths of a function among all of the function's paths: the copy's graph has some of the edges, in their order.
+//! Finds a copy's paths among all paths of a function: the copy's graph has some of the function's edges, in the same order.
 
 use trodden_flow::DagEdgeId;
 use trodden_unit::FunctionMap;
 
-/// Where a copy's edges are in the graph of all paths.
+/// The relation of a copy's edges to the edges of the graph of all paths.
 #[derive(Clone, Debug)]
 pub struct Within {
-    /// For each edge of all paths, whether it lies on one of the copy's.
+    /// For each edge of the graph of all paths: whether it is on a path of the copy.
     edges: Vec<bool>,
-    /// For each edge of the copy's graph its place.
+    /// For each edge of the copy's graph its number in the graph of all paths.
     places: Vec<usize>,
 }
 
 impl Within {
-    /// `None` if the copy's function is another one.
+    /// `None` if the copy's function differs from the program's.
     pub fn of(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
         let mut rest = function.dag.iter().enumerate();
         let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();

@@ -1,63 +1,63 @@
-//! Profiles of branches that hardware recorded: what was seen, and what of it could not be counted.
+//! Profiles from branches that hardware recorded: the observed data, and the part of it that could not be counted.
 //!
-//! Counts of such a profile are estimates where windows were seen: they say which paths are frequent in proportion to
-//! each other. The numbers that were seen are kept beside them.
+//! If the data are windows of branches, counts are estimates: they give the relative frequencies of paths. The observed numbers are kept
+//! beside them.
 
 use serde::{Deserialize, Serialize};
 
-/// How a profile came out of branch records.
+/// How a profile was made from branch records.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BranchSampling {
-    /// From what.
+    /// The kind of data.
     pub source: BranchSource,
     /// Number of samples taken.
     pub samples: u64,
-    /// Number of stretches of execution that the samples showed: windows of branch records, or pieces of a trace.
+    /// Number of observed intervals of execution: windows of branch records, or pieces of a trace.
     pub windows: u64,
     /// Number of branch records in them.
     pub records: u64,
     /// Whole paths seen in them.
     pub whole_paths: u64,
-    /// What could not be counted.
+    /// Data that could not be counted.
     pub losses: Losses,
-    /// How often each path was seen, where the profile's counts are estimates.
+    /// The observed count of each path, if the profile's counts are estimates.
     pub observed: Vec<Observed>,
 }
 
-/// What a profile was sampled from.
+/// The source of a profile's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BranchSource {
     /// Windows of the last branches, by hardware (`perf record -b`).
     BranchRecords,
-    /// A trace of all branches; where nothing was lost, counts are exact.
+    /// A trace of all branches; counts are exact if nothing was lost.
     BranchTrace,
     /// Paths that a model of the hardware path profiler found: samples are its different paths, windows the executions of
     /// the unit's paths that lie in one of them, records the executions of its paths. Paths joined of several are estimates.
     HotPaths,
 }
 
-/// What was seen and is not in the counts.
+/// Observed data that is not in the counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Losses {
-    /// Blocks executed in what was seen, as far as they have addresses.
+    /// Observed executions of blocks that have addresses.
     pub blocks: u64,
-    /// Those of them that are on paths that were counted.
+    /// Those of them that are on counted paths.
     pub blocks_counted: u64,
-    /// Paths of which the beginning or the end was not seen.
+    /// Paths whose beginning or end was not observed.
     pub cut_off: u64,
     /// Sequences of blocks that the function's graph does not allow.
     pub inconsistent: u64,
-    /// Sequences of blocks between which the graph has several ways without addresses.
+    /// Sequences of blocks between which the graph has several paths without addresses.
     pub ambiguous: u64,
-    /// Sequences of blocks between which one was passed whose address is another's here: what is on the only way was counted.
+    /// Sequences with a block in between that has the address of another block. The only possible path was counted.
     pub inferred: u64,
-    /// BranchSampling that do not follow the one before.
+    /// Records that do not follow the record before.
     pub broken: u64,
-    /// Places where the recorder says that something was lost.
+    /// Places where the recorder reports lost data.
     pub gaps: u64,
 }
 
-/// How often paths of a unit were seen.
+/// Observed counts of a unit's paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Observed {
     /// Place of the image in the profile.
@@ -87,12 +87,12 @@ impl BranchSampling {
         let BranchSampling { samples, windows, whole_paths, .. } = self;
         let lost = match (self.losses.blocks, self.losses.blocks_counted) {
             (0, _) => String::new(),
-            (all, counted) => format!(", {:.1} % of the blocks seen are on them", 100.0 * counted as f64 / all as f64),
+            (all, counted) => format!(", {:.1} % of the observed blocks are on them", 100.0 * counted as f64 / all as f64),
         };
         format!("{source}: {samples} samples, {windows} windows, {whole_paths} whole paths{lost}")
     }
 
-    /// Adds what another profile says. How often each path was seen is not kept, since places of images change.
+    /// Adds another profile's data. Observed counts of paths are not kept, because indices of images change.
     pub fn add(&mut self, other: BranchSampling) {
         let sum = self;
         let add = |to: &mut u64, more: u64| *to = to.saturating_add(more);

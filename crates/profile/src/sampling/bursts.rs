@@ -1,14 +1,14 @@
-//! Profiles sampled in bursts: how much of a run was counted, and how sure the estimates are.
+//! Profiles sampled in bursts: how much of a run was counted, and how certain the estimates are.
 //!
-//! A program of the sample tier counts while its switch is on. Whoever flips it notes for how long; the counts stay as
-//! they were seen, and an estimate is
+//! A program of the sample tier counts while its switch is on. The recorder switches it and notes for how long. The profile keeps the
+//! observed counts, and an estimate is
 //!
 //! ```text
 //! executions = weighted count * run time / time with the switch on
 //! ```
 //!
-//! where weights make up for counted code being slower ([`super::readings`]). What a profile keeps is the weighted
-//! count of each counter and its standard error; that of the estimate is as much larger as the estimate is.
+//! where weights correct for the slowdown of counted code ([`super::readings`]). A profile also keeps the weighted count of each counter
+//! and its standard error. The standard error of the estimate is scaled by the same factor as the estimate.
 //!
 //! Invariant: counters are ascending by index, and there is one for each that is not zero.
 
@@ -32,15 +32,15 @@ pub struct BurstSampling {
     pub on_ns: u64,
     /// Nanoseconds in all, of the same kind.
     pub total_ns: u64,
-    /// Times the switch was flipped on.
+    /// Number of times the switch was turned on.
     pub bursts: u64,
     /// Slices from which the errors were computed; of merged profiles the sum.
     pub slices: u64,
-    /// What the seen counts stand for.
+    /// The weighted counts, by unit.
     pub units: Vec<UnitEstimates>,
 }
 
-/// What a unit's seen counts stand for.
+/// The weighted counts of a unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UnitEstimates {
     /// The image.
@@ -51,14 +51,14 @@ pub struct UnitEstimates {
     pub counters: Vec<CounterEstimate>,
 }
 
-/// What a seen count stands for.
+/// A weighted count.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CounterEstimate {
     /// Index of the counter within the unit.
     pub index: u64,
-    /// The count as it would have been seen if counted code were as fast as the other.
+    /// The count corrected for the slowdown of counted code.
     pub weighted: f32,
-    /// Its standard error; `None` if the run was too short to tell.
+    /// Its standard error; `None` if the run was too short.
     pub error: Option<f32>,
 }
 
@@ -67,17 +67,17 @@ pub struct CounterEstimate {
 pub struct Estimate {
     /// The estimate.
     pub executions: f64,
-    /// Half the width of its 95 % confidence interval; `None` if the run was too short to tell.
+    /// Half the width of its 95 % confidence interval; `None` if the run was too short.
     pub margin: Option<f64>,
 }
 
 impl BurstSampling {
-    /// How many executions one seen stands for.
+    /// The number of executions for each observed one.
     pub fn scale(&self) -> f64 {
         if self.on_ns == 0 { 1.0 } else { self.total_ns as f64 / self.on_ns as f64 }
     }
 
-    /// What a seen count stands for.
+    /// The estimate for an observed count.
     pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> Estimate {
         let (scale, counter) = (self.scale(), self.counter(image, unit, index));
         let weighted = counter.map_or(seen as f64, |c| f64::from(c.weighted));
@@ -85,7 +85,7 @@ impl BurstSampling {
         Estimate { executions: weighted * scale, margin }
     }
 
-    /// The count of a counter with what makes up for counted code being slower; as it was seen, where nothing is known.
+    /// The weighted count of a counter; the observed count if the weight is unknown.
     pub fn weighted(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> f64 {
         self.counter(image, unit, index).map_or(seen as f64, |c| f64::from(c.weighted))
     }
@@ -152,7 +152,7 @@ impl Switch {
     pub fn open(path: &Path) -> Result<Option<Switch>, ProfileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(ProfileError::io(path, "open"))?;
         let (offset, process) = crate::raw::switch_and_process(path, &file)?;
-        // Two recorders would each spoil what the other notes.
+        // Two recorders would corrupt each other's times.
         file.try_lock().map_err(|e| ProfileError::io(path, "lock (another recorder has it)")(e.into()))?;
         Ok((offset != 0).then_some(Switch { file, offset, process }))
     }
@@ -162,7 +162,7 @@ impl Switch {
         self.process
     }
 
-    /// Flips it, for all processes that count in this file.
+    /// Turns it on or off for all processes that count in this file.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -171,7 +171,7 @@ impl Switch {
     }
 }
 
-/// Takes away from raw counts what was counted before a recorder came.
+/// Subtracts counts from before the recorder began.
 pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
     for raw in now {
         let Some(old) = before.iter().find(|b| b.file == raw.file && b.image == raw.image) else { continue };
@@ -180,7 +180,7 @@ pub fn subtract(now: &mut [RawProfile], before: &[RawProfile]) {
         }
     }
 }
-/// What counters have gained. Counts do not shrink; where a file was replaced, they begin anew.
+/// The increase of counters. Counts do not decrease; if a file was replaced, they begin again from 0.
 pub(super) fn difference(now: &[(u64, u64)], before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut before = before.iter().peekable();
     let mut gained = Vec::new();

@@ -1,10 +1,10 @@
-//! What bursts lose: time with the switch on in which the program gets nowhere.
+//! Loss of bursts: time with the switch on in which the program makes no progress.
 //!
 //! The recorder has to be woken to flip the switch, on a busy machine in the place of the program; counted code is cold
 //! where a burst begins; and a virtual machine is late at both ends. Each burst loses about the same time by that,
-//! whatever its length, so that short bursts see too little, and long ones nearly all. How much it is differs from
-//! machine to machine and from hour to hour; so some bursts are several times longer than others, and what they see
-//! more says it. With the work `W` that a reading saw (executions of paths times what they cost), its time `t` with the
+//! whatever its length, so that short bursts observe too little, and long ones nearly all. The loss differs from
+//! machine to machine and from hour to hour. So some bursts are several times longer than others, and the loss is estimated from the
+//! difference. With the work `W` that a reading observed (executions of paths times what they cost), its time `t` with the
 //! switch on and its number `b` of bursts,
 //!
 //! ```text
@@ -15,14 +15,14 @@
 //! "Applied Regression Analysis", 3rd edition, sections 5.1 and 9.2). Which readings have long bursts is drawn at
 //! random, so phases of the program are no bias. O(readings).
 
-/// What was seen in a part of the run.
+/// The observations of a part of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     /// Nanoseconds with the switch on.
     pub on_ns: f64,
     /// Bursts.
     pub bursts: f64,
-    /// Executions of paths times what they cost, in instructions, with what counting them costs.
+    /// Executions of paths times their cost, in instructions, including the cost of counting.
     pub work: f64,
 }
 
@@ -35,13 +35,13 @@ pub struct Loss {
     pub error_ns: f64,
 }
 
-/// Where nothing can be said, a loss is taken to be none, with this error, in nanoseconds: about what is seen in busy virtual machines.
+/// If no loss can be estimated, it is taken as 0 with this standard error, in nanoseconds: about the loss in busy virtual machines.
 const UNKNOWN_NS: f64 = 50_000.0;
-/// What is known beforehand: it is hardly more than half of a burst.
+/// Prior bound of the loss: hardly more than half of a burst.
 const EXPECTED: f64 = 0.5;
-/// Fewer readings say nothing.
+/// The least number of readings for an estimate.
 const FEWEST: usize = 12;
-/// No burst loses more of its time.
+/// The greatest share of its time that a burst loses.
 const MOST: f64 = 0.9;
 
 impl Loss {
@@ -52,7 +52,7 @@ impl Loss {
         let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
         let squares = sum(&|s| s.bursts * s.bursts / s.on_ns);
         let products = sum(&|s| s.work * s.bursts / s.on_ns);
-        // How much the lengths of bursts differ; none if all are alike.
+        // The variance of the lengths of bursts: 0 if all are equal.
         let spread = time * squares - bursts * bursts;
         if used.len() < FEWEST || work <= 0.0 || spread <= 1e-6 * bursts * bursts {
             return Loss::unknown(time / bursts);
@@ -65,28 +65,27 @@ impl Loss {
         let residue = |s: &Seen| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
         let variance = sum(&residue) / (used.len() - 2) as f64;
         let error_ns = (variance * time / spread).sqrt() / speed;
-        // A loss is no gain, and less than a burst.
+        // A loss is not negative, and less than a burst.
         Loss { ns: (lost / speed).clamp(0.0, MOST * time / bursts), error_ns }.weighed(EXPECTED * time / bursts)
     }
 
-    /// Of bursts of such a mean length.
+    /// The default loss for bursts of a mean length.
     fn unknown(length_ns: f64) -> Loss {
         Loss { ns: 0.0, error_ns: if length_ns > 0.0 { UNKNOWN_NS.min(EXPECTED * length_ns) } else { 0.0 } }
     }
 
-    /// A fit that is less certain than what is known beforehand, a loss of none with such an error, is weighed against
-    /// that by the variances of both.
+    /// A fit that is less certain than the prior (a loss of 0 with the default error) is averaged with it, weighted by the variances.
     fn weighed(self, known_ns: f64) -> Loss {
         let (own, known) = (1.0 / self.error_ns.powi(2).max(1.0), 1.0 / known_ns.powi(2));
         Loss { ns: self.ns * own / (own + known), error_ns: (1.0 / (own + known)).sqrt() }
     }
 
-    /// The time in which the program got on.
+    /// The time in which the program made progress.
     pub fn effective_ns(self, on_ns: f64, bursts: f64) -> f64 {
         (on_ns - self.ns * bursts).max((1.0 - MOST) * on_ns)
     }
 
-    /// The relative standard error of that.
+    /// Its relative standard error.
     pub fn relative_error(self, on_ns: f64, bursts: f64) -> f64 {
         let effective = self.effective_ns(on_ns, bursts);
         if effective > 0.0 { self.error_ns * bursts / effective } else { 0.0 }

@@ -1,9 +1,8 @@
-//! What was seen from one reading of the counts to the next while a program was sampled, and what it stands for.
+//! Readings of the counts while a program is sampled, and the estimates from them.
 //!
-//! A burst lasts a time, and counted code is slower: in a burst, code with short paths gets less far than it would
-//! uncounted, so that it is seen too little. What was seen between two readings says itself how much slower it ran:
-//! with `n` executions of paths of `i` instructions each, and a path's end costing about as much as [`COST`]
-//! instructions (none in loops that are counted by their rounds), by
+//! A burst lasts a fixed time, and counted code is slower. So in a burst, code with short paths makes less progress than it would uncounted,
+//! and is observed too little. The counts between two readings show how much slower it ran: with `n` executions of paths of `i`
+//! instructions each, and a cost of about [`COST`] instructions at a path's end (none in loops that are counted by trip count), by
 //!
 //! ```text
 //! sum n * (i + COST) / sum n * i
@@ -13,28 +12,27 @@
 //! paths and readings; of the run as a whole, the middle between no slowdown and the model's is taken, and margins
 //! include both.
 //!
-//! By that each reading's counts are weighted, which makes a burst stand for the same time of the program as it is
-//! without counting: the usual ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling
+//! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling
 //! without replacement from a finite universe", 1952), where the probability is known by a model. Code outside counted
-//! functions is taken to slow down alike.
+//! functions is assumed to slow down by the same factor.
 //!
-//! Bursts lose some of their time ([`super::loss`]): a reading's counts stand for the rest of it.
+//! Bursts lose some of their time ([`super::loss`]): a reading's counts represent the rest of it.
 //!
 //! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to
 //! the system's clock tick only while it runs, and exactly when it is interrupted: by the recorder, at the beginning or
 //! at the end of a burst. Short bursts were measured as up to three times too long by that.
 //!
 //! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program
-//! did just then would be seen too much. So readings are joined to slices of the run, and each slice's counts stand for
+//! did just then would be observed too much. So readings are joined to slices of the run, and each slice's counts represent
 //! its own time: they are multiplied by its time over its switched-on time (post-stratification by time; Cochran,
 //! "Sampling Techniques", section 5A.9).
 //!
-//! Errors: the weighted counts of each slice are compared with what a path of constant rate would have had: the
+//! Errors: the weighted counts of each slice are compared with those of a path of constant rate: the
 //! variance of a ratio estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means:
-//! neighbouring bursts are alike, slices less so). The errors of what all counts have in common, the loss and the model
-//! of the slowdown, are added to that.
+//! neighbouring bursts are alike, slices less so). The common errors of all counts (the loss, the
+//! model of the slowdown) are added.
 //!
-//! Invariant: memory is bounded; when readings become many, neighbours are joined.
+//! Invariant: memory is bounded; when there are too many readings, neighbours are joined.
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::loss::{Loss, Seen};
@@ -49,7 +47,7 @@ use trodden_unit::Identity;
 /// code. By the value that brings the shares of functions of short and of long paths next to those of the full profile, in a
 /// compressor that has both. From 8 to 12 it hardly matters.
 const COST: f64 = 8.0;
-/// No code is held to be slowed down more than so many times.
+/// Upper bound of the slowdown.
 const MOST_SLOWDOWN: f64 = 4.0;
 /// The relative standard error where all of the time with the switch on was more than was asked for: then the system
 /// runs recorder and program by turns, and not at random. Measured with 17 processes on two processors: totals of bzip2 and Lua from a half to
@@ -57,7 +55,7 @@ const MOST_SLOWDOWN: f64 = 4.0;
 const LATE_ERROR: f64 = 0.5;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
-/// Fewer say nothing about the spread.
+/// The least number of slices for an estimate of the variance.
 const FEWEST_SLICES: usize = 4;
 /// Nor do fewer bursts. On a machine with more work than processors the recorder and the program take turns, and a few bursts may find the
 /// program waiting each time: of 20 to 40 bursts estimates were measured as low as a twelfth of the truth, of 750 and more within a fifth.
@@ -76,11 +74,11 @@ type UnitSums = BTreeMap<Key, Vec<(u64, u64)>>;
 pub struct SwitchedOn {
     /// Nanoseconds.
     pub ns: u64,
-    /// In so many bursts.
+    /// Number of bursts.
     pub bursts: u64,
 }
 
-/// What was seen in a part of the run.
+/// The observations of a part of the run.
 #[derive(Clone, Debug, Default)]
 struct Reading {
     /// Time with the switch on.
@@ -108,20 +106,20 @@ impl Default for Readings {
 /// A run that was sampled: its readings, and its times in nanoseconds.
 #[derive(Debug)]
 pub struct Sampled {
-    /// What was seen when.
+    /// The readings in order.
     pub readings: Readings,
-    /// As [`BurstSampling::on_ns`].
+    /// See [`BurstSampling::on_ns`].
     pub on_ns: u64,
-    /// As [`BurstSampling::total_ns`].
+    /// See [`BurstSampling::total_ns`].
     pub total_ns: u64,
-    /// As [`BurstSampling::bursts`].
+    /// See [`BurstSampling::bursts`].
     pub bursts: u64,
     /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
     pub asked_ns: u64,
 }
 
 impl SwitchedOn {
-    /// The two together.
+    /// The sum of both.
     pub fn add(&mut self, other: SwitchedOn) {
         self.ns += other.ns;
         self.bursts += other.bursts;
@@ -129,7 +127,7 @@ impl SwitchedOn {
 }
 
 impl Readings {
-    /// How much longer the next reading is to wait than at first: readings are joined as they become many.
+    /// The factor by which the next reading is later than at first: readings are joined when there are many.
     pub fn stride(&self) -> u32 {
         self.stride
     }
@@ -159,7 +157,7 @@ impl Readings {
         }
     }
 
-    /// What each reading's code cost.
+    /// The cost of each reading's code.
     fn works(&self, profile: &Profile) -> Vec<Work> {
         let costs: BTreeMap<Key, HashMap<u64, Cost>> = self.units.iter().map(|(key, unit)| (*key, costs(profile, key.0, *unit))).collect();
         let work = |reading: &Reading| {
@@ -177,16 +175,16 @@ impl Readings {
     }
 }
 
-/// What was executed, in instructions.
+/// Executed instructions.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     instructions: f64,
-    /// Besides, for being counted.
+    /// Additional cost of counting, in instructions.
     counting: f64,
 }
 
 impl Work {
-    /// How many times slower the code ran by being counted.
+    /// The slowdown factor by counting.
     fn slowdown(self) -> f64 {
         if self.instructions > 0.0 { (1.0 + self.counting / self.instructions).min(MOST_SLOWDOWN) } else { 1.0 }
     }
@@ -199,10 +197,10 @@ impl Reading {
 }
 
 impl Sampled {
-    /// What is known of the whole run, given the profile of its counts.
+    /// The sampling data of the whole run, given the profile of its counts.
     pub fn finish(self, profile: &Profile) -> BurstSampling {
         let Sampled { readings, on_ns, total_ns, bursts, asked_ns } = self;
-        // What was counted nearly all the time stands for itself.
+        // If nearly all of the time was counted, counts need no weights.
         let stands_for_itself = on_ns > total_ns / 2;
         let (weights, systematic) = match stands_for_itself {
             true => (vec![1.0; readings.readings.len()], Systematic::default()),
@@ -227,7 +225,7 @@ impl Sampled {
 }
 
 impl Readings {
-    /// What each reading's counts stand for, of a run of which such a share was counted, and how uncertain all of that is together.
+    /// The weight of each reading's counts for a run with a given counted share, and the common uncertainty of all weights.
     fn weights(&self, profile: &Profile, share: f64) -> (Vec<f64>, Systematic) {
         let works = self.works(profile);
         let seen = |(reading, work): (&Reading, &Work)| Seen {
@@ -243,8 +241,7 @@ impl Readings {
         let uncounted = sum(&|s, w| s.on_ns / w.slowdown());
         let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
         let lost = |s: &Seen| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
-        // The slowdown is between none and what the model says: as a whole it is taken to be in the middle, and either
-        // end is within the margin.
+        // The slowdown is between 1 and the model's. The middle is used for the run as a whole, and both ends are within the margin.
         let middle = if uncounted > 0.0 { (on / uncounted).sqrt() } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() / middle * faster.sqrt() * lost(s)).collect();
         (weights, Systematic { error: loss.relative_error(on, bursts), bound: middle - 1.0 })
@@ -260,11 +257,11 @@ struct Systematic {
     bound: f64,
 }
 
-/// What an execution of a path costs, in instructions of intermediate code.
+/// The cost of an execution of a path, in instructions of intermediate code.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     instructions: f64,
-    /// Besides, while it is counted.
+    /// Additional cost while it is counted.
     counting: f64,
 }
 
@@ -278,7 +275,7 @@ fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, Cos
         let Ok(paths) = FunctionPaths::decode(function, unit.counts_of(function)) else { continue };
         for path in &paths.complete {
             let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
-            // The rounds of some loops are added up when they are left.
+            // Some loops are counted by trip count: once, when they are left.
             let is_free =
                 matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_rounds.contains(&edge));
             let cost = Cost { instructions: instructions as f64, counting: if is_free { 0.0 } else { COST } };
@@ -370,8 +367,9 @@ fn student(freedom: f64) -> f64 {
         (z.powi(3) + z) / 4.0,
         (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
         (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
+        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z) / 92_160.0,
     ];
-    z + terms[0] / n + terms[1] / n.powi(2) + terms[2] / n.powi(3)
+    terms.iter().rev().fold(0.0, |sum, term| (sum + term) / n) + z
 }
 
 fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
@@ -396,7 +394,7 @@ mod tests {
     use trodden_testkit::{Random, functions};
 
     fn raw(counts: &[(u64, u64)]) -> RawProfile {
-        let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), beyond: Vec::new() };
+        let unit = RawUnitCounts { unit: Identity([2; 16]), counters: 100, counts: counts.to_vec(), overflow: Vec::new() };
         RawProfile {
             file: PathBuf::from("a.raw"),
             image: Identity([1; 16]),

@@ -1,6 +1,6 @@
-//! What recordings that were killed left in a store: folders of raw counts, and profiles half written.
+//! Files of killed recordings in a store: folders of raw counts, and incomplete profiles.
 //!
-//! A recorder locks its folder, and a writer its file, as long as it lives ([`whole_file`]); so what nobody has locked is left.
+//! A recorder locks its folder, and a writer its file, as long as it lives ([`whole_file`]); so files without a lock are orphaned.
 
 use super::{PROFILES, RAW, RunStore};
 use crate::container::BEGUN;
@@ -9,7 +9,7 @@ use crate::whole_file;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A file or folder that was left.
+/// An orphaned file or folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
     /// The file or folder.
@@ -18,7 +18,7 @@ pub struct Left {
     pub bytes: u64,
 }
 
-/// Bytes on disk of a file, or of the files of a folder and of those below. What cannot be read counts nothing.
+/// Bytes on disk of a file, or of the files of a folder and of those below. What cannot be read counts as 0.
 fn size(path: &Path) -> u64 {
     let Ok(there) = path.symlink_metadata() else { return 0 };
     if !there.is_dir() {
@@ -28,8 +28,8 @@ fn size(path: &Path) -> u64 {
 }
 
 impl RunStore {
-    /// Files and folders that recordings left which were killed: raw counts in the store, and profiles half written.
-    /// What a recorder that runs has locked is none; nor is what belongs to the store.
+    /// Files and folders of killed recordings: raw counts in the store, and incomplete profiles. Files that a running recorder has locked are
+    /// not among them, nor are the store's own files.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -41,7 +41,7 @@ impl RunStore {
                 let path = entry.map_err(ProfileError::io(&folder, "read"))?.path();
                 let is_named =
                     path.file_name().is_some_and(|name| prefixes.iter().any(|p| name.as_encoded_bytes().starts_with(p.as_bytes())));
-                if is_named && !path.is_symlink() && whole_file::is_abandoned(&path) {
+                if is_named && !path.is_symlink() && whole_file::is_orphaned(&path) {
                     found.push(Left { bytes: size(&path), path });
                 }
             }

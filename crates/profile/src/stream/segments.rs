@@ -61,7 +61,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
         }
     }
 
-    /// Takes the next event.
+    /// Takes the next symbol.
     pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
         match self.nesting.feed(symbol) {

@@ -17,8 +17,8 @@ pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
         "kind": "advice",
         "run": crate::json::run(&view.profile.run),
         "instructions": number(view.totals.instructions),
-        "functions_looked_at": advice.functions,
-        "functions_without_facts": advice.without_facts.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
+        "functions_analysed": advice.functions,
+        "functions_without_bitcode": advice.without_bitcode.iter().map(|f| f.name.full.as_str()).collect::<Vec<_>>(),
         "findings_found": advice.found.0 + advice.found.1,
         "findings": findings.map(|(at, ranked)| finding(at + 1, ranked, sources)).collect::<Vec<_>>(),
         "damaged": view.damaged,
@@ -27,7 +27,7 @@ pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
 
 fn finding(rank: usize, ranked: &Ranked, sources: &SourceCache) -> Value {
     let function = ranked.function;
-    let teller = Teller { function, sources };
+    let evidence = Evidence { function, sources };
     json!({
         "rank": rank,
         "kind": say::kind(ranked.finding.kind()),
@@ -41,20 +41,20 @@ fn finding(rank: usize, ranked: &Ranked, sources: &SourceCache) -> Value {
         "summary": say::summary(function, &ranked.finding),
         "suggestion": say::suggestion(function, &ranked.finding),
         "evidence": match &ranked.finding.advice {
-            Found::Correlated(c) => teller.correlated(c),
-            Found::Loop(l) => teller.loops(l),
-            Found::Redundant(r) => teller.redundant(r),
-            Found::Never(n) => teller.never(n),
+            Found::Correlated(c) => evidence.correlated(c),
+            Found::Loop(l) => evidence.loops(l),
+            Found::Redundant(r) => evidence.redundant(r),
+            Found::Never(n) => evidence.never(n),
         },
     })
 }
 
-struct Teller<'t> {
+struct Evidence<'t> {
     function: &'t Function<'t>,
     sources: &'t SourceCache<'t>,
 }
 
-impl Teller<'_> {
+impl Evidence<'_> {
     fn correlated(&self, c: &Correlated) -> Value {
         let given = c.given.iter().map(|g| {
             json!({
@@ -68,16 +68,16 @@ impl Teller<'_> {
             "earlier": self.branch(c.earlier),
             "later": self.branch(c.later),
             "executions": number(c.executions),
-            "behind_earlier": number(c.together),
+            "executions_after_earlier": number(c.together),
             "decided": number(c.decided),
             "outcomes": self.outcomes(&c.outcomes),
             "otherwise": self.outcomes(&c.otherwise),
             "given": given.collect::<Vec<_>>(),
             "entropy_bits": c.entropy,
             "information_bits": c.information,
-            "left_by_whole_path_bits": c.left_by_path,
-            "first_round": c.first_round,
-            "last_round": c.last_round,
+            "bits_remaining_after_whole_path": c.left_by_path,
+            "first_iteration": c.first_iteration,
+            "last_iteration": c.last_iteration,
             "between": {
                 "blocks": c.stretch.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
                 "instructions": number(c.stretch.instructions),
@@ -97,13 +97,13 @@ impl Teller<'_> {
         json!({
             "head": self.place(say::first_position(self.function, l.head), l.head),
             "iterations": number(l.iterations),
-            "rounds": number(l.rounds),
+            "returns_to_head": number(l.returns_to_head),
             "distinct_patterns": l.distinct,
             "patterns": l.patterns.iter().map(pattern).collect::<Vec<_>>(),
             "entropy_bits": l.entropy,
             "branches": l.branches,
             "branches_entropy_bits": l.branches_entropy,
-            "split": l.split.map(|s| json!({ "branch": self.branch(s.block), "left_bits": s.left })),
+            "split": l.split.map(|s| json!({ "branch": self.branch(s.block), "remaining_bits": s.remaining })),
         })
     }
 
@@ -122,7 +122,7 @@ impl Teller<'_> {
             "block": self.branch(r.block),
             "earlier": self.branch(r.earlier),
             "executions": number(r.executions),
-            "every_way_makes_them": r.unavoidable,
+            "on_every_path": r.unavoidable,
             "repeated": r.repeated.iter().map(repeated).collect::<Vec<_>>(),
         })
     }
@@ -134,7 +134,7 @@ impl Teller<'_> {
             "first_executions": number(n.first_count),
             "second_executions": number(n.second_count),
             "second_branch_executions": number(n.executions),
-            "second_branch_executions_behind_first": number(n.behind_first),
+            "second_branch_executions_after_first": number(n.after_first),
             "expected": n.expected,
             "surprise_log10": n.surprise.is_finite().then_some(n.surprise),
         })

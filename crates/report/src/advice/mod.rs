@@ -1,6 +1,6 @@
 //! Advice: the findings of [`trodden_analysis::advise`] over a program, ranked, and their forms.
 //!
-//! [`text`] for terminals, [`json`], [`sarif`] for tools that show findings in source; what they say alike is in `words.rs`.
+//! [`text`] is for terminals, [`json`] and [`sarif`] are for other tools. Their common sentences are in `words.rs`.
 
 pub mod json;
 pub mod sarif;
@@ -13,31 +13,31 @@ use crate::select;
 use crate::view::{Function, View};
 use std::collections::HashMap;
 use trodden_analysis::advise::{AdviseOptions, Finding, Kind, advise};
-use trodden_unit::facts::{FunctionFacts, UnitFacts};
+use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
-/// Which findings a user wants to see.
+/// Which findings are shown.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct AdviceSelection {
     /// Functions: one's name, or a regular expression for full names.
     pub function: Option<String>,
     /// Kinds; empty: all.
     pub kinds: Vec<Kind>,
     /// At most so many findings that save something, and so many that do not.
     pub top: usize,
-    /// Only findings that save at least this share of all executed instructions, from 0 to 1; findings that save
-    /// nothing are looked for in functions that execute at least this share.
+    /// Only findings that save at least this share of all executed instructions, from 0 to 1. Findings that save nothing are searched for
+    /// in functions that execute at least this share.
     pub min_share: f64,
-    /// When something is worth telling.
+    /// Thresholds of the analyses.
     pub options: AdviseOptions,
 }
 
-impl Default for Wanted {
-    fn default() -> Wanted {
-        Wanted { function: None, kinds: Vec::new(), top: 10, min_share: 0.0005, options: AdviseOptions::default() }
+impl Default for AdviceSelection {
+    fn default() -> AdviceSelection {
+        AdviceSelection { function: None, kinds: Vec::new(), top: 10, min_share: 0.0005, options: AdviseOptions::default() }
     }
 }
 
-/// Findings that are about the same lines, each once, with what all of them save and how many they are.
+/// Joins findings about the same lines: each once, with the sum of what they save and their number.
 fn once(function: &Function, findings: impl Iterator<Item = Finding>) -> Vec<(Finding, u128, usize)> {
     let mut all: Vec<(Finding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
@@ -55,10 +55,10 @@ fn once(function: &Function, findings: impl Iterator<Item = Finding>) -> Vec<(Fi
     all
 }
 
-/// Gives the facts of a function, if there are any.
-pub type Facts<'f> = dyn Fn(&Function) -> Option<(&'f UnitFacts, &'f FunctionFacts)> + 'f;
+/// Gives the block properties of a function, if its unit's bitcode is known.
+pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
-/// A finding in its place.
+/// A finding with its function and share.
 pub struct Ranked<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
@@ -66,8 +66,8 @@ pub struct Ranked<'v, 'a> {
     pub finding: Finding,
     /// What it saves at most, as a share of all executed instructions; all copies together.
     pub share: f64,
-    /// How often it was found: compilers unroll loops and inline functions, and a finding in several copies of the same
-    /// lines is told once, by the copy that saves most.
+    /// The number of copies of the code that have this finding. Compilers unroll loops and inline functions; a finding in several copies
+    /// of the same lines is shown once, for the copy that saves most.
     pub copies: usize,
 }
 
@@ -77,16 +77,16 @@ pub struct Advice<'v, 'a> {
     pub savings: Vec<Ranked<'v, 'a>>,
     /// Those that save nothing, most surprising first.
     pub others: Vec<Ranked<'v, 'a>>,
-    /// How many there are of each sort, shown or not.
+    /// Numbers of both sorts, shown or not.
     pub found: (usize, usize),
-    /// How many functions were looked at.
+    /// The number of functions that were analysed.
     pub functions: usize,
-    /// Functions looked at of which no facts are known, though they were wanted.
-    pub without_facts: Vec<&'v Function<'a>>,
+    /// Analysed functions whose block properties are needed and unknown, because there is no bitcode of them.
+    pub without_bitcode: Vec<&'v Function<'a>>,
 }
 
-impl Wanted {
-    /// The functions that are worth looking at: no others can have a finding.
+impl AdviceSelection {
+    /// The functions to analyse: no others can have a finding that is shown.
     ///
     /// # Errors
     /// No function has the given name; the pattern is no regular expression.
@@ -97,25 +97,25 @@ impl Wanted {
         Ok(selection.functions(view)?.into_iter().filter(hot).collect())
     }
 
-    /// Whether findings of a kind are wanted.
-    pub fn wants(&self, kind: Kind) -> bool {
+    /// Whether findings of a kind are selected.
+    pub fn includes(&self, kind: Kind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
-    /// Looks for findings, and ranks them.
+    /// Searches for findings and ranks them.
     ///
     /// # Errors
-    /// As for [`Wanted::functions`].
-    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, facts: &Facts) -> Result<Advice<'v, 'a>, ReportError> {
+    /// As for [`AdviceSelection::functions`].
+    pub fn advise<'v, 'a>(&self, view: &'v View<'a>, properties: &PropertiesOf) -> Result<Advice<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(Measure::Instructions);
-        let (mut savings, mut others, mut without_facts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut savings, mut others, mut without_bitcode) = (Vec::new(), Vec::new(), Vec::new());
         for &function in &functions {
-            let known = facts(function);
-            if known.is_none() && self.wants(Kind::Redundant) {
-                without_facts.push(function);
+            let known = properties(function);
+            if known.is_none() && self.includes(Kind::Redundant) {
+                without_bitcode.push(function);
             }
-            let found = advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.wants(f.kind()));
+            let found = advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.includes(f.kind()));
             for (finding, saves, copies) in once(function, found) {
                 let ranked = Ranked { function, share: select::share(saves, total), finding, copies };
                 match ranked.finding.kind() {
@@ -130,6 +130,6 @@ impl Wanted {
         let found = (savings.len(), others.len());
         savings.truncate(crate::select::limit(self.top));
         others.truncate(crate::select::limit(self.top));
-        Ok(Advice { savings, others, found, functions: functions.len(), without_facts })
+        Ok(Advice { savings, others, found, functions: functions.len(), without_bitcode })
     }
 }

@@ -13,11 +13,11 @@ use trodden_unit::Position;
 const RULES: [(Kind, &str); 4] = [
     (Kind::Correlated, "A branch is decided by an earlier branch on the same path"),
     (Kind::Loop, "The iterations of a loop fall into few patterns"),
-    (Kind::Redundant, "A result is computed anew though nearly all executions had it"),
+    (Kind::Redundant, "A result is computed again though nearly all executions already had it"),
     (Kind::Never, "Two edges are taken often, and never on one path"),
 ];
 
-/// The findings as a SARIF log. Those whose place in the source is unknown are named by their function alone.
+/// The findings as a SARIF log. A finding without a known source position is named by its function only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     let rules = RULES.map(|(kind, text)| json!({ "id": say::kind(kind), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result(r, sources));
@@ -56,12 +56,12 @@ fn places(function: &Function, advice: &Found) -> Vec<(Option<Position>, String)
         Found::Redundant(r) => {
             let first = r.repeated.first();
             let made = first.and_then(|x| x.from.first()).and_then(|(site, _)| site.position);
-            vec![(made, "made".into()), (first.and_then(|x| x.at.position), "made anew".into())]
+            vec![(made, "computed".into()), (first.and_then(|x| x.at.position), "computed again".into())]
         }
         Found::Never(n) => {
             vec![
                 branch(from(n.first), say::turn(function, n.first)),
-                branch(from(n.second), format!("never behind it: {}", say::turn(function, n.second))),
+                branch(from(n.second), format!("never after it: {}", say::turn(function, n.second))),
             ]
         }
     }

@@ -1,9 +1,9 @@
 //! Advice on a terminal.
 
-use super::{Advice, Ranked, Wanted, words as say};
+use super::{Advice, AdviceSelection, Ranked, words as say};
 use crate::paint::{self, fit, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_facts};
+use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_summary};
 use crate::view::{Function, View, chain, file_of};
 use crate::words::{base_name, count, percent, plural, program};
 use std::cell::RefCell;
@@ -11,17 +11,17 @@ use trodden_analysis::advise::{Advice as Found, Correlated, Kind, LoopPatterns, 
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 
-/// Repeated results that are told of one block.
+/// Most repeated results that are shown for one block.
 const MOST_REPEATED: usize = 6;
-/// Patterns that are told of one loop.
+/// Most patterns that are shown for one loop.
 const MOST_PATTERNS: usize = 6;
 
 /// Writes the advice.
-pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
+pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
-    let mut out = header(view, wanted, advice, page);
+    let mut out = header(view, selection, advice, page);
     if advice.savings.is_empty() && advice.others.is_empty() {
-        out.push_str("Nothing worth telling was found; --min-share and --decided say what is.\n");
+        out.push_str("No finding is above the thresholds (--min-share, --decided).\n");
     }
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
@@ -33,8 +33,8 @@ pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCac
     }
     if !advice.others.is_empty() {
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
-        out.push_str(&format!("{}, though each is often; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
-        let meaning = "A case that no test has, or code for a case that cannot happen: one test may do for both.";
+        out.push_str(&format!("{}, though each is frequent; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
+        let meaning = "Either no test covers the case, or the code handles a case that cannot happen. One test may do for both.";
         out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
         for (rank, ranked) in advice.others.iter().enumerate() {
             out.push_str(&title(rank + 1, ranked, page));
@@ -44,23 +44,23 @@ pub fn advice(view: &View, wanted: &Wanted, advice: &Advice, sources: &SourceCac
     out
 }
 
-fn header(view: &View, wanted: &Wanted, advice: &Advice, page: &Page) -> String {
+fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
     let run = &view.profile.run;
     let name = program(run, view.profile.images.first().map(|i| i.path.as_str()));
     let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {name}")));
-    let mut fact = |name: &str, text: String| {
+    let mut row = |name: &str, text: String| {
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
     };
     if !run.command.is_empty() {
-        fact("command", printable(&run.command.join(" ")));
+        row("command", printable(&run.command.join(" ")));
     }
-    fact("run", run_facts(view));
-    let least = if wanted.min_share > 0.0 {
-        format!(", with {}% of all executed instructions or more", (wanted.min_share * 1e6).round() / 1e4)
+    row("run", run_summary(view));
+    let least = if selection.min_share > 0.0 {
+        format!(", with {}% of all executed instructions or more", (selection.min_share * 1e6).round() / 1e4)
     } else {
         String::new()
     };
-    fact("looked at", format!("{}{least}", plural(advice.functions as u128, "function", "functions")));
+    row("analysed", format!("{}{least}", plural(advice.functions as u128, "function", "functions")));
     out.push('\n');
     out
 }
@@ -110,7 +110,7 @@ struct Sheet<'s> {
     function: &'s Function<'s>,
     sources: &'s SourceCache<'s>,
     page: &'s Page,
-    /// What the line told last is inlined in.
+    /// The calls that the line shown last is inlined in.
     within: RefCell<Vec<Position>>,
 }
 
@@ -120,27 +120,27 @@ impl Sheet<'_> {
         out.push_str(&self.source(say::branch_position(self.function, c.later), ""));
         let own =
             |block: Node| say::branch_position(self.function, block).map_or_else(|| format!("block {}", block.0), |p| p.line.to_string());
-        let label = |edge: Edge| format!("behind {} {}", own(c.earlier), say::way(self.function, edge));
-        let mut rows = vec![("at large".to_string(), c.executions, say::outcomes(self.function, &c.outcomes), false)];
+        let label = |edge: Edge| format!("after {} {}", own(c.earlier), say::direction(self.function, edge));
+        let mut rows = vec![("overall".to_string(), c.executions, say::outcomes(self.function, &c.outcomes), false)];
         rows.extend(c.given.iter().map(|g| (label(g.edge), g.count, say::outcomes(self.function, &g.outcomes), g.decides.is_some())));
         if !c.otherwise.is_empty() {
             let count = c.otherwise.iter().map(|o| o.count).sum();
-            rows.push((format!("not behind {}", own(c.earlier)), count, say::outcomes(self.function, &c.otherwise), false));
+            rows.push((format!("not after {}", own(c.earlier)), count, say::outcomes(self.function, &c.otherwise), false));
         }
         let columns = rows.iter().map(|r| paint::width(&r.0)).max().unwrap_or(0).min(self.page.width / 3);
         for (label, times, outcomes, decided) in rows {
-            let style = if decided { paint::WAY } else { anstyle::Style::new() };
+            let style = if decided { paint::DIRECTION } else { anstyle::Style::new() };
             let times = self.page.paint(paint::COUNT, &right(&count(times.into()), 15));
             let outcomes = fit(&outcomes, self.page.width.saturating_sub(INDENT + columns + 18));
             out.push_str(&format!("{}{} {times}  {}\n", " ".repeat(INDENT), left(&label, columns), self.page.paint(style, &outcomes)));
         }
-        let path = format!("; all of the path before it leaves {:.2}", c.left_by_path);
-        let told = format!("the first tells {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
-        out + &self.labelled("bits", &told)
+        let path = format!("; given the whole path before it, {:.2} bits remain", c.left_by_path);
+        let bits = format!("the first gives {:.2} of the second's {:.2} bits{path}", c.information, c.entropy);
+        out + &self.labelled("bits", &bits)
     }
 
     fn loops(&self, l: &LoopPatterns) -> String {
-        let mut out = self.source(say::first_position(self.function, l.head), &format!("{} iterations", count(l.iterations.into())));
+        let mut out = self.source(say::first_position(self.function, l.head), &plural(l.iterations.into(), "iteration", "iterations"));
         for pattern in l.patterns.iter().take(MOST_PATTERNS) {
             let share = right(&percent(pattern.count as f64 / l.iterations as f64), 6);
             let times = self.page.paint(paint::COUNT, &right(&count(pattern.count.into()), 15));
@@ -164,8 +164,8 @@ impl Sheet<'_> {
             out.push_str(&self.page.paint(paint::DIM, &more));
         }
         let why = match r.unavoidable {
-            true => "so on every way, but on some of them memory may be written in between",
-            false => "other ways, which do without it, are hardly taken",
+            true => "every path to here computes it; on some paths a write to memory may come in between",
+            false => "paths that do not compute it before are rare",
         };
         let from = say::place(self.function, say::branch_position(self.function, r.earlier), r.earlier);
         out + &self.labelled("before", &format!("{from}; {why}"))
@@ -181,14 +181,17 @@ impl Sheet<'_> {
 
     fn never(&self, n: &Never) -> String {
         let [first, second] = [n.first, n.second].map(|e| self.function.map.edges[e.index()].from);
-        let mut out = self.decision(first, n.first, &format!("{} times", count(n.first_count.into())));
+        let mut out = self.decision(first, n.first, &plural(n.first_count.into(), "time", "times"));
         out.push_str(&self.decision(
             second,
             n.second,
             &format!("{} of {} times", count(n.second_count.into()), count(n.executions.into())),
         ));
-        let text = format!("the second branch was executed {} times behind it, never that way", count(n.behind_first.into()));
-        out.push_str(&self.labelled("behind", &text));
+        let text = format!(
+            "the second branch was executed {} after the first, and never took this edge",
+            plural(n.after_first.into(), "time", "times")
+        );
+        out.push_str(&self.labelled("after", &text));
         out
     }
 

@@ -1,16 +1,16 @@
 //! Findings in words: places, evidence, what to try.
 
-use crate::story;
+use crate::path_listing;
 use crate::text::printable;
 use crate::view::{Function, chain, file_of};
-use crate::words::{base_name, count, percent, plural};
+use crate::words::{base_name, percent, plural};
 use trodden_analysis::advise::{Advice, Correlated, Finding, Kind, LoopPatterns, Never, Outcome, Pattern, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, Position};
 
-/// Stretches of more instructions are better not copied.
+/// Code of more instructions is not proposed for copying.
 const LONG_STRETCH: u64 = 60;
-/// Decisions of a pattern that are told.
+/// Most decisions of a pattern that are shown.
 const MOST_TURNS: usize = 8;
 
 /// Name of a kind, in options and JSON.
@@ -48,15 +48,15 @@ pub fn branch(function: &Function, block: Node) -> String {
     place(function, branch_position(function, block), block)
 }
 
-/// Direction of an edge, with the line not taken.
+/// Direction of an edge, and the line that is not taken.
 pub fn turn(function: &Function, edge: Edge) -> String {
-    story::turn(function, edge).map_or_else(|| crate::words::way(&function.map.edges[edge.index()]), |t| t.way)
+    path_listing::turn(function, edge).map_or_else(|| crate::words::edge_condition(&function.map.edges[edge.index()]), |t| t.text)
 }
 
-/// Direction of an edge alone.
-pub fn way(function: &Function, edge: Edge) -> String {
+/// Direction of an edge, without the line that is not taken.
+pub fn direction(function: &Function, edge: Edge) -> String {
     let turn = turn(function, edge);
-    turn.split_once(", not ").map_or(turn.clone(), |(way, _)| way.to_string())
+    turn.split_once(", not ").map_or(turn.clone(), |(taken, _)| taken.to_string())
 }
 
 /// `→ 12 50.1%, → 20 49.9%`
@@ -64,7 +64,7 @@ pub fn outcomes(function: &Function, outcomes: &[Outcome]) -> String {
     let total: u64 = outcomes.iter().map(|o| o.count).sum();
     let mut outcomes = outcomes.to_vec();
     outcomes.sort_by_key(|o| std::cmp::Reverse(o.count));
-    let words = outcomes.iter().take(4).map(|o| format!("{} {}", way(function, o.edge), percent(o.count as f64 / total as f64)));
+    let words = outcomes.iter().take(4).map(|o| format!("{} {}", direction(function, o.edge), percent(o.count as f64 / total as f64)));
     let more = if outcomes.len() > 4 { format!(", {} more", outcomes.len() - 4) } else { String::new() };
     format!("{}{more}", words.collect::<Vec<_>>().join(", "))
 }
@@ -105,14 +105,14 @@ fn correlated(function: &Function, c: &Correlated) -> String {
     let (earlier, later) = (branch(function, c.earlier), branch(function, c.later));
     let share = percent(c.decided as f64 / c.executions as f64);
     let whole = if c.given.iter().all(|g| g.decides.is_some()) && c.together == c.executions { "all" } else { &share };
-    format!("the branch in {later} goes both ways; the one in {earlier} decides {whole} of its executions")
+    format!("the branch in {later} takes both edges; the branch in {earlier} decides {whole} of its executions")
 }
 
 fn loops(function: &Function, l: &LoopPatterns) -> String {
     let head = place(function, first_position(function, l.head), l.head);
     let covered: u64 = l.patterns.iter().map(|p| p.count).sum();
     format!(
-        "{} of the iterations of the loop in {head} follow {} of {}: {:.2} bits an iteration, where its {} by themselves have {:.2}",
+        "{} of the iterations of the loop in {head} follow {} of {}: {:.2} bits an iteration; its {}, taken independently, have {:.2}",
         percent(covered as f64 / l.iterations as f64),
         l.patterns.len(),
         plural(l.distinct as u128, "pattern", "patterns"),
@@ -127,18 +127,18 @@ fn redundant(function: &Function, r: &Redundant) -> String {
     let saved = r.saves() as f64 / (r.repeated.len() as f64 * r.executions as f64);
     let (what, them) =
         if r.repeated.len() == 1 { ("a result is".into(), "it") } else { (format!("{} results are", r.repeated.len()), "them") };
-    format!("in {} {what} made anew though {} of executions had {them}", place(function, at, r.block), percent(saved))
+    format!("in {} {what} computed again, though {} of executions already had {them}", place(function, at, r.block), percent(saved))
 }
 
 fn never(function: &Function, n: &Never) -> String {
     let [first, second] = [n.first, n.second].map(|e| function.map.edges[e.index()].from);
     format!(
-        "{} {} and {} {} were never taken on one path; by chance it would be {} times",
+        "{} {} and {} {} were never taken on one path; if they were independent, it would be {}",
         branch(function, first),
-        way(function, n.first),
+        direction(function, n.first),
         branch(function, second),
-        way(function, n.second),
-        count(n.expected as u128)
+        direction(function, n.second),
+        plural(n.expected as u128, "time", "times")
     )
 }
 
@@ -149,53 +149,52 @@ pub fn suggestion(function: &Function, finding: &Finding) -> String {
         Advice::Loop(l) => suggest_for_loop(function, l),
         Advice::Redundant(r) => suggest_for_redundant(r),
         Advice::Never(_) => {
-            "if it cannot happen, one test may do for both, or code for it may go (an assertion says so); if it can, a test for it is \
-                missing"
+            "if it cannot happen, one test may do for both, or remove the code for it (and assert so); if it can, a test for it is missing"
                 .into()
         }
     }
 }
 
-/// Whether the later branch always went the way that the earlier one decides.
+/// Whether the later branch always took the edge that the earlier one decides.
 fn is_sure(c: &Correlated) -> bool {
     c.given.iter().all(|g| g.decides.is_none() || g.is_certain())
 }
 
 fn suggest_for_correlated(function: &Function, c: &Correlated) -> String {
-    if c.first_round {
-        let rounds = "in the first round of a loop: write that round apart (peel it), or enter the loop behind the test";
-        return format!("{} is decided {rounds}", branch(function, c.later));
+    if c.first_iteration {
+        let remedy = "in the first iteration of a loop: peel that iteration, or enter the loop after the test";
+        return format!("{} is decided {remedy}", branch(function, c.later));
     }
     let stretch = format!(
         "{} ({})",
         plural(c.stretch.blocks.len() as u128, "block", "blocks"),
         plural(c.stretch.instructions.into(), "instruction", "instructions")
     );
-    if c.last_round {
+    if c.last_iteration {
         return format!(
-            "{} {} whether {} leaves its loop: leave it there, write the last round apart, or copy the {stretch} between them for each \
+            "{} {} whether {} leaves its loop: leave the loop there, peel the last iteration, or copy the {stretch} between them for each \
                 case",
             branch(function, c.earlier),
-            if is_sure(c) { "already tells" } else { "nearly always tells" },
+            if is_sure(c) { "already decides" } else { "nearly always decides" },
             branch(function, c.later)
         );
     }
     if let Some(block) = c.stretch.obstacle {
         return format!("make one decision of both in the source; the {stretch} between them cannot be copied (block {})", block.0);
     }
-    let keep = if is_sure(c) { "" } else { "; keep the second test on the way that is not sure" };
+    let keep = if is_sure(c) { "" } else { "; keep the second test on the path that does not decide it" };
     match c.stretch.instructions {
         long if long > LONG_STRETCH => format!(
-            "make one decision of both in the source, or a table of cases over both conditions; to copy the {stretch} between them is \
-                much code{keep}"
+            "make one decision of both in the source, or a table of cases over both conditions; copying the {stretch} between them \
+                is much code{keep}"
         ),
         _ => {
-            let ways: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| way(function, g.edge)).collect();
+            let deciding: Vec<String> = c.given.iter().filter(|g| g.decides.is_some()).map(|g| direction(function, g.edge)).collect();
             format!(
-                "thread the jump: copy the {stretch} behind {} {} so that the second test falls away, or decide both in the first \
-                    test{keep}",
+                "thread the jump: copy the {stretch} after {} {} so that the second test is not needed there, or decide both in the \
+                    first test{keep}",
                 branch(function, c.earlier),
-                ways.join(" and ")
+                deciding.join(" and ")
             )
         }
     }
@@ -206,53 +205,55 @@ fn suggest_for_loop(function: &Function, l: &LoopPatterns) -> String {
     if let Some(split) = l.split {
         let at = branch(function, split.block);
         return format!(
-            "test {at} first and write one body for each outcome (it leaves {:.2} of {:.2} bits); if it cannot change within the loop, \
-                move it out and write two loops",
-            split.left, l.entropy
+            "test {at} first and write one body for each outcome ({:.2} of {:.2} bits remain then); if the condition cannot change \
+                within the loop, move it out and write two loops",
+            split.remaining, l.entropy
         );
     }
     if most >= 0.8 {
-        return "write the most frequent pattern as straight code that leaves for the general body at the first surprise \
+        return "write the most frequent pattern as straight code that jumps to the general body at the first other outcome \
             (`__builtin_expect` along it)"
             .into();
     }
     if l.patterns.len() <= 4 {
         return format!(
-            "find the {} patterns by one switch over a code made of the conditions, and write a body for each",
-            l.patterns.len()
+            "select {} by one switch over a code made of the conditions, and write a body for each",
+            if l.patterns.len() == 1 { "the one pattern".to_owned() } else { format!("the {} patterns", l.patterns.len()) }
         );
     }
-    "several of its branches test the same thing: decide it once an iteration and keep the answer".into()
+    "several of its branches test the same condition: test it once per iteration and keep the result".into()
 }
 
 fn suggest_for_redundant(r: &Redundant) -> String {
     let constant = r.repeated.iter().all(|x| x.constant > x.found);
     match (constant, r.unavoidable) {
-        (true, _) => "the operands are constants on these paths: a copy of the block for them folds the results".into(),
+        (true, _) => {
+            "the operands are constants on these paths: a copy of the block for these paths lets the compiler fold the results".into()
+        }
         (false, true) => {
-            "keep the result in a local variable across the writes in between if they cannot change it (`restrict`, `const`, a copy \
-                before the loop)"
+            "keep the result in a local variable if the writes in between cannot change it (`restrict`, `const`, a copy before \
+                the loop)"
                 .into()
         }
-        (false, false) => "keep the result in a local variable on the common way, and compute it on the others alone".into(),
+        (false, false) => "keep the result in a local variable on the frequent paths, and compute it on the other paths only".into(),
     }
 }
 
 /// The decisions of a pattern: `12 → 14, 20 case 3`, and how it ends.
 pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &Pattern) -> String {
-    let tells = |e: &&Edge| {
+    let is_decision = |e: &&Edge| {
         let kind = function.map.edges[e.index()].kind;
-        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && story::turn(function, **e).is_some()
+        !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()
     };
-    let decisions: Vec<&Edge> = pattern.edges.iter().filter(tells).collect();
+    let decisions: Vec<&Edge> = pattern.edges.iter().filter(is_decision).collect();
     let one = |e: &Edge| {
         let from = branch_position(function, function.map.edges[e.index()].from);
-        format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), way(function, *e))
+        format!("{} {}", from.map_or_else(|| "?".into(), |p| p.line.to_string()), direction(function, *e))
     };
     let mut words: Vec<String> = decisions.iter().take(MOST_TURNS).map(|e| one(e)).collect();
     if decisions.len() > MOST_TURNS {
         words.push(format!("{} more", decisions.len() - MOST_TURNS));
     }
     let back = pattern.edges.last().is_some_and(|e| function.map.edges[e.index()].to == l.head);
-    format!("{}; {}", words.join(", "), if back { "goes round" } else { "leaves" })
+    format!("{}; {}", words.join(", "), if back { "iterates" } else { "leaves" })
 }

@@ -1,13 +1,13 @@
-//! What the page shows, as JSON. Keys are short, because there are many of them; `page.js` reads them.
+//! The page's data as JSON. Keys are short because there are many of them; `page.js` reads them.
 
 use super::{HtmlOptions, embed};
 use crate::dot;
-use crate::extent::Extent;
 use crate::json::number;
+use crate::line_range::LineRange;
 use crate::lines::LineCounts;
+use crate::path_listing::{PathListing, first_line};
 use crate::select;
 use crate::source::SourceCache;
-use crate::story::{Story, first_line};
 use crate::text::scope_label;
 use crate::view::{Function, View, file_of};
 use crate::words;
@@ -26,7 +26,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
         if !function.is_executed() {
             return None;
         }
-        // A function that is too large for what is left may still fit with fewer of its paths.
+        // A function that is too large for the rest of the budget may fit with fewer of its paths.
         for paths in [options.paths, options.paths / 10, 1] {
             let text = embed(&Details::of(view, function, sources, options, paths));
             if text.len() <= left {
@@ -39,7 +39,7 @@ pub fn details(view: &View, sources: &SourceCache, options: &HtmlOptions) -> Vec
     view.functions.iter().map(detail).collect()
 }
 
-/// Facts about the run, and the list of functions.
+/// Data about the run, and the list of functions.
 pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -> Value {
     let function = |(at, f): (usize, &Function)| {
         json!({
@@ -93,34 +93,34 @@ fn facts(view: &View) -> Vec<String> {
     facts
 }
 
-/// Collects the details of one function; lines that several paths run through are written once.
+/// Collects the details of one function; a line on several paths is written once.
 struct Details<'v, 'a> {
     function: &'v Function<'a>,
     sources: &'v SourceCache<'v>,
-    extent: Option<Extent>,
+    range: Option<LineRange>,
     places: Vec<Value>,
     known: HashMap<Vec<(u32, u32, u32)>, usize>,
 }
 
 impl<'v, 'a> Details<'v, 'a> {
     fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, most: usize) -> Value {
-        let extent = Extent::of(function, sources);
-        let mut details = Details { function, sources, extent, places: Vec::new(), known: HashMap::new() };
+        let range = LineRange::of_function(function, sources);
+        let mut details = Details { function, sources, range, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
         let mut paths = Vec::new();
         for (weight, path) in ranked.iter().take(most) {
-            let mut told = details.told(&Story::of(function, path), &path.blocks, &path.path);
-            (told["id"], told["c"], told["w"]) = (number(path.id), number(path.count), json!(select::share(*weight, total)));
-            told["i"] = number(function.length(&path.blocks));
-            paths.push(told);
+            let mut path_json = details.path_json(&PathListing::from_path(function, path), &path.blocks, &path.path);
+            (path_json["id"], path_json["c"], path_json["w"]) = (number(path.id), number(path.count), json!(select::share(*weight, total)));
+            path_json["i"] = number(function.length(&path.blocks));
+            paths.push(path_json);
         }
         let mut unfinished = Vec::new();
         for path in function.paths.unfinished.iter().take(most) {
-            let mut told = details.told(&Story::of_unfinished(function, path), &path.blocks, &path.path);
-            (told["id"], told["c"], told["i"]) = (number(path.id), json!(path.count), number(function.length(&path.blocks)));
-            unfinished.push(told);
+            let mut path_json = details.path_json(&PathListing::from_unfinished(function, path), &path.blocks, &path.path);
+            (path_json["id"], path_json["c"], path_json["i"]) = (number(path.id), json!(path.count), number(function.length(&path.blocks)));
+            unfinished.push(path_json);
         }
         let lost = |l: &trodden_profile::Lost| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
@@ -132,14 +132,14 @@ impl<'v, 'a> Details<'v, 'a> {
         })
     }
 
-    fn told(&mut self, story: &Story, blocks: &[Node], path: &[trodden_flow::DagEdgeId]) -> Value {
-        let steps: Vec<Value> = story
+    fn path_json(&mut self, listing: &PathListing, blocks: &[Node], path: &[trodden_flow::DagEdgeId]) -> Value {
+        let steps: Vec<Value> = listing
             .steps
             .iter()
             .map(|step| {
                 let blocks: Vec<u32> = step.blocks.iter().map(|b| b.0).collect();
-                let way = step.turns.last().map_or("", |t| turn_class(t.kind));
-                json!([self.place(&step.chain), blocks, words::turns(&step.turns), way])
+                let class = step.turns.last().map_or("", |t| turn_class(t.kind));
+                json!([self.place(&step.chain), blocks, words::turns(&step.turns), class])
             })
             .collect();
         let edges = path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
@@ -147,7 +147,7 @@ impl<'v, 'a> Details<'v, 'a> {
             _ => None,
         });
         json!({
-            "b": words::begins(&story.begins), "e": words::ends(&story.ends), "s": steps,
+            "b": words::begins(&listing.begins), "e": words::ends(&listing.ends), "s": steps,
             "n": blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
         })
     }
@@ -168,27 +168,27 @@ impl<'v, 'a> Details<'v, 'a> {
                 json!([scope_label(map, *inside), file, call.line, inside.scope])
             })
             .collect();
-        let inside = |e: &Extent| file_of(map, chain[0]) == Some(&e.file) && (e.first..=e.last).contains(&chain[0].line);
+        let inside = |e: &LineRange| file_of(map, chain[0]) == Some(&e.file) && (e.first..=e.last).contains(&chain[0].line);
         let text = file_of(map, *at).and_then(|f| self.sources.line(f, at.line));
-        let own = self.extent.as_ref().filter(|e| inside(e)).map(|_| chain[0].line);
+        let own = self.range.as_ref().filter(|e| inside(e)).map(|_| chain[0].line);
         self.places.push(json!({ "l": at.line, "t": text, "k": calls, "o": own }));
         self.known.insert(key, self.places.len() - 1);
         self.places.len() as i64 - 1
     }
 
     fn source(&self, view: &View) -> Value {
-        let Some(extent) = &self.extent else { return Value::Null };
-        let Some(text) = self.sources.file(&extent.file) else { return json!({ "file": extent.file, "missing": true }) };
-        let last = extent.last.min(extent.first.saturating_add(MOST_LINES));
+        let Some(range) = &self.range else { return Value::Null };
+        let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
+        let last = range.last.min(range.first.saturating_add(MOST_LINES));
         let counts = LineCounts::of([self.function]);
-        let lines = (extent.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &extent.file, l).map(number)]));
-        json!({ "file": extent.file, "first": extent.first, "lines": lines.collect::<Vec<_>>(), "cut": last < extent.last })
+        let lines = (range.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &range.file, l).map(number)]));
+        json!({ "file": range.file, "first": range.first, "lines": lines.collect::<Vec<_>>(), "cut": last < range.last })
     }
 }
 
 fn turn_class(kind: EdgeKind) -> &'static str {
     match kind {
-        EdgeKind::True | EdgeKind::False => "way",
+        EdgeKind::True | EdgeKind::False => "direction",
         EdgeKind::Unwind => "throws",
         _ => "case",
     }
@@ -203,7 +203,7 @@ fn blocks(function: &Function) -> Vec<Value> {
     function.map.blocks.iter().enumerate().map(describe).collect()
 }
 
-/// From, to, label, count, how it is drawn: 0 as usual, 1 cut, 2 a call that might not return.
+/// From, to, label, count, style: 0 plain, 1 cut, 2 a call that may not return.
 fn edges(function: &Function) -> Vec<Value> {
     let mut style = vec![0; function.map.edges.len()];
     for (edge, _) in &function.map.cuts {

@@ -1,16 +1,16 @@
-//! Whether code in a block that was not executed tells that its line was not executed.
+//! Whether code in a block that was not executed proves that its line was not executed.
 //!
-//! The optimiser moves code to where its result is used: into a branch that may never have been taken, while the line in front of the
-//! branch was executed. Code that a branch controls in the source stands behind the branch there. So a line in front of every untaken
-//! branch that leads to its code was moved. Code that `goto` reaches backwards is taken for moved, too: then nothing is said of a line
-//! that was not executed.
+//! The optimiser moves code to where its result is used, for example into a branch that was never taken, while the line before the branch
+//! was executed. In the source, code that a branch controls comes after the branch. So if a line comes before every untaken branch that
+//! leads to its code, the code was moved. Code that is reached by a backward `goto` looks moved, too; the line then has no count, though
+//! it was not executed.
 
 use crate::view::{Function, chain};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position};
 
-/// Whether it is not known of a function whether it was called: it does nothing, so that nothing is left of it where it was inlined.
+/// Whether it is unknown if a function was called: it does nothing, so no code is left of it where it was inlined.
 pub fn is_silent(function: &Function) -> bool {
     function.paths.entries() == 0 && matches!(&function.map.blocks[..], [block] if block.instructions <= 1)
 }
@@ -36,10 +36,10 @@ pub fn cleanups(function: &Function) -> Vec<bool> {
     resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
 }
 
-/// Whether a position in a block that was not executed says nothing of its line; `untaken` are the blocks whose untaken branches lead
-/// there.
+/// Whether the code of a position was moved, so that its block says nothing about its line. The block was not executed; `untaken` are the
+/// blocks whose untaken branches lead there.
 pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Position, entries: &BTreeMap<u32, u64>) -> bool {
-    // Bodies that were never entered have not executed anything.
+    // A body that was never entered executed nothing.
     if entries.get(&position.scope) == Some(&0) || function.paths.entries() == 0 {
         return false;
     }
@@ -47,7 +47,7 @@ pub fn is_moved(function: &Function, untaken: &BTreeSet<Node>, position: Positio
     !lines.is_empty() && lines.iter().all(|line| position.line < *line)
 }
 
-/// Executed blocks from which blocks that were not executed lead to this one.
+/// Executed blocks that lead to this block through blocks that were not executed.
 pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     let (mut found, mut left, mut seen) = (BTreeSet::new(), vec![block], vec![false; function.paths.blocks.len()]);
     while let Some(at) = left.pop() {
@@ -62,7 +62,7 @@ pub fn untaken(function: &Function, block: Node) -> BTreeSet<Node> {
     found
 }
 
-/// The line of a position's scope and file in which a block's branch is decided.
+/// The line of a block's branch, in the scope and file of a position.
 fn decided(function: &Function, block: Node, position: Position) -> Option<u32> {
     let known = function.map.blocks.get(block.index())?;
     let map = function.units_map();

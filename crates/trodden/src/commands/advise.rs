@@ -3,6 +3,7 @@
 
 use crate::cli::{Advise, Color, FindingKind};
 use crate::commands::reports;
+use crate::commands::sequences::in_report;
 use crate::driver::facts::{self, KnownFacts};
 use crate::notes::note;
 use crate::output;
@@ -11,7 +12,7 @@ use crate::sources;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviseOptions, Kind};
-use trodden_report::advice::{Wanted, json, sarif, text};
+use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::{SourceCache, View};
 
 /// Looks for findings and writes them.
@@ -24,7 +25,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let view = View::of(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let known = match wanted.wants(Kind::Redundant) {
+    let known = match wanted.includes(Kind::Redundant) {
         true => facts::of(&wanted.functions(&view)?)?,
         false => KnownFacts::default(),
     };
@@ -35,14 +36,23 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else if job.json {
         output::print(&output::json_text(&json::advice(&view, &advice, &sources))?)?;
     } else {
-        output::print_text(&text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)))?;
+        let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
+        // Of iterations only the sequence says which follows which.
+        if (wanted.kinds.is_empty() || wanted.wants(Kind::Loop))
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            let mut patterns = sequence.patterns()?;
+            patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
+            in_report::write_advice(&mut report, &patterns, job.top.unwrap_or(0))?;
+        }
+        output::print(&report)?;
     }
     reports::remarks(&view, &sources);
-    known.remark(&advice.without_facts);
+    known.remark(&advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
 }
 
-fn wanted(job: &Advise) -> Result<Wanted> {
+fn wanted(job: &Advise) -> Result<AdviceSelection> {
     for (name, percent) in [("--min-share", job.min_share), ("--decided", job.decided)] {
         if !(0.0..=100.0).contains(&percent) {
             bail!("{name} {percent} is no share: give per cent, from 0 to 100");
@@ -57,7 +67,7 @@ fn wanted(job: &Advise) -> Result<Wanted> {
         FindingKind::Redundant => Kind::Redundant,
         FindingKind::Never => Kind::Never,
     });
-    Ok(Wanted {
+    Ok(AdviceSelection {
         function: job.function.clone(),
         kinds: kinds.collect(),
         top: output::most(job.top, job.json || job.sarif.is_some()),

@@ -21,13 +21,13 @@ use std::sync::Arc;
 use trodden_analysis::FieldError;
 use trodden_analysis::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
 use trodden_analysis::field::estimate::Sample;
-use trodden_analysis::field::presence::Present;
+use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::untested::Sightings;
-use trodden_profile::copies::{Divided, is_copy};
+use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
-use trodden_report::users::{AllTaken, Estimate, Taken, Tomography, Watch, users_json, users_text};
+use trodden_report::users::{AllTaken, CopyReports, Estimate, Taken, Tomography, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
@@ -118,7 +118,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {
-        let Divided { identity, units, .. } = handed.program();
+        let PartitionedProgram { identity, units, .. } = handed.program();
         maps.program = units.iter().map(|(unit, map)| (UnitKey { image: *identity, unit: *unit }, map.clone())).collect();
         (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
     });
@@ -144,7 +144,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         }
         None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
     };
-    let tomography = copies.zip(sums.present.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
+    let tomography = copies.zip(sums.reporting.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.foreign > 0 {
         warn(format_args!("{} paths in these reports are of none of the copies, and are left out", sums.foreign));
@@ -153,13 +153,16 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
 }
 
 /// Who reported of which copy, and for how many users estimates are.
-fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Present) -> Result<Tomography> {
+fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &ReportingUsers) -> Result<Tomography> {
     let reported = present.users();
     let all = job.population.unwrap_or(reported);
     anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
     anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others handed out?");
-    let row =
-        |(functions, copy): (Vec<String>, u32)| Watch { users: present.users_with_any(&[copy]), reports: present.reports(copy), functions };
+    let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
+        users: present.users_with_any(&[copy]),
+        reports: present.reports(copy),
+        functions,
+    };
     Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_analysis::isolate::{Isolation, Score};
 use trodden_profile::{Builds, Ending, Maps, Merger, Profile};
-use trodden_report::isolation::{Suspects, Wanted};
+use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::words::{base_name, plural};
 use trodden_report::{SourceCache, View};
 use trodden_unit::Identity;
@@ -43,7 +43,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         SuspectScore::Importance => Score::Importance,
     };
     let suspects =
-        Suspects::of(&isolation, &view, &Wanted { by, top: output::most(job.top, job.json), function: job.function.as_deref() })?;
+        Suspects::of(&isolation, &view, &SuspectSelection { by, top: output::most(job.top, job.json), function: job.function.as_deref() })?;
     match job.json {
         true => output::print(&output::json_text(&suspects.json())?)?,
         false => output::print_text(&suspects.text(&sources, &output::text_options(color, job.steps)))?,

@@ -6,7 +6,7 @@
 //!
 //! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
 //! on the bitcode that was kept of it; so what paths tell is not lost between two compilations. What is made of paths
-//! is described in [`trodden_analysis::directions`].
+//! is described in [`trodden_analysis::transformations`].
 
 mod building;
 mod hot_paths;
@@ -23,9 +23,9 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_analysis::directions::{Directed, DirectionOptions, collected, directed};
+use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
 use trodden_unit::experiment::Input;
-use trodden_unit::{Direction, Settings};
+use trodden_unit::{Settings, Transformation};
 
 /// Builds, trains, builds, trains, and makes the program.
 ///
@@ -44,14 +44,14 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     note(format_args!("3 of 5: building by the edge profile, with {how}"));
     let again = building.run(Some(&profile))?;
     ensure!(again == program, "the second build made {} instead of {}: name one with --program", again.display(), program.display());
-    let directed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
+    let transformed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
     note("5 of 5: making the program, with nothing counted");
     let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
     let file = folder.path().join("directions");
-    fs::write(&file, collected(&directed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
+    fs::write(&file, plan(&transformed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     let settings = Settings { apply: Some(Input::File(file)), ..Settings::default() };
     instrument::make(&program, &output, &experiment::resolve(settings)?)?;
-    tell(&output, &directed);
+    tell(&output, &transformed);
     if let Some(kept) = &job.keep_profile {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
     }
@@ -59,14 +59,14 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
 }
 
 /// What the paths of the second training say.
-fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<Directed>> {
+fn by_paths(job: &Pgo, program: &Path) -> Result<Vec<TransformedFunction>> {
     note("4 of 5: training again, for paths");
-    let options = DirectionOptions { least_saving: job.min_share / 100.0, ..DirectionOptions::default() };
+    let options = TransformationOptions { least_saving: job.min_share / 100.0, ..TransformationOptions::default() };
     let profile = match &job.hot_paths {
         Some(table) => hot_paths::train(&job.train, program, table)?,
         None => record::train(&job.train, program)?,
     };
-    Ok(directed(&profile, &options)?)
+    Ok(transformed(&profile, &options)?)
 }
 
 /// `prog.fast` for `prog`, in the current folder.
@@ -76,10 +76,10 @@ fn with_ending(program: &Path) -> PathBuf {
     env::current_dir().unwrap_or_default().join(name)
 }
 
-fn tell(output: &Path, directed: &[Directed]) {
-    for one in directed.iter().filter(|d| d.is_changed()) {
-        let of = |kind: fn(&Direction) -> bool| one.directions.iter().filter(|d| kind(d)).count();
-        let (copies, loops) = (of(|d| matches!(d, Direction::Copy(_))), of(|d| matches!(d, Direction::LastRounds(_))));
+fn tell(output: &Path, transformed: &[TransformedFunction]) {
+    for one in transformed.iter().filter(|d| d.is_changed()) {
+        let of = |kind: fn(&Transformation) -> bool| one.transformations.iter().filter(|d| kind(d)).count();
+        let (copies, loops) = (of(|d| matches!(d, Transformation::Copy(_))), of(|d| matches!(d, Transformation::LastIterations(_))));
         let parts = [
             (loops, "loops whose last iteration has code of its own"),
             (copies, "copies of paths behind branches that earlier ones decide"),
@@ -87,10 +87,13 @@ fn tell(output: &Path, directed: &[Directed]) {
         let parts: Vec<String> = parts.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
         note(format_args!("{} ({:.1}% of all instructions): {}", one.function, one.share * 100.0, parts.join(", ")));
     }
-    if !directed.is_empty() {
-        let copied =
-            if directed.iter().any(Directed::is_changed) { "" } else { "; nothing is copied: no copy would save enough (--min-share)" };
-        note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", directed.len()));
+    if !transformed.is_empty() {
+        let copied = if transformed.iter().any(TransformedFunction::is_changed) {
+            ""
+        } else {
+            "; nothing is copied: no copy would save enough (--min-share)"
+        };
+        note(format_args!("functions whose branches are weighed by the paths taken: {}{copied}", transformed.len()));
     }
     note(format_args!("the program is {}", output.display()));
 }

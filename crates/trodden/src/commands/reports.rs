@@ -3,6 +3,7 @@
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
 use crate::commands::coverage::{files::Files, mapped_lines};
 use crate::commands::residual;
+use crate::commands::sequences::in_report;
 use crate::driver::profdata;
 use crate::notes::{note, reasons, warn};
 use crate::output::{json_text, most, print, print_text, text_options, write_file};
@@ -30,13 +31,21 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
     let selection = selection(&job.shown, job.json);
     events::check(&profile, selection.measure)?;
     if let Some(file) = &job.html {
-        let page = html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() });
+        let sequence = in_report::of_profile(&job.profile).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
+        let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
+        let page = html::page_with_section(&view, &sources, &options, &sequence);
         write_file(file, page.as_bytes())?;
         note(format_args!("the page is in {}", file.display()));
     } else if job.json {
         print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
     } else {
-        print_text(&text::report(&view, &selection, &sources, &text_options(color, job.steps))?)?;
+        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
+        if job.shown.function.is_none()
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            sequence.write(&mut report)?;
+        }
+        print(&report)?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
-use trodden_report::residual::{Field, Order, Residual as Untested, RunLabel, Wanted, hot_json, hot_text};
+use trodden_report::residual::{Order, Residual as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::experiment::{InputError, InputKind};
@@ -72,8 +72,8 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
         ResidualOrder::Runs => Order::Runs,
     };
     let function = job.function.as_deref();
-    let wanted = Wanted { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order };
-    let field = Field { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
+    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order };
+    let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = Untested::of(field, &wanted)?;
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);

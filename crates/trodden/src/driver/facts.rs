@@ -13,13 +13,13 @@ use std::path::Path;
 use std::sync::Mutex;
 use trodden_report::Function;
 use trodden_unit::experiment::{Action, InputFolder, Request};
-use trodden_unit::facts::{FunctionFacts, UnitFacts};
+use trodden_unit::properties::{FunctionProperties, UnitProperties};
 use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
 
 /// Facts by unit.
 #[derive(Default)]
 pub struct KnownFacts {
-    units: HashMap<Identity, UnitFacts>,
+    units: HashMap<Identity, UnitProperties>,
     /// Where a function of a unit stands.
     functions: HashMap<(Identity, String), usize>,
     /// Units whose bitcode was not found, or that ask for options that are refused, with the reason.
@@ -57,7 +57,7 @@ pub fn of(functions: &[&Function]) -> Result<KnownFacts> {
 
 impl KnownFacts {
     /// The facts of a function.
-    pub fn of(&self, function: &Function) -> Option<(&UnitFacts, &FunctionFacts)> {
+    pub fn of(&self, function: &Function) -> Option<(&UnitProperties, &FunctionProperties)> {
         let unit = function.unit.unit;
         let facts = self.units.get(&unit)?;
         let found = &facts.functions[*self.functions.get(&(unit, function.map.name.clone()))?];
@@ -99,7 +99,7 @@ struct Job<'a> {
 }
 
 /// Sends units through the plugin, on all processors.
-fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
+fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());
     }
@@ -114,7 +114,7 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitFacts)>> {
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitFacts> {
+fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
     let [input, output, result] = ["bc", "o", "facts"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
@@ -122,7 +122,8 @@ fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: 
     command.current_dir(folder);
     experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;
-    let mut facts = UnitFacts::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no facts: is it of this version?")?)?;
+    let mut facts =
+        UnitProperties::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no facts: is it of this version?")?)?;
     if facts.files != map.files || facts.scopes != map.scopes {
         facts.forget_positions();
     }

@@ -39,7 +39,7 @@ pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
         bail!("the program was built with --pgo, whose counters are of edges: build it with --coverage instead, and record again");
     }
     match indexed(profile) {
-        Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoMarkers)) => {
+        Err(error) if matches!(error.downcast_ref(), Some(EdgeError::NoPlaceholders)) => {
             bail!(
                 "the program was built without coverage: build it with `trodden build --coverage -- ...` (`trodden cc \
                 --trodden-coverage`, `cargo trodden build --coverage`), and record again"

@@ -4,7 +4,10 @@
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
 use super::settings::{Input, Settings};
-use crate::{Directions, Identity, KnownPaths, NoDirections, NoKnownPaths, NoParts, NoSegments, NoWeights, Parts, SegmentSet, Weights};
+use crate::{
+    Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, NoWeights, Parts, SegmentSet, TransformationPlan,
+    Weights,
+};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -105,7 +108,7 @@ pub enum ContentError {
     Parts(#[from] NoParts),
     /// Of a plan of transformations.
     #[error(transparent)]
-    Directions(#[from] NoDirections),
+    Directions(#[from] NoTransformationPlan),
 }
 
 impl InputKind {
@@ -178,7 +181,7 @@ impl InputKind {
             InputKind::Known | InputKind::Watched | InputKind::Interesting => drop(KnownPaths::from_bytes(bytes)?),
             InputKind::Segments => drop(SegmentSet::from_bytes(bytes)?),
             InputKind::Part => drop(Parts::from_bytes(bytes)?),
-            InputKind::Apply => drop(Directions::from_bytes(bytes)?),
+            InputKind::Apply => drop(TransformationPlan::from_bytes(bytes)?),
         }
         Ok(())
     }

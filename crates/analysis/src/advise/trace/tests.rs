@@ -19,7 +19,7 @@ const ROM: u32 = NUMBERS + OBJECTS + POINTERS;
 const OPERATIONS: [&str; 5] = ["add i64", "sub i64", "getelementptr i8", "load i32", "load i64"];
 
 struct Program {
-    unit: UnitFacts,
+    unit: UnitProperties,
     walk: Walk,
 }
 
@@ -29,30 +29,30 @@ fn program(random: &mut Random) -> Program {
         v if v < NUMBERS + OBJECTS || v == ROM => ValueKind::Object,
         _ => ValueKind::Other,
     };
-    let mut values: Vec<ValueFact> = (0..=ROM).map(|v| ValueFact { kind: kind(v), object: None }).collect();
+    let mut values: Vec<ValueProperties> = (0..=ROM).map(|v| ValueProperties { kind: kind(v), object: None }).collect();
     // Everything that may be an operand so far; addresses apart, for the interpreter's sake.
     let (mut numbers, mut addresses): (Vec<u32>, Vec<u32>) = ((0..NUMBERS).collect(), (NUMBERS..ROM).collect());
     let mut blocks = Vec::new();
     for block in 0..3u32 {
-        let mut facts = BlockFacts::default();
+        let mut properties = InstructionProperties::default();
         let (mut new_numbers, mut new_addresses) = (Vec::new(), Vec::new());
         for _ in 0..random.below(3) * u64::from(block > 0) {
             let (from, to) = if random.chance(50) { (&numbers, &mut new_numbers) } else { (&addresses, &mut new_addresses) };
             let incoming = vec![(Node(7), ValueId(0)), (Node(block - 1), ValueId(random.pick(from)))];
-            facts.phis.push(Phi { result: fresh(&mut values), incoming });
+            properties.phis.push(Phi { result: fresh(&mut values), incoming });
             to.push(values.len() as u32 - 1);
         }
         numbers.extend(new_numbers);
         addresses.extend(new_addresses);
         for _ in 0..3 + random.below(8) {
             let what = action(random, &mut values, &mut numbers, &mut addresses);
-            facts.steps.push(Step { what, position: None });
+            properties.steps.push(Step { what, position: None });
         }
-        blocks.push(facts);
+        blocks.push(properties);
     }
-    let function = FunctionFacts { name: "f".into(), values, blocks };
-    let unit = UnitFacts {
-        version: FACTS_VERSION,
+    let function = FunctionProperties { name: "f".into(), values, blocks };
+    let unit = UnitProperties {
+        version: PROPERTIES_VERSION,
         files: Vec::new(),
         scopes: Vec::new(),
         operations: OPERATIONS.map(String::from).to_vec(),
@@ -62,12 +62,12 @@ fn program(random: &mut Random) -> Program {
     Program { unit, walk: Walk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
 }
 
-fn fresh(values: &mut Vec<ValueFact>) -> ValueId {
-    values.push(ValueFact { kind: ValueKind::Other, object: None });
+fn fresh(values: &mut Vec<ValueProperties>) -> ValueId {
+    values.push(ValueProperties { kind: ValueKind::Other, object: None });
     ValueId(values.len() as u32 - 1)
 }
 
-fn action(random: &mut Random, values: &mut Vec<ValueFact>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> Action {
+fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> Action {
     let number = |random: &mut Random| ValueId(random.pick(numbers));
     let address = ValueId(random.pick(addresses));
     let wide = random.index(2);
@@ -106,7 +106,7 @@ fn action(random: &mut Random, values: &mut Vec<ValueFact>, numbers: &mut Vec<u3
 
 /// One run: what every step made, or nothing if the run does what the source language forbids.
 struct Machine<'a> {
-    unit: &'a UnitFacts,
+    unit: &'a UnitProperties,
     values: HashMap<ValueId, i64>,
     memory: HashMap<i64, (u8, Option<ClassId>)>,
     seed: u64,
@@ -124,12 +124,12 @@ impl<'a> Machine<'a> {
         let seed = random.number();
         let mut machine = Machine { unit: &program.unit, values, memory: HashMap::new(), seed, made: HashMap::new() };
         for (at, block) in program.walk.blocks.iter().enumerate() {
-            let facts = &program.unit.functions[0].blocks[block.index()];
+            let properties = &program.unit.functions[0].blocks[block.index()];
             let before = at.checked_sub(1).map(|b| program.walk.blocks[b]);
             let incoming = |p: &Phi| p.incoming.iter().find(|(from, _)| Some(*from) == before).map(|(_, v)| (p.result, machine.values[v]));
-            let phis: Vec<_> = facts.phis.iter().filter_map(incoming).collect();
+            let phis: Vec<_> = properties.phis.iter().filter_map(incoming).collect();
             machine.values.extend(phis);
-            for (place, step) in (0..).zip(&facts.steps) {
+            for (place, step) in (0..).zip(&properties.steps) {
                 let made = machine.step(&step.what)?;
                 machine.made.insert((*block, place), made);
             }
@@ -240,10 +240,11 @@ fn computations_are_known_exactly_if_the_same_text_was_computed() {
         };
         let mut expected = Vec::new();
         for (at, block) in program.walk.blocks.iter().enumerate() {
-            let facts = &program.unit.functions[0].blocks[block.index()];
-            let arriving = facts.phis.iter().filter(|_| at > 0).map(|p| (p.result, name(&p.incoming[1].1, &texts))).collect::<Vec<_>>();
+            let properties = &program.unit.functions[0].blocks[block.index()];
+            let arriving =
+                properties.phis.iter().filter(|_| at > 0).map(|p| (p.result, name(&p.incoming[1].1, &texts))).collect::<Vec<_>>();
             texts.extend(arriving);
-            for (place, step) in (0..).zip(&facts.steps) {
+            for (place, step) in (0..).zip(&properties.steps) {
                 let Action::Compute { result, operation, operands } = &step.what else { unreachable!("others were removed") };
                 let mut names: Vec<String> = operands.iter().map(|o| name(o, &texts)).collect();
                 if operation.0 == 0 {

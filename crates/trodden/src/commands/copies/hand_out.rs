@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_analysis::field::handed::{Handed, HandedCopy};
+use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
 use trodden_flow::partition::Plan;
 use trodden_launch::Stop;
-use trodden_profile::copies::Divided;
+use trodden_profile::copies::PartitionedProgram;
 use trodden_unit::{Identity, Image, UnitMap, parts};
 
 /// The folder of the program itself.
@@ -72,10 +72,10 @@ impl<'a> Order<'a> {
 ///
 /// # Errors
 /// There are none, or they are not of one program.
-pub fn read(folder: &Path) -> Result<Handed> {
+pub fn read(folder: &Path) -> Result<DistributedCopies> {
     let none = || format!("there are no copies in {}: `trodden plan PROG -k 8 --make FOLDER` makes them", folder.display());
     let whole = Made::read(&only_file(&folder.join(PROGRAM)).with_context(none)?)?;
-    let program = Divided {
+    let program = PartitionedProgram {
         identity: whole.image.identity,
         path: whole.file.display().to_string(),
         build_id: whole.image.build_id,
@@ -88,10 +88,10 @@ pub fn read(folder: &Path) -> Result<Handed> {
     ensure!(!folders.is_empty(), none());
     let copy = |folder: &PathBuf| {
         let Made { image, units, .. } = Made::read(&only_file(folder)?)?;
-        Ok(HandedCopy { image: image.identity, units })
+        Ok(DistributedCopy { image: image.identity, units })
     };
     let copies = folders.iter().map(copy).collect::<Result<Vec<_>>>()?;
-    Ok(Handed::of(program, copies)?)
+    Ok(DistributedCopies::of(program, copies)?)
 }
 
 /// The image and a unit of a copy.

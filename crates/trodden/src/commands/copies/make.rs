@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
 use trodden_launch::Stop;
-use trodden_profile::copies::{Divided, edges};
+use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
 use trodden_unit::experiment::exclusions::Choice;
 use trodden_unit::experiment::{Keep, Timing};
@@ -24,7 +24,7 @@ pub const COPY: &str = "copy-";
 /// A program whose counting can be divided.
 pub struct Program {
     /// The program.
-    pub divided: Divided,
+    pub divided: PartitionedProgram,
     /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
     /// Settings of all copies.
@@ -41,7 +41,7 @@ impl Program {
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
         let mut units = plan::units(path)?;
-        let divided = Divided {
+        let divided = PartitionedProgram {
             identity: image.identity,
             path: fs::canonicalize(path)?.display().to_string(),
             build_id: image.build_id,
@@ -109,7 +109,7 @@ impl Program {
 /// A program and how its counting is divided.
 pub struct Division {
     /// The program.
-    pub program: Divided,
+    pub program: PartitionedProgram,
     /// Its distinct units.
     units: Vec<(Frame, UnitMap)>,
     /// What each copy does in each function of those units, in order.

@@ -16,7 +16,7 @@ use trodden_analysis::expression::joined::is_cut;
 use trodden_analysis::expression::{End, Expression, Matcher, Place};
 use trodden_profile::{Walks, has_usual_numbers};
 use trodden_report::found::{UNKNOWN, words};
-use trodden_report::select::chosen;
+use trodden_report::select::matching_names;
 use trodden_report::words::plural;
 use trodden_report::{Name, ReportError};
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
@@ -85,7 +85,7 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
 fn meant(expression: &Expression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
     let names: Vec<Name> = functions.iter().map(|(_, f)| Name::of(&f.name)).collect();
-    let meant: HashSet<usize> = chosen(names.iter(), text)?.into_iter().collect();
+    let meant: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();
     if meant.is_empty() {
         bail!(
             "no instrumented function of {} is called `{text}`: give its name, or a regular expression for full names",

@@ -38,7 +38,7 @@ impl Graph {
         let (mut edges, mut unseen) = (HashMap::new(), HashMap::new());
         for (edge, count) in function.edges.iter().zip(&paths.edges).filter(|(e, _)| e.to != function.exit()) {
             let (from, to) = (own[edge.from.index()], own[edge.to.index()]);
-            let is_made_up = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Hub);
+            let is_made_up = matches!(function.blocks[edge.from.index()].kind, BlockKind::Landing | BlockKind::Dispatch);
             if is_made_up || matches!(edge.kind, EdgeKind::Indirect(_) | EdgeKind::Unwind) {
                 *unseen.entry(to).or_default() += count;
             } else {

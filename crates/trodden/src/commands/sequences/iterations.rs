@@ -6,6 +6,7 @@ use crate::cli::StreamIterations;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
@@ -14,13 +15,28 @@ use trodden_sequence::iterations::IterationProfile;
 /// The longest pattern that is searched for.
 const LONGEST_PERIOD: usize = 8;
 
+/// What is asked of iterations.
+#[derive(Clone, Copy)]
+pub struct IterationQuestion {
+    /// Consecutive iterations.
+    pub iterations: usize,
+    /// Patterns that at least so many percent go on with.
+    pub share: f64,
+    /// Results at most; 0 for all.
+    pub top: usize,
+    /// Symbols of the sequence that are examined, from its beginning.
+    pub most: u64,
+}
+
+/// Paths across iterations, and patterns of them.
 #[derive(Serialize)]
-struct Document {
+pub struct Document {
     iterations: usize,
     paths: Vec<Row>,
-    patterns: Vec<Pattern>,
+    /// Patterns that iterations repeat.
+    pub patterns: Vec<Pattern>,
     /// Where paths run.
-    sources: BTreeMap<String, String>,
+    pub sources: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
@@ -31,15 +47,20 @@ struct Row {
     iterations: Vec<Vec<String>>,
 }
 
+/// A pattern that iterations repeat.
 #[derive(Serialize)]
-struct Pattern {
-    function: String,
+pub struct Pattern {
+    /// The function with the loop.
+    pub function: String,
     period: usize,
     /// Paths of k iterations that go on with it.
-    count: u64,
-    percent: f64,
-    advice: String,
-    iterations: Vec<Vec<String>>,
+    pub count: u64,
+    /// Their share.
+    pub percent: f64,
+    /// What can be done.
+    pub advice: String,
+    /// The iterations' events.
+    pub iterations: Vec<Vec<String>>,
 }
 
 /// Counts them.
@@ -50,15 +71,28 @@ pub fn run(job: &StreamIterations) -> Result<ExitCode> {
     let opened = recording::open(&job.input)?;
     match job.branches {
         Some(branches) => general_paths(job, &opened, branches),
-        None => iterations(job, &opened),
+        None => {
+            let (iterations, top) = (job.iterations, job.input.top);
+            let found = iterations_of(&opened, IterationQuestion { iterations, share: job.share, top, most: u64::MAX })?;
+            print(job.input.json, &found, |out| {
+                write(out, &found)?;
+                write_sources(out, &found.sources)
+            })?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
-fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
+/// Counts paths of consecutive iterations, and finds patterns.
+///
+/// # Errors
+/// A number is out of its range.
+pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Document> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
     // A prefix follows from its whole path.
-    for symbol in opened.grammar.symbols().filter(|symbol| !table.entry(*symbol).is_prefix) {
+    let examined = opened.grammar.symbols().take(usize::try_from(job.most).unwrap_or(usize::MAX));
+    for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
     }
     let mut rows = Vec::new();
@@ -78,38 +112,46 @@ fn iterations(job: &StreamIterations, opened: &Opened) -> Result<ExitCode> {
         }
     }
     patterns.sort_by_key(|pattern| std::cmp::Reverse(pattern.count));
-    let patterns = first(patterns, job.input.top);
+    let patterns = first(patterns, job.top);
     rows.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| (a.1, &a.2).cmp(&(b.1, &b.2))));
     let row = |(count, function, paths): (u64, u32, Vec<u32>)| Row {
         function: table.function_name(function).to_owned(),
         count,
         iterations: paths.iter().map(|path| table.labels(profile.path(*path))).collect(),
     };
-    let paths: Vec<Row> = first(rows, job.input.top).into_iter().map(row).collect();
+    let paths: Vec<Row> = first(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
-    let document = Document { iterations: job.iterations, paths, patterns, sources };
-    print(job.input.json, &document, |out| {
-        writeln!(out, "paths of {} consecutive iterations", job.iterations)?;
-        let joined = |iterations: &[Vec<String>]| iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ");
-        for row in &document.paths {
-            writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
-        }
-        for pattern in &document.patterns {
-            writeln!(
-                out,
-                "{}: {} ({} times, {:.1} %)\n{:>14}{}",
-                pattern.function,
-                pattern.advice,
-                pattern.count,
-                pattern.percent,
-                "",
-                joined(&pattern.iterations)
-            )?;
-        }
-        write_sources(out, &document.sources)
-    })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Document { iterations: job.iterations, paths, patterns, sources })
+}
+
+/// Writes what was found as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
+    let none = if document.paths.is_empty() { ": none" } else { "" };
+    writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
+    for row in &document.paths {
+        writeln!(out, "{:>12}  {}", row.count, joined(&row.iterations))?;
+    }
+    write_patterns(out, &document.patterns)
+}
+
+/// Writes patterns as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_patterns(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()> {
+    for Pattern { function, advice, count, percent, iterations, .. } in patterns {
+        writeln!(out, "{function}: {advice} ({count} times, {percent:.1} %)\n{:>14}{}", "", joined(iterations))?;
+    }
+    Ok(())
+}
+
+/// Iterations in one line.
+pub fn joined(iterations: &[Vec<String>]) -> String {
+    iterations.iter().map(|events| events.join(" ")).collect::<Vec<_>>().join("  |  ")
 }
 
 fn advice(period: usize) -> String {
@@ -119,8 +161,9 @@ fn advice(period: usize) -> String {
     }
 }
 
+/// Paths of the last branches.
 #[derive(Serialize)]
-struct GeneralDocument {
+pub struct GeneralDocument {
     branches: usize,
     distinct: usize,
     paths: Vec<GeneralRow>,
@@ -134,10 +177,33 @@ struct GeneralRow {
 }
 
 fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<ExitCode> {
+    let document = last_branches(opened, k, job.input.top, u64::MAX)?;
+    print(job.input.json, &document, |out| write_branches(out, &document))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes paths of the last branches as lines.
+///
+/// # Errors
+/// As of the writer.
+pub fn write_branches(out: &mut dyn Write, document: &GeneralDocument) -> io::Result<()> {
+    writeln!(out, "{} different paths of up to {} branches", document.distinct, document.branches)?;
+    for row in &document.paths {
+        let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
+        writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
+    }
+    Ok(())
+}
+
+/// The last k branches as a path, of so many symbols of the sequence.
+///
+/// # Errors
+/// k is out of its range, or the events name no blocks.
+pub fn last_branches(opened: &Opened, k: usize, top: usize, most: u64) -> Result<GeneralDocument> {
     let mut paths = GeneralPaths::new(k)?;
     let mut edges = Edges::default();
     let mut frames = vec![(paths.start(), None)];
-    for symbol in opened.grammar.symbols() {
+    for symbol in opened.grammar.symbols().take(usize::try_from(most).unwrap_or(usize::MAX)) {
         match opened.table.class(symbol) {
             EventClass::Enter => frames.push((paths.start(), None)),
             EventClass::Leave if frames.len() > 1 => drop(frames.pop()),
@@ -161,16 +227,7 @@ fn general_paths(job: &StreamIterations, opened: &Opened, k: usize) -> Result<Ex
         count,
         branches: branches.iter().map(|edge| names(edges.list[*edge as usize])).collect(),
     };
-    let document = GeneralDocument { branches: k, distinct, paths: first(rows, job.input.top).into_iter().map(row).collect() };
-    print(job.input.json, &document, |out| {
-        writeln!(out, "{} different paths of up to {} branches", document.distinct, k)?;
-        for row in &document.paths {
-            let branches: Vec<String> = row.branches.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
-            writeln!(out, "{:>12}  {}", row.count, branches.join("  "))?;
-        }
-        Ok(())
-    })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(GeneralDocument { branches: k, distinct, paths: first(rows, top).into_iter().map(row).collect() })
 }
 
 /// Edges between blocks, by number.

@@ -7,12 +7,14 @@
 //! | `grammar.rs` | methods of compression beside each other |
 //! | `find.rs`, `hot.rs`, `segments.rs`, `iterations.rs` | strings of events, and what they count |
 //! | `diff.rs` | two recordings compared |
+//! | `in_report.rs` | what reports and advice of a recorded stream say besides counts |
 //! | `phases.rs`, `phases_page.rs` | phases, and their chart |
 
 mod diff;
 mod find;
 mod grammar;
 mod hot;
+pub mod in_report;
 mod iterations;
 mod phases;
 mod phases_page;

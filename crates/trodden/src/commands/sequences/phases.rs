@@ -53,19 +53,7 @@ pub struct Row {
 /// The recording cannot be read, a parameter is out of its range, or the page cannot be written.
 pub fn run(job: &StreamPhases) -> Result<ExitCode> {
     let opened = recording::open(&job.input)?;
-    let interval = job.interval.unwrap_or_else(|| path_events(&opened.grammar, &opened.table).div_ceil(100).max(1));
-    let parameters = PhaseParameters { most_phases: job.most, ..PhaseParameters::default() };
-    let table = &opened.table;
-    let by_paths = phases(&opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
-    let by_blocks = if has_blocks(&opened) {
-        let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
-        Some(found(phases(&opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
-    } else {
-        None
-    };
-    let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
-    let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
-    let document = Document { interval, by_paths, by_blocks, sources };
+    let document = phases_of(&opened, job.interval, job.most)?;
     if let Some(file) = &job.html {
         let title = match job.input.recording.parse::<u64>() {
             Ok(run) => format!("run {run}"),
@@ -78,6 +66,26 @@ pub fn run(job: &StreamPhases) -> Result<ExitCode> {
         write_sources(out, &document.sources)
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Phases by paths and by blocks, of intervals of so many paths; by default a hundred of them.
+///
+/// # Errors
+/// A parameter is out of its range.
+pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<Document> {
+    let interval = interval.unwrap_or_else(|| path_events(&opened.grammar, &opened.table).div_ceil(100).max(1));
+    let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
+    let table = &opened.table;
+    let by_paths = phases(opened, interval, parameters, |symbol, add| add(symbol, 1.0))?;
+    let by_blocks = if has_blocks(opened) {
+        let add_blocks = |symbol, add: &mut dyn FnMut(u64, f64)| table.entry(symbol).blocks.iter().for_each(|block| add(*block, 1.0));
+        Some(found(phases(opened, interval, parameters, add_blocks)?, |block| table.block_name(block).to_owned()))
+    } else {
+        None
+    };
+    let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
+    let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
+    Ok(Document { interval, by_paths, by_blocks, sources })
 }
 
 fn has_blocks(opened: &Opened) -> bool {

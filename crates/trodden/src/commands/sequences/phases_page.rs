@@ -25,12 +25,19 @@ pub fn page(title: &str, document: &Document) -> String {
         escaped(title),
         document.interval
     );
+    page.push_str(&strips(document));
+    page.push_str("</html>\n");
+    page
+}
+
+/// Both strips and their tables.
+pub fn strips(document: &Document) -> String {
+    let mut page = String::new();
     strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
     match &document.by_blocks {
         Some(found) => strip("Phases by basic blocks", found, &document.sources, &mut page),
         None => page.push_str("<p class=\"faint\">The events do not name blocks: there is nothing to compare with."),
     }
-    page.push_str("</html>\n");
     page
 }
 
@@ -74,6 +81,7 @@ fn strip(title: &str, found: &Found, sources: &BTreeMap<String, String>, page: &
     page.push_str("</table>");
 }
 
-fn escaped(text: &str) -> String {
+/// Text as text of a page.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -65,6 +65,21 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
+/// The logs of the run that a profile's name means: none of a file, of a suite, or where no stream was recorded.
+pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
+    if Path::new(wanted).exists() {
+        return None;
+    }
+    let store = RunStore::find(Path::new(".")).ok()?;
+    let runs = store.select(wanted).ok()?;
+    let [run] = runs.as_slice() else { return None };
+    let folder = store.streams(run.number);
+    if !folder.is_dir() {
+        return None;
+    }
+    with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
+}
+
 /// A new folder for what flight recorders had.
 ///
 /// # Errors
@@ -88,7 +103,7 @@ pub fn new_last(store: &Path) -> Result<PathBuf> {
 /// # Errors
 /// There is none.
 pub fn newest_last() -> Result<PathBuf> {
-    let none = "nothing was recorded here by `trodden record --last N`: name the stream files";
+    let none = "nothing was recorded here by `trodden record --last N -- PROGRAM` (built with --stream): record, or name the stream files";
     let store = match RunStore::find(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,

@@ -85,7 +85,15 @@ pub fn run(job: &Last) -> Result<ExitCode> {
         );
         match path.is_dir() {
             true => streams.extend(files::with_extension(&path, STREAM)?),
-            false => streams.push(path),
+            false => {
+                ensure!(
+                    path.exists(),
+                    "there is no file or folder {}: name stream files (*.stream) or their folder; without a name, `trodden last` shows \
+                     the newest of `trodden record --last N`",
+                    path.display()
+                );
+                streams.push(path);
+            }
         }
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream)");
@@ -132,7 +140,7 @@ fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
             let (function, _) = told.places.path(counter)?;
-            let path = told.story(counter).map(|story| story.outline(usize::MAX));
+            let path = told.listing(counter).map(|listing| listing.outline(usize::MAX));
             Some(FrameReport { function: told.name(function), path, lines: told.lines_of_end(counter), at_call: true })
         }
         Event::Enter(counter) | Event::Inherited(counter) => {

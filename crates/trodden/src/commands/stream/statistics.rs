@@ -108,7 +108,7 @@ fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<Thr
             Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
             Symbol::Path(_) | Symbol::Unwound(_) => None,
         };
-        let rules = grammar.fold(|symbol| Brackets::of_symbol(symbol, function), |children| Brackets::joined(children));
+        let rules = grammar.fold(|symbol| Brackets::of_symbol(symbol, function), Brackets::joined);
         frames.append(rules.last().unwrap_or(&Brackets::default()));
     }
     (report.deepest, report.mismatched) = (frames.deepest as u64, frames.mismatched);

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, write_raw};
 use trodden_profile::{FunctionPaths, Profile, Run, collect};
-use trodden_report::story::{Ends, Story};
+use trodden_report::path_listing::{Ends, PathListing};
 use trodden_report::view::{Function, file_of};
 use trodden_report::{Name, SourceCache, View, words};
 
@@ -71,28 +71,28 @@ impl<'a> Told<'a> {
         Name::of(&self.places.function(place).name).short
     }
 
-    /// The story of the path of a counter.
-    pub fn story(&self, counter: u32) -> Option<Story> {
+    /// The listing of the path of a counter.
+    pub fn listing(&self, counter: u32) -> Option<PathListing> {
         let (place, id) = self.places.path(counter)?;
         let function = self.functions.get(&place)?;
         let paths = FunctionPaths::decode(function.map, [(id, 1)]).ok()?;
         match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
-            (Some(path), _) => Some(Story::of(function, path)),
-            (None, Some(path)) => Some(Story::of_unfinished(function, path)),
+            (Some(path), _) => Some(PathListing::from_path(function, path)),
+            (None, Some(path)) => Some(PathListing::from_unfinished(function, path)),
             (None, None) => None,
         }
     }
 
     /// The lines of a path, and how it ends, in one line.
     pub fn path(&self, counter: u32) -> String {
-        let Some(story) = self.story(counter) else { return format!("path of counter {counter}") };
-        let ends = match story.ends {
+        let Some(listing) = self.listing(counter) else { return format!("path of counter {counter}") };
+        let ends = match listing.ends {
             Ends::Call { lines: Some((first, last)), .. } if first == last => format!("call in line {first}"),
             Ends::Call { lines: Some((first, last)), .. } => format!("call in lines {first}-{last}"),
             Ends::Call { .. } => "call".into(),
             ref ends => words::ends(ends),
         };
-        format!("{}: {ends}", story.outline(OUTLINE))
+        format!("{}: {ends}", listing.outline(OUTLINE))
     }
 
     /// The lines of the block in which a path ends or comes to a call, in the function itself.

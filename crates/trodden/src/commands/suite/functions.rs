@@ -43,7 +43,7 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
     }
     for text in &of.except {
         // Those that are to be left out may all have become part of others, by inlining.
-        let others = chosen(&all, text)?;
+        let others = matching_names(&all, text)?;
         if others.is_empty() {
             note(format_args!("--except {text}: the tests execute no such function"));
         }
@@ -68,12 +68,12 @@ fn executed(suite: &Suite) -> Vec<Executed> {
     file.collect()
 }
 
-fn chosen(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
-    Ok(select::chosen(all.iter().map(|f| &f.name), text)?.into_iter().collect())
+fn matching_names(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
+    Ok(select::matching_names(all.iter().map(|f| &f.name), text)?.into_iter().collect())
 }
 
 fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
-    let found = chosen(all, text)?;
+    let found = matching_names(all, text)?;
     ensure!(
         !found.is_empty(),
         "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` tells which \

@@ -51,7 +51,7 @@ pub struct Found<'a> {
 impl Found<'_> {
     /// Tests that are not kept.
     fn redundant(&self) -> impl Iterator<Item = &Test> {
-        let kept: BTreeSet<usize> = self.best.chosen.iter().copied().collect();
+        let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
 
@@ -62,7 +62,7 @@ impl Found<'_> {
     }
 
     pub fn json(&self) -> Value {
-        let kept: Vec<Value> = self.best.chosen.iter().map(|at| test(&self.suite.tests[*at])).collect();
+        let kept: Vec<Value> = self.best.selected.iter().map(|at| test(&self.suite.tests[*at])).collect();
         json!({
             "schema_version": SCHEMA_VERSION,
             "kind": "redundant-tests",
@@ -100,7 +100,7 @@ impl Found<'_> {
             true => "no set needs less (proven)".to_owned(),
             false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
         };
-        let chosen = plural(best.chosen.len() as u128, "test", "tests");
+        let chosen = plural(best.selected.len() as u128, "test", "tests");
         let cost = match self.by {
             SuiteCost::Tests => String::new(),
             SuiteCost::Time => format!(" in {}", amount(best.cost)),

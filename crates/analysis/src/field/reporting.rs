@@ -1,30 +1,31 @@
-//! Which users reported for which copies: as many users as there are, in bounded memory.
+//! Numbers of reporting users for each set of copies, in bounded memory for any number of users.
 //!
-//! Pairs of user and copy are sorted externally, user first; what is kept is how many users have each set of copies, mostly a single one.
+//! Pairs of user and copy are sorted externally, user first. The result has the number of users for each set of copies; most users have one
+//! copy.
 
 use super::User;
 use super::external::{Row, Sorter};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Takes pairs of user and copy.
-pub struct Presence {
+/// Collects pairs of user and copy.
+pub struct ReportingUsersCounter {
     sorter: Sorter,
 }
 
-/// How many users reported for which copies.
+/// Numbers of reporting users for each set of copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Present {
+pub struct ReportingUsers {
     /// Users by the copies that they have, which ascend.
     users: BTreeMap<Vec<u32>, u64>,
     /// Reports by copy.
     reports: BTreeMap<u32, u64>,
 }
 
-impl Presence {
+impl ReportingUsersCounter {
     /// With at most so many bytes for rows.
-    pub fn new(memory: usize) -> Presence {
-        Presence { sorter: Sorter::new(memory) }
+    pub fn new(memory: usize) -> ReportingUsersCounter {
+        ReportingUsersCounter { sorter: Sorter::new(memory) }
     }
 
     /// Notes a report.
@@ -39,24 +40,24 @@ impl Presence {
     ///
     /// # Errors
     /// A temporary file cannot be written or read.
-    pub fn finish(self) -> io::Result<Present> {
-        let mut present = Present::default();
+    pub fn finish(self) -> io::Result<ReportingUsers> {
+        let mut reporting = ReportingUsers::default();
         let mut open: Option<(User, Vec<u32>)> = None;
         self.sorter.finish(&mut |row| {
             let (user, copy) = pair(row);
-            *present.reports.entry(copy).or_default() += row.reports;
+            *reporting.reports.entry(copy).or_default() += row.reports;
             match &mut open {
                 Some((same, copies)) if *same == user => copies.push(copy),
-                _ => present.enter(open.replace((user, vec![copy]))),
+                _ => reporting.enter(open.replace((user, vec![copy]))),
             }
             Ok(())
         })?;
-        present.enter(open);
-        Ok(present)
+        reporting.enter(open);
+        Ok(reporting)
     }
 }
 
-impl Present {
+impl ReportingUsers {
     fn enter(&mut self, user: Option<(User, Vec<u32>)>) {
         user.into_iter().for_each(|(_, copies)| *self.users.entry(copies).or_default() += 1);
     }
@@ -66,7 +67,7 @@ impl Present {
         self.users.values().sum()
     }
 
-    /// Users with one of the copies at least.
+    /// Users with at least one of the copies.
     pub fn users_with_any(&self, copies: &[u32]) -> u64 {
         self.users.iter().filter(|(own, _)| own.iter().any(|c| copies.contains(c))).map(|(_, users)| users).sum()
     }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn users_are_those_of_a_map() {
-        let (mut presence, mut expected) = (Presence::new(0), BTreeMap::<User, BTreeSet<u32>>::new());
+        let (mut counter, mut expected) = (ReportingUsersCounter::new(0), BTreeMap::<User, BTreeSet<u32>>::new());
         let mut state = 5u64;
         for _ in 0..20_000 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -105,15 +106,15 @@ mod tests {
             user[state as usize >> 8 & 15] = (state >> 40) as u8;
             user[15] = (state >> 50) as u8 & 3;
             let copy = (state >> 60) as u32 & 7;
-            presence.add(&user, copy).unwrap();
+            counter.add(&user, copy).unwrap();
             expected.entry(user).or_default().insert(copy);
         }
-        let present = presence.finish().unwrap();
-        assert_eq!(present.users(), expected.len() as u64);
+        let reporting = counter.finish().unwrap();
+        assert_eq!(reporting.users(), expected.len() as u64);
         for copies in [&[0u32][..], &[1, 5], &[7, 2, 3], &[9]] {
             let users = expected.values().filter(|own| copies.iter().any(|c| own.contains(c))).count() as u64;
-            assert_eq!(present.users_with_any(copies), users);
+            assert_eq!(reporting.users_with_any(copies), users);
         }
-        assert_eq!((0..8).map(|c| present.reports(c)).sum::<u64>(), 20_000);
+        assert_eq!((0..8).map(|c| reporting.reports(c)).sum::<u64>(), 20_000);
     }
 }

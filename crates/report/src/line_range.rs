@@ -1,18 +1,18 @@
 //! Which lines of which file are a function's source.
 //!
-//! Debug information says where a function is declared and where its code stands, not where it ends; the closing brace is looked for
-//! in the text.
+//! Debug information has the line of a function's declaration and the lines of its code, but not its last line. So the closing brace is
+//! searched for in the text.
 
 use crate::source::{SourceCache, SourceFile};
 use crate::view::{Function, chain, file_of};
 use std::collections::BTreeMap;
 
-/// How far behind the last line with code the closing brace may be.
+/// The closing brace is searched for in this many lines after the last line with code.
 const BRACE_WITHIN: u32 = 12;
 
-/// Lines of a file.
+/// A range of lines of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct LineRange {
     /// The file, as the compiler knew it.
     pub file: String,
     /// First line.
@@ -21,14 +21,14 @@ pub struct Extent {
     pub last: u32,
 }
 
-impl Extent {
-    /// The source of a function; `None` if debug information does not tell.
-    pub fn of(function: &Function, sources: &SourceCache) -> Option<Extent> {
+impl LineRange {
+    /// The source lines of a function; `None` if there is no debug information for it.
+    pub fn of_function(function: &Function, sources: &SourceCache) -> Option<LineRange> {
         let (file, lines) = own_lines(function)?;
         let (lowest, highest) = (*lines.first()?, *lines.last()?);
         let first = function.line().filter(|l| *l <= lowest && function.file() == Some(file)).unwrap_or(lowest);
         let last = sources.file(file).map_or(highest, |text| closing_brace(&text, first, highest));
-        Some(Extent { file: file.to_string(), first, last })
+        Some(LineRange { file: file.to_string(), first, last })
     }
 }
 

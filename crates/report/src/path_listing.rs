@@ -5,9 +5,9 @@
 //! branch comes last. Neighbouring steps on one line become one step. Code that was inlined is a step of its own under
 //! the call that brought it in (its *chain*).
 //!
-//! The direction of a branch is told by the lines it leads to and does not lead to (`→ 14, not 20`). Whether the
-//! condition was true is known of the optimised code only, where compilers negate conditions as they see fit: it would
-//! be wrong of the source half of the time.
+//! The direction of a branch is shown by the line it leads to and the line it does not lead to (`→ 14, not 20`). Whether the
+//! condition was true is known for the optimised code only. Compilers negate conditions there, so the answer would be
+//! wrong for the source about half of the time.
 
 pub use crate::turn::{Begins, Ends, Turn};
 use crate::view::{Function, chain, file_of};
@@ -16,9 +16,9 @@ use trodden_flow::{CutReason, Edge, Node, Origin};
 use trodden_profile::{Beginning, PathCount, PathEnd, Unfinished};
 use trodden_unit::{BlockKind, EdgeKind, Position};
 
-/// A path told in lines.
+/// A path as a list of source lines.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Story {
+pub struct PathListing {
     /// How it begins.
     pub begins: Begins,
     /// What it runs through.
@@ -38,9 +38,9 @@ pub struct Step {
     pub turns: Vec<Turn>,
 }
 
-impl Story {
-    /// The story of a complete path.
-    pub fn of(function: &Function, path: &PathCount) -> Story {
+impl PathListing {
+    /// The listing of a complete path.
+    pub fn from_path(function: &Function, path: &PathCount) -> PathListing {
         let ends = match path.end {
             PathEnd::Exit(edge) => {
                 let edge = tail_call_before(function, path, edge).unwrap_or(edge);
@@ -53,25 +53,25 @@ impl Story {
             }
             PathEnd::Stop => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
         };
-        Story { begins: begins(function, path.beginning), steps: steps(function, &path.blocks, &edges(function, &path.path)), ends }
+        PathListing { begins: begins(function, path.beginning), steps: steps(function, &path.blocks, &edges(function, &path.path)), ends }
     }
 
-    /// The story of a path that came to a call and did not go on.
-    pub fn of_unfinished(function: &Function, path: &Unfinished) -> Story {
+    /// The listing of an unfinished path: it reached a call that did not return.
+    pub fn from_unfinished(function: &Function, path: &Unfinished) -> PathListing {
         let at = path.blocks.last().copied().unwrap_or(Node(0));
         let lines = first_line(function, at).zip(last_line(function, at));
         let steps = steps(function, &path.blocks, &edges(function, &path.path));
-        Story { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
+        PathListing { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
     }
 
-    /// The story of a path of several pieces, of which there is one at least.
-    pub fn joined(pieces: Vec<Story>) -> Story {
+    /// The listing of a path that was cut into several pieces; `pieces` has at least one.
+    pub fn joined(pieces: Vec<PathListing>) -> PathListing {
         let joined = pieces.into_iter().reduce(|first, next| {
             let mut steps = first.steps;
             steps.extend(next.steps);
-            Story { begins: first.begins, steps, ends: next.ends }
+            PathListing { begins: first.begins, steps, ends: next.ends }
         });
-        joined.unwrap_or(Story { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
+        joined.unwrap_or(PathListing { begins: Begins::Entry, steps: Vec::new(), ends: Ends::Stop { line: None } })
     }
 
     /// The lines of the function itself, abridged: `12-14-17`.
@@ -90,7 +90,7 @@ impl Story {
     }
 }
 
-/// The edge behind a tail call by which a path comes to the block that it returns from: the function's frame is gone by then.
+/// The edge after a tail call by which a path reaches the block that it returns from. The function's frame is gone by then.
 fn tail_call_before(function: &Function, path: &PathCount, exit: Edge) -> Option<Edge> {
     let edges = edges(function, &path.path);
     let before = edges.into_iter().flatten().rev().find(|e| *e != exit)?;
@@ -98,29 +98,29 @@ fn tail_call_before(function: &Function, path: &PathCount, exit: Edge) -> Option
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }
 
-/// The direction that taking an edge tells of, if it is one of several ways on.
+/// The direction that an edge stands for, if its block has several successors.
 pub(crate) fn turn(function: &Function, edge: Edge) -> Option<Turn> {
     let flow = &function.map.edges[edge.index()];
-    // Computed jumps are told where they leave the hub in which they meet.
-    let told_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Hub);
-    let tells = matches!(
+    // An indirect branch that leads to a dispatch block is shown where control leaves that block.
+    let shown_later = matches!(flow.kind, EdgeKind::Indirect(_)) && kind(function, flow.to) == Some(BlockKind::Dispatch);
+    let is_decision = matches!(
         flow.kind,
         EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Indirect(_) | EdgeKind::Unwind
     );
-    (tells && !told_later).then(|| Turn { kind: flow.kind, way: way(function, edge), edge })
+    (is_decision && !shown_later).then(|| Turn { kind: flow.kind, text: direction_text(function, edge), edge })
 }
 
-/// Where an edge leads and where it does not, if the branch has two ways; else when it is taken.
-fn way(function: &Function, edge: Edge) -> String {
+/// For a branch with two successors: where the edge leads, and where the other one leads. Else the edge's condition.
+fn direction_text(function: &Function, edge: Edge) -> String {
     let flow = &function.map.edges[edge.index()];
     if !matches!(flow.kind, EdgeKind::True | EdgeKind::False) {
-        return words::way(flow);
+        return words::edge_condition(flow);
     }
     let siblings = function.out.get(flow.from.index()).into_iter().flatten().map(|e| &function.map.edges[e.index()]);
     let Some(other) = siblings.filter(|e| matches!(e.kind, EdgeKind::True | EdgeKind::False)).find(|e| e.kind != flow.kind) else {
-        return words::way(flow);
+        return words::edge_condition(flow);
     };
-    let (taken, not) = (Spot::of(function, flow.to), Spot::of(function, other.to));
+    let (taken, not) = (Target::find(function, flow.to), Target::find(function, other.to));
     let from = function.map.blocks.get(flow.from.index()).and_then(|b| b.branch).map(|b| (b.file, b.line));
     let same = |f: fn(&Position) -> (u32, u32)| taken.at.map(|p| f(&p)) == not.at.map(|p| f(&p));
     let words = match (same(|p| (p.file, p.line)), same(|p| (p.line, p.column))) {
@@ -131,26 +131,26 @@ fn way(function: &Function, edge: Edge) -> String {
     format!("→ {}, not {}", words[0], words[1])
 }
 
-/// Where a way leads: the first line that is told of there.
+/// Where an edge leads: the first known line there.
 #[derive(Clone, Copy)]
-struct Spot {
+struct Target {
     block: Node,
     at: Option<Position>,
 }
 
-impl Spot {
-    /// Blocks that say nothing are passed by.
-    fn of(function: &Function, mut block: Node) -> Spot {
+impl Target {
+    /// Follows single successors from a block without a line to the first block that has one.
+    fn find(function: &Function, mut block: Node) -> Target {
         const FAR: usize = 8;
         for _ in 0..FAR {
             let at = chains(function, block).first().and_then(|c| c.last()).copied();
             let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
             match (at, out) {
                 (None, [only]) => block = function.map.edges[only.index()].to,
-                _ => return Spot { block, at },
+                _ => return Target { block, at },
             }
         }
-        Spot { block, at: None }
+        Target { block, at: None }
     }
 
     /// The line; with its column where the branch itself is on it.
@@ -181,7 +181,7 @@ pub fn reason(function: &Function, edge: Edge) -> CutReason {
     function.map.cuts.iter().find(|(cut, _)| *cut == edge).map_or(CutReason::Back, |(_, reason)| *reason)
 }
 
-/// First line of a block in the function's own source: where inlined code was called, not where it stands.
+/// First line of a block in the function's own source. Inlined code counts at the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
     own_lines(function, block).min()
 }
@@ -203,11 +203,11 @@ fn begins(function: &Function, beginning: Beginning) -> Begins {
         Beginning::Entry => Begins::Entry,
         Beginning::After(edge) => {
             let at = function.map.edges[edge.index()].to;
-            // Where several cut edges lead, that one of them closes a loop says most.
+            // If several cut edges lead here and one of them closes a loop, the loop is the reason that is shown.
             let to = |(cut, _): &&(Edge, CutReason)| function.map.edges.get(cut.index()).is_some_and(|e| e.to == at);
             let loops = function.map.cuts.iter().filter(to).any(|(_, reason)| *reason == CutReason::Back);
             let reason = if loops { CutReason::Back } else { reason(function, edge) };
-            Begins::Behind { reason, at, line: first_line(function, at) }
+            Begins::AfterCut { reason, at, line: first_line(function, at) }
         }
     }
 }
@@ -228,7 +228,7 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<St
     let mut steps: Vec<Step> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
         let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
-        if let (Some(last), Some(BlockKind::Hub)) = (steps.last_mut(), kind(function, block)) {
+        if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), kind(function, block)) {
             last.turns.extend(turn);
             continue;
         }
@@ -249,9 +249,9 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<St
 fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<Step> {
     let chains = chains(function, block);
     if chains.is_empty() {
-        // A block the compiler made up says nothing to readers of source, unless it decides something or no line is known at all.
-        let silent = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
-        return if silent { Vec::new() } else { vec![Step { blocks: vec![block], chain: Vec::new(), turns: turn.into_iter().collect() }] };
+        // A block without lines is shown only if it has a branch, or if no block of the function has a line.
+        let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
+        return if hidden { Vec::new() } else { vec![Step { blocks: vec![block], chain: Vec::new(), turns: turn.into_iter().collect() }] };
     }
     let mut steps: Vec<Step> = chains.into_iter().map(|chain| Step { blocks: vec![block], chain, turns: Vec::new() }).collect();
     if let (Some(last), Some(turn)) = (steps.last_mut(), turn) {
@@ -260,7 +260,7 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<Step
     steps
 }
 
-/// The lines of one block: in source order, its branch last if it has several ways on.
+/// The lines of one block in source order. The branch comes last if the block has several successors.
 fn chains(function: &Function, block: Node) -> Vec<Vec<Position>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();
@@ -268,8 +268,8 @@ fn chains(function: &Function, block: Node) -> Vec<Vec<Position>> {
     let mut chains: Vec<Vec<Position>> = known.positions.iter().filter_map(whole).collect();
     chains.sort_by_key(|c| lines(c));
     chains.dedup_by(|a, b| same_line(a, b));
-    let ways = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
-    if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), ways > 1) {
+    let successors = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
+    if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1) {
         chains.retain(|c| !same_line(c, &branch));
         chains.push(branch);
     }

@@ -1,13 +1,13 @@
-//! What paths say should become of the code: from what [`advise`](crate::advise) finds to
-//! [directions](trodden_unit::directions) for a build.
+//! Transformations of code that a profile of paths suggests: from the findings of [`advise`](crate::advise) to a
+//! [transformations](trodden_unit::transformations) for a build.
 //!
-//! | finding | direction |
+//! | finding | transformation |
 //! |---|---|
 //! | how often each edge of the optimised code was taken | branch weights are set, for block layout and registers |
-//! | an earlier branch decides whether this iteration is the last | last iterations are split off: the others follow one path |
-//! | an earlier branch decides a later one | the blocks between them copied, for what comes by the deciding edge |
+//! | an earlier branch decides whether this iteration is the last | the last iteration gets a copy of the loop; the other iterations follow one path |
+//! | an earlier branch decides a later one | the blocks between them are copied for executions through the deciding edge |
 //!
-//! Copies and parted loops come of what paths tell, and edges cannot. All functions here are pure.
+//! Copies and split loops need counts of paths: counts of edges cannot show them. All functions here are pure.
 
 use crate::advise::{Advice, AdviseOptions, Correlated, Given, Walk, Walks, advise};
 use std::cmp::Reverse;
@@ -15,30 +15,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
-use trodden_unit::directions::{Copy, LastRounds, Parted, Weighed};
-use trodden_unit::{Direction, Directions, EdgeKind, FunctionMap, MapError};
+use trodden_unit::transformations::{Copy, LastIterations, SplitWeights, Weighed};
+use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, TransformationPlan};
 
-/// When something is worth doing.
+/// Thresholds of transformations.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct DirectionOptions {
-    /// Share of all executed instructions that the tests must be which copies save, from 0 to 1.
+pub struct TransformationOptions {
+    /// The least share of all executed instructions that a copy must save, from 0 to 1.
     pub least_saving: f64,
-    /// Share of all executed instructions that a loop must have for its last rounds to be parted from it.
+    /// The least share of all executed instructions that a loop must have for its last iteration to be split off, from 0 to 1.
     pub least_loop: f64,
     /// The most instructions that are copied for one edge.
     pub most_copied: u64,
 }
 
-impl Default for DirectionOptions {
-    fn default() -> DirectionOptions {
-        DirectionOptions { least_saving: 0.0005, least_loop: 0.01, most_copied: 80 }
+impl Default for TransformationOptions {
+    fn default() -> TransformationOptions {
+        TransformationOptions { least_saving: 0.0005, least_loop: 0.01, most_copied: 80 }
     }
 }
 
-/// A function and what is to become of it.
+/// A function with its transformations.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Directed {
-    /// Its source file, as the compiler had it.
+pub struct TransformedFunction {
+    /// Its source file, as in the unit's map.
     pub source: String,
     /// Its name.
     pub function: String,
@@ -46,22 +46,22 @@ pub struct Directed {
     pub shape: u64,
     /// Instructions of its blocks that were executed, as a share of the program's.
     pub share: f64,
-    /// What is to be done.
-    pub directions: Vec<Direction>,
+    /// The transformations.
+    pub transformations: Vec<Transformation>,
 }
 
-impl Directed {
-    /// Whether something is done to the function that only paths tell, beside its branches being weighed.
+impl TransformedFunction {
+    /// Whether there is a transformation besides branch weights.
     pub fn is_changed(&self) -> bool {
-        self.directions.iter().any(|d| !matches!(d, Direction::Weights(_)))
+        self.transformations.iter().any(|d| !matches!(d, Transformation::Weights(_)))
     }
 }
 
-/// The functions that were executed, those first that the program spends most instructions in.
+/// The executed functions with their transformations; functions with most executed instructions first.
 ///
 /// # Errors
 /// A function's map is damaged.
-pub fn directed(profile: &Profile, options: &DirectionOptions) -> Result<Vec<Directed>, MapError> {
+pub fn transformed(profile: &Profile, options: &TransformationOptions) -> Result<Vec<TransformedFunction>, MapError> {
     let mut functions = Vec::new();
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
@@ -73,67 +73,67 @@ pub fn directed(profile: &Profile, options: &DirectionOptions) -> Result<Vec<Dir
     let mut out = Vec::new();
     for (executed, source, map, paths) in functions.iter().filter(|f| f.0 > 0) {
         let entries = paths.blocks.first().copied().unwrap_or(0);
-        let mut directions = vec![Direction::Weights(Weighed { entries, edges: paths.edges.clone() })];
+        let mut transformations = vec![Transformation::Weights(Weighed { entries, edges: paths.edges.clone() })];
         if *executed as f64 >= options.least_saving * total as f64 {
-            directions.extend(of_function(map, paths, total, options));
+            transformations.extend(of_function(map, paths, total, options));
         }
         let share = *executed as f64 / total as f64;
-        out.push(Directed { source: (*source).clone(), function: map.name.clone(), shape: map.shape, share, directions });
+        out.push(TransformedFunction { source: (*source).clone(), function: map.name.clone(), shape: map.shape, share, transformations });
     }
     Ok(out)
 }
 
-/// The same as a file has it.
-pub fn collected(directed: &[Directed]) -> Directions {
-    let mut directions = Directions::default();
-    directed.iter().for_each(|d| directions.add(&d.source, &d.function, d.shape, d.directions.clone()));
-    directions
+/// The transformations as a plan, which can be written to a file.
+pub fn plan(transformed: &[TransformedFunction]) -> TransformationPlan {
+    let mut transformations = TransformationPlan::default();
+    transformed.iter().for_each(|d| transformations.add(&d.source, &d.function, d.shape, d.transformations.clone()));
+    transformations
 }
 
-/// What is to become of a function, in a program that executed `total` instructions.
-pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &DirectionOptions) -> Vec<Direction> {
+/// The transformations of a function, in a program that executed `total` instructions.
+pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
     let walks = Walks::of(map, paths);
-    let (mut copies, mut rounds) = (Vec::new(), Vec::new());
+    let (mut copies, mut iterations) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
     for finding in advise(map, paths, None, &AdviseOptions::default()) {
         let Advice::Correlated(found) = finding.advice else { continue };
-        if let Some(parted) = last_rounds(&walks, &found, total, options) {
-            if !rounds.contains(&parted) {
-                rounds.push(parted);
+        if let Some(last) = last_iterations(&walks, &found, total, options) {
+            if !iterations.contains(&last) {
+                iterations.push(last);
             }
             continue;
         }
         if (finding.saves as f64) < options.least_saving * total as f64 {
             continue;
         }
-        // Where a few executions go another way, the copy would keep the test.
+        // If some executions took another edge, the copy would have to keep the test.
         for given in found.given.iter().filter(|g| g.is_certain()) {
             if let Some(copy) = copy(&walks, &found, given, options)
                 && entries.insert(copy.entry)
             {
-                copies.push(Direction::Copy(copy));
+                copies.push(Transformation::Copy(copy));
             }
         }
     }
-    copies.into_iter().chain(rounds.into_iter().map(Direction::LastRounds)).collect()
+    copies.into_iter().chain(iterations.into_iter().map(Transformation::LastIterations)).collect()
 }
 
-/// The loop whose last round an earlier branch tells, if that is what was found and the loop has weight.
-fn last_rounds(walks: &Walks, found: &Correlated, total: u64, options: &DirectionOptions) -> Option<LastRounds> {
-    if !found.last_round || found.stretch.obstacle.is_some() {
+/// The loop whose last iteration an earlier branch decides, if the finding is of that kind and the loop has enough weight.
+fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &TransformationOptions) -> Option<LastIterations> {
+    if !found.last_iteration || found.stretch.obstacle.is_some() {
         return None;
     }
     let (head, body) = innermost(walks, found.earlier, found.later)?;
     let leaves = |edge: Edge| !body.contains(&walks.map.edges[edge.index()].to);
     let decided: Vec<Edge> = found.given.iter().filter_map(|g| g.decides).collect();
-    let tells = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
+    let decides = decided.iter().any(|e| leaves(*e)) && decided.iter().any(|e| !leaves(*e));
     let weight = instructions(walks.map, &walks.blocks, body.iter().map(|b| b.0));
     let latches = back_edges(walks.map).filter(|(_, to)| *to == head).map(|(from, _)| from).collect();
-    (tells && weight as f64 >= options.least_loop * total as f64).then_some(LastRounds { head, latches })
+    (decides && weight as f64 >= options.least_loop * total as f64).then_some(LastIterations { head, latches })
 }
 
-/// The blocks between two branches for what comes by a deciding edge; `None` if they cannot be copied, or are too many.
-fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &DirectionOptions) -> Option<Copy> {
+/// The blocks between two branches, to be copied for executions through a deciding edge; `None` if they cannot be copied or are too many.
+fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &TransformationOptions) -> Option<Copy> {
     let behind: Vec<(&Walk, usize, usize)> =
         walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = behind.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
@@ -147,16 +147,16 @@ fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &DirectionOpt
             *through.entry(*edge).or_default() += walk.count;
         }
     }
-    let parted = |(number, edge): (usize, &trodden_unit::FlowEdge)| {
+    let last = |(number, edge): (usize, &trodden_unit::FlowEdge)| {
         let copied = through.get(&Edge(number as u32)).copied().unwrap_or(0);
         let kept = walks.edges[number].saturating_sub(copied);
-        (blocks.contains(&edge.from) && edge.kind != EdgeKind::Reach).then_some(Parted { edge: Edge(number as u32), copied, kept })
+        (blocks.contains(&edge.from) && edge.kind != EdgeKind::Reach).then_some(SplitWeights { edge: Edge(number as u32), copied, kept })
     };
-    let weights = walks.map.edges.iter().enumerate().filter_map(parted).collect();
+    let weights = walks.map.edges.iter().enumerate().filter_map(last).collect();
     Some(Copy { entry: given.edge, blocks: in_order(walks.map, &blocks)?, weights })
 }
 
-/// The places on a path of the block behind an edge and of a later block.
+/// The indices on a path of the block after an edge and of a later block.
 fn stretch(walk: &Walk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
@@ -170,7 +170,7 @@ fn innermost(walks: &Walks, one: Node, other: Node) -> Option<(Node, BTreeSet<No
     both.min_by_key(|(_, body)| body.len())
 }
 
-/// The blocks, each behind those of them that lead to it; `None` if they lead in a circle.
+/// The blocks in topological order; `None` if they have a cycle.
 fn in_order(map: &FunctionMap, blocks: &BTreeSet<Node>) -> Option<Vec<Node>> {
     let cut: BTreeSet<Edge> = map.cuts.iter().map(|(edge, _)| *edge).collect();
     let inner = |(number, e): &(usize, &trodden_unit::FlowEdge)| {

@@ -1,62 +1,62 @@
-//! What the blocks of a unit compute: enough to see, along a path, which computations and loads repeat what was done before.
+//! Properties of the instructions of a unit: they show which computations and loads on a path repeat earlier ones.
 //!
-//! Not part of a [`crate::UnitMap`]: the plugin makes these of a unit's kept bitcode on demand (`facts=FILE`), for
-//! `trodden advise`. Values are numbered within a function; an operation is known by its name with everything that is
-//! not an operand (`icmp ult`, `load i32`), so two steps of one operation on equal operands compute one value.
+//! They are not part of a [`crate::UnitMap`]: the plugin computes them from a unit's kept bitcode on demand (`facts=FILE`), for
+//! `trodden advise`. Values are numbered within a function. An operation is identified by its name and everything that is not an operand
+//! (`icmp ult`, `load i32`), so two steps with one operation and equal operands compute one value.
 //!
-//! Wire format: postcard of [`UnitFacts`]; [`FACTS_VERSION`] comes first in it.
+//! Wire format: postcard of [`UnitProperties`]; [`PROPERTIES_VERSION`] comes first in it.
 
 use crate::map::{Position, Scope};
 use serde::{Deserialize, Serialize};
 use trodden_flow::Node;
 
-/// Version of the wire format of [`UnitFacts`].
-pub const FACTS_VERSION: u32 = 1;
+/// Version of the wire format of [`UnitProperties`].
+pub const PROPERTIES_VERSION: u32 = 1;
 
-/// A value of a function, by its place in [`FunctionFacts::values`].
+/// A value of a function, by its place in [`FunctionProperties::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ValueId(pub u32);
 
-/// An operation, by its place in [`UnitFacts::operations`].
+/// An operation, by its place in [`UnitProperties::operations`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OperationId(pub u32);
 
-/// A class of memory, by its place in [`UnitFacts::classes`].
+/// A class of memory, by its place in [`UnitProperties::classes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ClassId(pub u32);
 
-/// The facts of a unit.
+/// The properties of a unit's instructions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct UnitFacts {
-    /// [`FACTS_VERSION`].
+pub struct UnitProperties {
+    /// [`PROPERTIES_VERSION`].
     pub version: u32,
-    /// Files that positions name; those of the unit's map, if it is the map of this bitcode.
+    /// Files that positions refer to; those of the unit's map, if it is the map of this bitcode.
     pub files: Vec<String>,
-    /// Scopes that positions name, likewise.
+    /// Scopes that positions refer to, likewise.
     pub scopes: Vec<Scope>,
     /// Names of operations.
     pub operations: Vec<String>,
-    /// For each class of memory the class that contains it. Accesses of two classes do not meet unless one contains the other.
+    /// For each class of memory the class that contains it. Accesses of two classes do not overlap unless one class contains the other.
     pub classes: Vec<Option<ClassId>>,
     /// The instrumented functions.
-    pub functions: Vec<FunctionFacts>,
+    pub functions: Vec<FunctionProperties>,
 }
 
-/// The facts of a function.
+/// The properties of a function's instructions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FunctionFacts {
+pub struct FunctionProperties {
     /// Linkage name.
     pub name: String,
-    /// What is known of each value.
-    pub values: Vec<ValueFact>,
-    /// The blocks, numbered as in the function's map; a hub has no facts.
-    pub blocks: Vec<BlockFacts>,
+    /// The properties of each value.
+    pub values: Vec<ValueProperties>,
+    /// The blocks, numbered as in the function's map. A dispatch block has no steps.
+    pub blocks: Vec<InstructionProperties>,
 }
 
-/// What is known of a value without regard to a path.
+/// Properties of a value that hold on every path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ValueFact {
-    /// What it is.
+pub struct ValueProperties {
+    /// Its kind.
     pub kind: ValueKind,
     /// For an address that the linker computes: the object it points into, and the distance from its beginning in bytes if that is known.
     pub object: Option<(ValueId, Option<i64>)>,
@@ -75,30 +75,30 @@ pub enum ValueKind {
     Other,
 }
 
-/// What a block does, in order.
+/// The steps of a block, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BlockFacts {
-    /// Values that depend on where control comes from.
+pub struct InstructionProperties {
+    /// Values that depend on the incoming edge.
     pub phis: Vec<Phi>,
     /// Computations and accesses to memory.
     pub steps: Vec<Step>,
 }
 
-/// A value chosen by the edge through which the block was entered.
+/// A value selected by the edge through which the block was entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phi {
     /// The value.
     pub result: ValueId,
-    /// What it is behind each block that leads here.
+    /// The incoming value for each predecessor.
     pub incoming: Vec<(Node, ValueId)>,
 }
 
-/// Something that a block does.
+/// A step of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What.
+    /// The action.
     pub what: Action,
-    /// Where it comes from.
+    /// Its place in the source.
     pub position: Option<Position>,
 }
 
@@ -109,9 +109,9 @@ pub enum Action {
     Compute {
         /// The value.
         result: ValueId,
-        /// What is done.
+        /// The operation.
         operation: OperationId,
-        /// To what.
+        /// The operands.
         operands: Vec<ValueId>,
     },
     /// An address at a distance from another.
@@ -127,23 +127,23 @@ pub enum Action {
     Load {
         /// The value.
         result: ValueId,
-        /// Name of the operation; it tells the type.
+        /// Name of the operation, which includes the type.
         operation: OperationId,
-        /// From where.
+        /// The access.
         access: Access,
-        /// Nothing ever writes there.
+        /// Whether nothing ever writes there.
         constant: bool,
     },
     /// A value written to memory.
     Store {
         /// The value.
         value: ValueId,
-        /// The load that would read it back as it is.
+        /// The load that would read the value back unchanged.
         operation: OperationId,
-        /// To where.
+        /// The access.
         access: Access,
     },
-    /// Anything may be written: a call, an atomic operation.
+    /// May write any memory: a call, an atomic operation.
     Clobber,
 }
 
@@ -158,39 +158,41 @@ pub struct Access {
     pub class: Option<ClassId>,
 }
 
-/// Why bytes are no facts.
+/// Why bytes cannot be read as properties.
 #[derive(Debug, thiserror::Error)]
-pub enum FactsError {
+pub enum PropertiesError {
     /// Written by another version of the plugin.
-    #[error("the facts of a unit have format {0}, this program reads {FACTS_VERSION}: the plugin and trodden are of different versions")]
+    #[error(
+        "the instruction properties of a unit have format {0}, this program reads {PROPERTIES_VERSION}: the plugin and trodden are of different versions"
+    )]
     Version(u32),
     /// Damaged.
-    #[error("the facts of a unit cannot be read: {0}; report it with the unit's source")]
+    #[error("the instruction properties of a unit cannot be read: {0}; report it with the unit's source")]
     Damaged(#[from] postcard::Error),
-    /// Numbers that name nothing.
-    #[error("the facts of function `{0}` are damaged: a number in them names nothing")]
+    /// A number is out of range.
+    #[error("the instruction properties of function `{0}` are damaged: a number in them is out of range")]
     Inconsistent(String),
 }
 
-impl UnitFacts {
+impl UnitProperties {
     /// The bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).expect("facts are plain data")
+        postcard::to_allocvec(self).expect("properties are plain data")
     }
 
-    /// Reads what [`UnitFacts::to_bytes`] wrote.
+    /// Reads what [`UnitProperties::to_bytes`] wrote.
     ///
     /// # Errors
     /// Another version, or damage.
-    pub fn from_bytes(bytes: &[u8]) -> Result<UnitFacts, FactsError> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<UnitProperties, PropertiesError> {
         let (version, _) = postcard::take_from_bytes::<u32>(bytes)?;
-        if version != FACTS_VERSION {
-            return Err(FactsError::Version(version));
+        if version != PROPERTIES_VERSION {
+            return Err(PropertiesError::Version(version));
         }
-        let facts: UnitFacts = postcard::from_bytes(bytes)?;
-        match facts.functions.iter().find(|f| !facts.fits(f)) {
-            Some(bad) => Err(FactsError::Inconsistent(bad.name.clone())),
-            None => Ok(facts),
+        let properties: UnitProperties = postcard::from_bytes(bytes)?;
+        match properties.functions.iter().find(|f| !properties.fits(f)) {
+            Some(bad) => Err(PropertiesError::Inconsistent(bad.name.clone())),
+            None => Ok(properties),
         }
     }
 
@@ -200,8 +202,8 @@ impl UnitFacts {
         steps.for_each(|s| s.position = None);
     }
 
-    /// Whether every number of a function's facts names something.
-    fn fits(&self, function: &FunctionFacts) -> bool {
+    /// Whether every number of a function's properties is in range.
+    fn fits(&self, function: &FunctionProperties) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();
         let operation = |o: &OperationId| (o.0 as usize) < self.operations.len();
         let access = |a: &Access| value(&a.address) && a.class.is_none_or(|c| (c.0 as usize) < self.classes.len());
@@ -222,18 +224,19 @@ impl UnitFacts {
 mod tests {
     use super::*;
 
-    fn facts() -> UnitFacts {
+    fn properties() -> UnitProperties {
         let load = Action::Load {
             result: ValueId(1),
             operation: OperationId(0),
             access: Access { address: ValueId(0), size: 4, class: None },
             constant: false,
         };
-        let blocks = vec![BlockFacts { phis: Vec::new(), steps: vec![Step { what: load, position: None }] }];
-        let values = vec![ValueFact { kind: ValueKind::Object, object: None }, ValueFact { kind: ValueKind::Other, object: None }];
-        let function = FunctionFacts { name: "f".into(), values, blocks };
-        UnitFacts {
-            version: FACTS_VERSION,
+        let blocks = vec![InstructionProperties { phis: Vec::new(), steps: vec![Step { what: load, position: None }] }];
+        let values =
+            vec![ValueProperties { kind: ValueKind::Object, object: None }, ValueProperties { kind: ValueKind::Other, object: None }];
+        let function = FunctionProperties { name: "f".into(), values, blocks };
+        UnitProperties {
+            version: PROPERTIES_VERSION,
             files: Vec::new(),
             scopes: Vec::new(),
             operations: vec!["load i32".into()],
@@ -243,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn facts_come_back() {
-        assert_eq!(UnitFacts::from_bytes(&facts().to_bytes()).unwrap(), facts());
+    fn properties_survive_their_bytes() {
+        assert_eq!(UnitProperties::from_bytes(&properties().to_bytes()).unwrap(), properties());
     }
 
     #[test]
     fn what_names_nothing_is_refused() {
-        let mut wrong = facts();
+        let mut wrong = properties();
         wrong.functions[0].values.pop();
-        assert!(matches!(UnitFacts::from_bytes(&wrong.to_bytes()), Err(FactsError::Inconsistent(name)) if name == "f"));
-        let mut newer = facts();
+        assert!(matches!(UnitProperties::from_bytes(&wrong.to_bytes()), Err(PropertiesError::Inconsistent(name)) if name == "f"));
+        let mut newer = properties();
         newer.version += 1;
-        assert!(matches!(UnitFacts::from_bytes(&newer.to_bytes()), Err(FactsError::Version(2))));
+        assert!(matches!(UnitProperties::from_bytes(&newer.to_bytes()), Err(PropertiesError::Version(2))));
     }
 }

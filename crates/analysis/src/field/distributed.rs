@@ -1,11 +1,11 @@
-//! Copies of a program that were handed out to users, each of which watches some of the paths (software tomography:
-//! Bowring, Orso and Harrold, "Monitoring deployed software using software tomography", 2002): from a copy's counters
-//! to the program's, and who watches what.
+//! Copies of a program that were distributed to users, each of which counts some of the paths (software tomography: Bowring, Orso and
+//! Harrold, "Monitoring deployed software using software tomography", 2002). Maps a copy's counters to the program's, and says which
+//! copies count a path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use trodden_flow::{Dag, Numbering};
-use trodden_profile::copies::{Divided, Within};
+use trodden_profile::copies::{PartitionedProgram, Within};
 use trodden_unit::{FunctionMap, Identity, UnitMap, parts};
 
 /// A unit of a build.
@@ -19,7 +19,7 @@ pub struct UnitKey {
 
 /// A copy.
 #[derive(Clone, Debug)]
-pub struct HandedCopy {
+pub struct DistributedCopy {
     /// Identity of its image.
     pub image: Identity,
     /// Its units.
@@ -27,21 +27,21 @@ pub struct HandedCopy {
 }
 
 /// A program and its copies.
-pub struct Handed {
-    program: Divided,
-    copies: Vec<HandedCopy>,
+pub struct DistributedCopies {
+    program: PartitionedProgram,
+    copies: Vec<DistributedCopy>,
     numbers: HashMap<Identity, u32>,
-    /// For each unit of a copy, that of the program.
+    /// For each unit of a copy the program's unit.
     origins: HashMap<UnitKey, (Identity, Arc<UnitMap>)>,
-    /// Which copies have a function of a unit of the program.
+    /// For each unit of the program and function, the copies that have it.
     having: HashMap<(Identity, String), Vec<(u32, Within)>>,
-    /// Graphs by unit and place of the function, as far as they were needed; the program's and the copies'.
+    /// Cache of graphs by unit and index of the function, of the program and of the copies.
     graphs: HashMap<(UnitKey, usize), Option<(Dag, Numbering)>>,
 }
 
-/// A copy is not one of the program.
+/// The copy is of another program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("copy {copy} has a function `{function}` that the program does not have like that: these are copies of another build")]
+#[error("copy {copy} has a function `{function}` that differs from the program's: the copies are of another build")]
 pub struct OtherProgram {
     /// The copy.
     pub copy: u32,
@@ -49,12 +49,12 @@ pub struct OtherProgram {
     pub function: String,
 }
 
-impl Handed {
-    /// Puts them together.
+impl DistributedCopies {
+    /// Matches copies with their program.
     ///
     /// # Errors
     /// A copy is of another program.
-    pub fn of(program: Divided, copies: Vec<HandedCopy>) -> Result<Handed, OtherProgram> {
+    pub fn of(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
         let mut having = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
         let mut origins = HashMap::new();
@@ -75,16 +75,16 @@ impl Handed {
             }
         }
         let numbers = copies.iter().map(|c| c.image).zip(0..).collect();
-        Ok(Handed { program, copies, numbers, origins, having, graphs: HashMap::new() })
+        Ok(DistributedCopies { program, copies, numbers, origins, having, graphs: HashMap::new() })
     }
 
     /// The program.
-    pub fn program(&self) -> &Divided {
+    pub fn program(&self) -> &PartitionedProgram {
         &self.program
     }
 
     /// The copies.
-    pub fn copies(&self) -> &[HandedCopy] {
+    pub fn copies(&self) -> &[DistributedCopy] {
         &self.copies
     }
 
@@ -107,7 +107,7 @@ impl Handed {
         Some((unit, function.first_counter + within.number(function, &path)))
     }
 
-    /// The copies that watch a path of the program, given by unit and counter.
+    /// The copies that count a path of the program, given by unit and counter.
     pub fn watching(&mut self, key: UnitKey, counter: u64) -> Vec<u32> {
         self.watching_of(key, counter).unwrap_or_default()
     }
@@ -121,7 +121,7 @@ impl Handed {
         Some(having.iter().filter(|(_, within)| within.has(&path)).map(|(copy, _)| *copy).collect())
     }
 
-    /// The functions of which a copy watches anything, by linkage name.
+    /// The functions of which a copy counts a path, by linkage name.
     pub fn functions(&self, copy: u32) -> Vec<&str> {
         let units = self.copies.get(copy as usize).into_iter().flat_map(|c| &c.units);
         units

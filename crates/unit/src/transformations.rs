@@ -1,0 +1,159 @@
+//! Transformation plans: how the code of a program is to be transformed, computed from a profile and carried out by a build.
+//!
+//! A file is a list of entries ([`crate::packed`]). Functions are identified by source file, name and the
+//! [shape](crate::shape) of their graph, and blocks and edges by their numbers in it.
+//!
+//! Invariant: no plan changes what the code computes. Transformations copy, split and lay out code. So a plan for another program, or for
+//! an older state of it, may cost speed, but not correctness.
+
+use crate::packed::{pack, unpack};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use trodden_flow::{Edge, Node};
+
+const MAGIC: [u8; 8] = *b"TRODDIR\x02";
+
+/// A transformation of a function's code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Transformation {
+    /// Branch weights are set from the run.
+    Weights(Weighed),
+    /// Blocks get a copy for executions that arrive by one edge. A branch in the copy is decided, because that edge decides it.
+    Copy(Copy),
+    /// The last iteration gets a copy of the loop, so that the other iterations do not have the branches that recognise the last one.
+    LastIterations(LastIterations),
+}
+
+/// See [`Transformation::Weights`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Weighed {
+    /// Entries of the function.
+    pub entries: u64,
+    /// Executions of each edge of its graph, by the edge's number.
+    pub edges: Vec<u64>,
+}
+
+/// See [`Transformation::Copy`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Copy {
+    /// The edge that leads to the copy.
+    pub entry: Edge,
+    /// The blocks in topological order.
+    pub blocks: Vec<Node>,
+    /// Executions of the edges out of the blocks.
+    pub weights: Vec<SplitWeights>,
+}
+
+/// Executions of an edge, split into those through the copy and the rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitWeights {
+    /// The edge.
+    pub edge: Edge,
+    /// Executions in the copy.
+    pub copied: u64,
+    /// Executions in the original.
+    pub kept: u64,
+}
+
+/// See [`Transformation::LastIterations`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastIterations {
+    /// The loop's first block.
+    pub head: Node,
+    /// The blocks that lead back to it.
+    pub latches: Vec<Node>,
+}
+
+/// The transformations of a program's functions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransformationPlan {
+    functions: BTreeMap<(String, String, u64), Vec<Transformation>>,
+}
+
+/// The file is no transformation plan.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a transformation plan: `trodden pgo` writes them for its own use")]
+pub struct NoTransformationPlan;
+
+#[derive(Serialize, Deserialize)]
+struct Function {
+    source: String,
+    name: String,
+    shape: u64,
+    transformations: Vec<Transformation>,
+}
+
+impl TransformationPlan {
+    /// Adds the transformations of a function of a source file. Of several functions with one name and shape (a file compiled twice) the first
+    /// one counts.
+    pub fn add(&mut self, source: &str, function: &str, shape: u64, transformations: Vec<Transformation>) {
+        if let (false, Entry::Vacant(place)) =
+            (transformations.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))
+        {
+            place.insert(transformations);
+        }
+    }
+
+    /// The transformations of a function.
+    pub fn of(&self, source: &str, function: &str, shape: u64) -> &[Transformation] {
+        self.functions.get(&(source.to_owned(), function.to_owned(), shape)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether there is a transformation of a function of that name with any shape.
+    pub fn knows(&self, source: &str, function: &str) -> bool {
+        let key = |shape: u64| (source.to_owned(), function.to_owned(), shape);
+        self.functions.range(key(0)..=key(u64::MAX)).next().is_some()
+    }
+
+    /// The content of a file.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let entry = |((source, name, shape), transformations): (&(String, String, u64), &Vec<Transformation>)| Function {
+            source: source.clone(),
+            name: name.clone(),
+            shape: *shape,
+            transformations: transformations.clone(),
+        };
+        let entries: Vec<Function> = self.functions.iter().map(entry).collect();
+        pack(&MAGIC, &entries)
+    }
+
+    /// Reads the content of a file.
+    ///
+    /// # Errors
+    /// It is something else, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, NoTransformationPlan> {
+        let entries: Vec<Function> = unpack(&MAGIC, bytes).ok_or(NoTransformationPlan)?;
+        let mut transformations = TransformationPlan::default();
+        entries.into_iter().for_each(|f| transformations.add(&f.source, &f.name, f.shape, f.transformations));
+        Ok(transformations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plans_survive_their_bytes_and_damage_is_found() {
+        let copy =
+            Copy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
+        let mut transformations = TransformationPlan::default();
+        transformations.add(
+            "a.c",
+            "f",
+            7,
+            vec![Transformation::Copy(copy), Transformation::LastIterations(LastIterations { head: Node(1), latches: vec![Node(2)] })],
+        );
+        transformations.add("a.c", "f", 7, vec![]);
+        transformations.add("a.c", "g", 7, vec![]);
+        let found = [("a.c", 7), ("a.c", 8), ("b.c", 7)].map(|(source, shape)| transformations.of(source, "f", shape).len());
+        assert_eq!(found, [2, 0, 0]);
+        assert!(transformations.knows("a.c", "f") && !transformations.knows("a.c", "g") && !transformations.knows("b.c", "f"));
+        let bytes = transformations.to_bytes();
+        assert_eq!(TransformationPlan::from_bytes(&bytes), Ok(transformations));
+        for end in 0..bytes.len() {
+            assert_eq!(TransformationPlan::from_bytes(&bytes[..end]), Err(NoTransformationPlan), "{end} bytes of {}", bytes.len());
+        }
+    }
+}
