@@ -86,7 +86,7 @@ fn unwinding_leaves_frames_up_to_a_landing_pad() {
     // main: 0 calls f, goes to 2 or unwinds to 1; f calls itself or throws in 0.
     let mut main = function("main", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, Call::direct(F))]);
     main.edges[1] = EdgeKind::Unwind;
-    let recurses = Call { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }) };
+    let recurses = Call { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
     let program = program(vec![main, function("f", 2, &[(0, 1)], &[(0, recurses)])]);
     assert!(check_pairwise(&program, &everything(&program)).is_realizable());
     let (found, ..) = events(&program, &[(MAIN, 0), (F, 0), (F, 0), (MAIN, 1), (MAIN, 2)]).unwrap();

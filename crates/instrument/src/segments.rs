@@ -28,10 +28,11 @@ use crate::counting::Counters;
 use crate::describe::{Draft, Site, ending_call};
 use crate::emit;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
@@ -182,7 +183,7 @@ impl SegmentPlan {
         for (callee, context) in on.set.calls_of(on.number) {
             by_callee.entry(callee).or_default().insert(context.path);
         }
-        let mut placed: HashMap<(Edge, Value), Vec<(Value, usize)>> = HashMap::new();
+        let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
             self.transitions.push(Transition::new(on, callee, &paths, self.bits, rows));

@@ -70,8 +70,10 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> Call {
     let opaque =
         Opaque { returns: random.chance(70), ends_run: random.chance(20), unwinds: random.chance(30), calls_back: random.chance(20) };
     match random.below(4) {
-        0 if all && (opaque.returns || opaque.ends_run || opaque.unwinds) => Call { callees: Vec::new(), opaque: Some(opaque) },
-        1 if all && random.chance(30) => Call { callees, opaque: Some(opaque) },
+        0 if all && (opaque.returns || opaque.ends_run || opaque.unwinds) => {
+            Call { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
+        }
+        1 if all && random.chance(30) => Call { callees, opaque: Some(opaque), keeps_frame: false },
         _ => Call::indirect(callees),
     }
 }

@@ -18,6 +18,7 @@ use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
 use crate::watch::{Watch, Watched};
+use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::process::Command;
@@ -60,7 +61,7 @@ pub struct Run<'a> {
 }
 
 /// What a run gave.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct RunOutcome {
     /// How it ended.
     pub followed: Followed,

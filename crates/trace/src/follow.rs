@@ -21,12 +21,13 @@ use crate::ptrace::{self, CallStop, Made, Registers, Resume, Stop, Tid, unless_g
 use crate::repeat::{Entry, Repeater};
 use crate::subject::Subject;
 use crate::watch::{Trap, Watch};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A thread of the subject, by the order in which they were made; the first is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadNumber(pub u32);
 
 /// Whether a collection goes on.
@@ -61,7 +62,7 @@ pub trait Sink {
 }
 
 /// How a trace ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// The process exited with this code.
     Exited(i32),
@@ -74,7 +75,7 @@ pub enum Ending {
 }
 
 /// What became of a followed subject.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How the trace ended.
     pub ending: Ending,
@@ -161,6 +162,8 @@ struct Task {
     role: Role,
     /// A site whose instruction had not run when a signal was delivered, and the stack pointer then: its next hit there is the same one.
     counted: Option<(u64, u64)>,
+    /// What the program has in `rdi` while a system call gets something else there.
+    argument: Option<u64>,
 }
 
 struct Following<'a> {
@@ -182,7 +185,7 @@ impl Following<'_> {
     fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
-        (Task { role: Role::Recorded(number), counted: None }, number)
+        (Task { role: Role::Recorded(number), counted: None, argument: None }, number)
     }
 
     fn stopped(&mut self, thread: Tid, what: Stop) -> Result<Flow, CollectError> {
@@ -204,7 +207,7 @@ impl Following<'_> {
                 match thread == self.subject.process {
                     true => self.executed(thread),
                     // A vfork child has left the memory that it borrowed.
-                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None })),
+                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None, argument: None })),
                 }
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.go_on(thread, 0)?;
@@ -253,7 +256,7 @@ impl Following<'_> {
         self.over = true;
         self.followed.ending = Ending::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
-        self.tasks.insert(thread, Task { role: Role::Guest, counted: None });
+        self.tasks.insert(thread, Task { role: Role::Guest, counted: None, argument: None });
     }
 
     fn made(&mut self, parent: Tid, child: Tid, kind: Made) -> Result<(), CollectError> {
@@ -261,7 +264,7 @@ impl Following<'_> {
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
         let task = match shares && !self.over {
             true => self.new_thread().0,
-            false => Task { role: Role::Guest, counted: None },
+            false => Task { role: Role::Guest, counted: None, argument: None },
         };
         let copied = !shares && !from_guest && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
@@ -300,7 +303,10 @@ impl Following<'_> {
                 }
                 match self.calls.enter(thread, number, call, arguments, memory) {
                     Entry::Run => {}
-                    Entry::RunWith(rdi) => ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?,
+                    Entry::RunWith(rdi) => {
+                        self.tasks.get_mut(&thread).expect("the thread is known").argument = Some(arguments[0]);
+                        ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?;
+                    }
                     Entry::Skip => {
                         let registers = ptrace::registers(thread)?;
                         ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..registers })?;
@@ -309,6 +315,9 @@ impl Following<'_> {
                 unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
             }
             CallStop::Exit { result } => {
+                if let Some(rdi) = self.tasks.get_mut(&thread).and_then(|task| task.argument.take()) {
+                    ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?;
+                }
                 if let Some(result) = self.calls.exit(thread, number, result, memory)? {
                     let registers = ptrace::registers(thread)?;
                     ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;

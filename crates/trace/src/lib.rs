@@ -7,6 +7,7 @@
 //! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `trampolines.rs`, `block_copies.rs`, `rings.rs` | blocks that record themselves |
+//! | `folder.rs` | a copy of a folder in its place |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
 //! | `shown_mappings.rs` | what a subject reads of its own mappings |
@@ -25,6 +26,7 @@ mod collect;
 pub mod container;
 mod displaced;
 mod error;
+mod folder;
 mod follow;
 mod hardware;
 mod hot_paths;
@@ -49,6 +51,7 @@ pub use branch_import::{BranchImport, ImportError, import};
 pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
+pub use folder::{bind_folder, keep_descriptors_from_programs};
 pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};

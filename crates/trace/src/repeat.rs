@@ -5,7 +5,7 @@
 //! | addresses | randomisation off (`personality`) |
 //! | time | vdso hidden, so that every question is a system call; answered from the first run; `rdtsc` traps and is answered by a counter |
 //! | randomness | `AT_RANDOM` overwritten; `getrandom` and reads of `/dev/urandom` answered from the first run |
-//! | processes | process and thread ids answered from the first run, and translated back where signals are sent |
+//! | processes | process and thread ids answered from the first run, and translated back where a call names a process |
 //! | core | tracer and subject on one core, which is also several times faster |
 //!
 //! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed:
@@ -17,6 +17,7 @@ use crate::follow::ThreadNumber;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::shown_mappings::ShownMappings;
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3;
@@ -44,7 +45,7 @@ impl Recipe {
 }
 
 /// An answer of the system that differs from run to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     thread: ThreadNumber,
     number: u64,
@@ -54,7 +55,7 @@ pub struct Answer {
 }
 
 /// A system call as runs are compared by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// Its number.
     pub number: u64,
@@ -65,7 +66,7 @@ pub struct CallRecord {
 }
 
 /// What a run did, for the next ones to be answered from and compared with.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
     /// Answers, in order.
     pub answers: Vec<Answer>,
@@ -78,7 +79,7 @@ pub struct RunLog {
 }
 
 /// Where two runs part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Divergence {
     /// The thread.
     pub thread: ThreadNumber,
@@ -207,10 +208,9 @@ impl Repeater {
         let answer = if answered { self.next.get_mut(&(thread, number)).and_then(Vec::pop) } else { None };
         let mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
         self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
-        let sends_signal = matches!(number as i64, libc::SYS_kill | libc::SYS_tkill | libc::SYS_tgkill);
         match &self.first {
             _ if answer.is_some() || mappings => Entry::Skip,
-            Some(first) if sends_signal && self.recipe.processes && arguments[0] == first.process as u64 => {
+            Some(first) if names_process(number) && self.recipe.processes && arguments[0] == first.process as u64 => {
                 Entry::RunWith(self.log.process as u64)
             }
             _ => Entry::Run,
@@ -335,4 +335,23 @@ impl Replaced {
             Self::Yes(result) | Self::No(result) => *result,
         }
     }
+}
+/// Whether the first argument of a system call is the id of a process or thread.
+fn names_process(number: u64) -> bool {
+    matches!(
+        number as i64,
+        libc::SYS_kill
+            | libc::SYS_tkill
+            | libc::SYS_tgkill
+            | libc::SYS_sched_getaffinity
+            | libc::SYS_sched_setaffinity
+            | libc::SYS_sched_getparam
+            | libc::SYS_sched_setparam
+            | libc::SYS_sched_getscheduler
+            | libc::SYS_sched_setscheduler
+            | libc::SYS_getpgid
+            | libc::SYS_setpgid
+            | libc::SYS_getsid
+            | libc::SYS_prlimit64
+    )
 }

@@ -49,7 +49,8 @@ pub use simulate::{EventKind, ModelKind, PathKind, ProfileKind, Simulate, Simula
 pub use stream::{Last, RecordStream, Stream, StreamCollect, StreamShow, StreamStatistics};
 pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
 pub use trace::{
-    CollectorKind, RepeatPart, Trace, TraceDiff, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow, TraceStrategy,
+    CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
+    TraceStrategy, WeightsFrom,
 };
 pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};

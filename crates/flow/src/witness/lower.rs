@@ -135,7 +135,11 @@ impl Lowering<'_> {
             return;
         }
         let mut after = self.lowered.choice(self.id, node, Role::Node, next);
-        after = self.skip(after);
+        after = match calls.last().is_some_and(|call| call.keeps_frame) {
+            // A state between the call and the return, so that it is seen to be no tail call.
+            true => self.lowered.plain(self.id, node, Role::Node, Action::Choose(Box::new([after]))),
+            false => self.skip(after),
+        };
         let unwound = self.unwound(node, edges);
         for call in calls.iter().rev() {
             after = self.call(node, call, after, unwound);

@@ -19,7 +19,8 @@
 //! - **Unwinding** leaves frames until one whose block has out-edges of kind [`EdgeKind::Unwind`]: landing pads, or the place where
 //!   `setjmp` returns again. A frame with landing pads may also be passed over. What leaves all frames ends the run, so
 //!   that a call that throws needs not be said to end it, too.
-//! - **Leaving the exit** returns to the caller. A tail call is a call behind which nothing but the exit is left; its frame is dropped.
+//! - **Leaving the exit** returns to the caller. A tail call is a call behind which nothing but the exit is left; its frame is dropped,
+//!   unless it is said to stay (machine code distinguishes the two).
 //! - A node that is no code (a virtual exit) is part of no execution and carries no witness; a *continuation* (the rest of a block behind a
 //!   call) is part of no execution either, since no block starts there, but can carry a witness.
 //! - **Where a thread starts**: in one function, at whose return the run ends; or outside, from where external entries are called in any

@@ -94,22 +94,24 @@ pub struct Call {
     pub callees: Vec<FunctionId>,
     /// What happens when other code is called; `None` if that cannot be.
     pub opaque: Option<Opaque>,
+    /// Whether the caller's frame stays, even if nothing is left behind the call: the instruction is a call, not a jump.
+    pub keeps_frame: bool,
 }
 
 impl Call {
     /// A call of one function.
     pub fn direct(callee: FunctionId) -> Call {
-        Call { callees: vec![callee], opaque: None }
+        Call { callees: vec![callee], opaque: None, keeps_frame: false }
     }
 
     /// A call of one of some functions.
     pub fn indirect(callees: Vec<FunctionId>) -> Call {
-        Call { callees, opaque: None }
+        Call { callees, opaque: None, keeps_frame: false }
     }
 
     /// A call of code that is not known.
     pub fn opaque(opaque: Opaque) -> Call {
-        Call { callees: Vec::new(), opaque: Some(opaque) }
+        Call { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
     }
 }
 

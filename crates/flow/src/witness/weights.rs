@@ -6,8 +6,9 @@
 
 use super::program::{Function, FunctionId, Program, Start, Witness, WitnessKind};
 use super::sets::{Lists, components};
-use crate::frequency::{Frequencies, Hint, branch_weights};
+use crate::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use crate::graph::{Edge, Node};
+use std::collections::HashMap;
 
 /// A function of a recursive component is assumed to be called this many times for each call from outside of the component.
 const RECURSION: f64 = 8.0;
@@ -57,6 +58,26 @@ impl Weights {
         Weights { nodes, edges, site_costs: None }
     }
 
+    /// These weights, corrected by executions that were measured at some nodes ([`heads`] is enough): a node is executed as often as the
+    /// head of the innermost loop around it, or its function's entry, times what these weights say of the two.
+    pub fn corrected(&self, program: &Program, measured: &HashMap<Witness, f64>) -> Weights {
+        let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
+        for f in program.function_ids() {
+            let graph = &program.function(f).graph;
+            let innermost = innermost_loops(graph);
+            for node in graph.nodes() {
+                let at = |n: Node| program.node_witness(f, n);
+                let known = |n: &Node| measured.contains_key(&at(*n)) && self.nodes[at(*n).index()] > 0.0;
+                let head = [Some(node), innermost[node.index()], Some(graph.entry())].into_iter().flatten().find(known);
+                let Some(head) = head.map(at) else { continue };
+                let factor = measured[&head] / self.nodes[head.index()];
+                nodes[at(node).index()] *= factor;
+                graph.out(node).iter().for_each(|e| edges[program.edge_witness(f, *e).index()] *= factor);
+            }
+        }
+        Weights { nodes, edges, site_costs: self.site_costs.clone() }
+    }
+
     /// What a probe costs on each node or edge, in any unit, numbered as witnesses are.
     pub fn with_site_costs(mut self, costs: Vec<f64>) -> Weights {
         self.site_costs = Some(costs);
@@ -92,6 +113,18 @@ impl Weights {
     pub fn sum(&self, kind: WitnessKind, witnesses: &[Witness]) -> f64 {
         witnesses.iter().map(|w| self.cost(kind, *w)).sum()
     }
+}
+
+/// The entries of all functions and the heads of their loops, as nodes: executions measured there correct all others.
+pub fn heads(program: &Program) -> Vec<Witness> {
+    let of = |f: FunctionId| {
+        let graph = &program.function(f).graph;
+        let mut heads: Vec<Node> = innermost_loops(graph).into_iter().flatten().chain([graph.entry()]).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        heads.into_iter().map(move |n| program.node_witness(f, n))
+    };
+    program.function_ids().flat_map(of).collect()
 }
 
 /// A function with one node that is executed has an entry without in-edges, whose edges say nothing.
@@ -147,4 +180,34 @@ fn callees(program: &Program, function: FunctionId) -> impl Iterator<Item = (Nod
         let part = 1.0 / (call.callees.len() + usize::from(call.opaque.is_some())) as f64;
         call.callees.iter().map(move |callee| (*node, *callee, part))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+
+    /// 0 leads to the loop of 1 and 2, in which 2 is on one side of a branch only; then 4.
+    fn looping() -> Program {
+        let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
+        let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
+        Program::new(vec![Function::new("f", graph)], Start::Main(FunctionId(0)), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn measured_heads_correct_all_nodes() {
+        let program = looping();
+        let weights = Weights::estimate(&program);
+        let of: Vec<Node> = heads(&program).iter().map(|w| Node(w.0)).collect();
+        assert_eq!(of, [Node(0), Node(1)]);
+        let measured = HashMap::from([(Witness(0), 10.0), (Witness(1), 5000.0)]);
+        let corrected = weights.corrected(&program, &measured);
+        let cost = |n: u32| corrected.cost(WitnessKind::Nodes, Witness(n));
+        assert_eq!((cost(0), cost(1), cost(4)), (10.0, 5000.0, 10.0));
+        let share = weights.cost(WitnessKind::Nodes, Witness(2)) / weights.cost(WitnessKind::Nodes, Witness(1));
+        assert!((cost(2) - 5000.0 * share).abs() < 1e-6 && share < 1.0, "{} {share}", cost(2));
+        // What was never executed costs nothing.
+        let never = weights.corrected(&program, &HashMap::from([(Witness(0), 0.0)]));
+        assert!((0..5).all(|n| never.cost(WitnessKind::Nodes, Witness(n)) == 0.0));
+    }
 }

@@ -6,11 +6,11 @@
 
 use super::builder::{Builder, WindowBounds, journals_of};
 use super::live::{Chunk, LiveStream, ThreadKey};
-use super::log::{self, Content, FrameHead, StreamLog};
+use super::log::{self, Content, FrameHead, PackedFrame, StreamLog};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use trodden_sequence::Method;
 use trodden_wire::stream::SLOTS;
 
@@ -122,33 +122,14 @@ impl Drain {
         let live = LiveStream::open(stream, false)?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = Drained::default();
-        let mut rest: Vec<Rest> = Vec::new();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
             for thread in windows.threads() {
                 windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.plain))?;
             }
-            for (number, path) in journals_of(before)?.into_iter().enumerate() {
-                // One that was begun when the recorder was killed has no head: its chunks were not given back.
-                let Ok(journal) = StreamLog::open(&path) else { continue };
-                for thread in journal.threads() {
-                    journal.visit_frames(thread, |frame| {
-                        rest.push(Rest { head: frame.head, source: Source::Journal(number) });
-                        Ok(())
-                    })?;
-                }
-            }
         }
-        for chunk in live.chunks()? {
-            let Chunk { key, parent, sequence, lost, .. } = chunk;
-            let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
-            rest.push(Rest { head, source: Source::Chunk(chunk) });
-        }
-        rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
-        let journals = match before {
-            Some(before) => journals_of(before)?,
-            None => Vec::new(),
-        };
+        let journals = before.map_or(Ok(Vec::new()), journals_of)?;
+        let rest = rest_of(&live, &journals)?;
         for rest in rest.chunk_by(|a, b| a.head.key == b.head.key) {
             let mut next = builder.next_of(rest[0].head.key);
             for rest in rest {
@@ -158,7 +139,7 @@ impl Drain {
                 let mut words = Vec::new();
                 match &rest.source {
                     Source::Chunk(chunk) => drained.damaged += live.read_events(chunk, &mut words)?,
-                    Source::Journal(number) => words = journal_words(&journals[*number], &rest.head)?,
+                    Source::Journal(frame) => words = log::words(frame, stream)?,
                 }
                 builder.take(&rest.head, &words)?;
                 drained.chunks += rest.head.chunks;
@@ -226,21 +207,28 @@ struct Rest {
 enum Source {
     /// A chunk of the stream file.
     Chunk(Chunk),
-    /// A journal, by its place.
-    Journal(usize),
+    /// A frame of a journal; all of a thread's together have the journal's bytes.
+    Journal(PackedFrame),
 }
 
-/// The events of a frame of a journal.
-fn journal_words(path: &Path, head: &FrameHead) -> Result<Vec<u32>, ProfileError> {
-    let journal = StreamLog::open(path)?;
-    let mut words = Vec::new();
-    for thread in journal.threads().iter().filter(|t| t.key == head.key) {
-        journal.visit_frames(thread, |frame| {
-            if frame.head.sequence == head.sequence {
-                words = log::words(&frame, path)?;
-            }
-            Ok(())
-        })?;
+/// What journals and a stream file have, by thread and place in its stream; of what is there twice, the longer stretch first.
+fn rest_of(live: &LiveStream, journals: &[PathBuf]) -> Result<Vec<Rest>, ProfileError> {
+    let mut rest = Vec::new();
+    for path in journals {
+        // One that was begun when the recorder was killed has no head: its chunks were not given back.
+        let Ok(journal) = StreamLog::open(path) else { continue };
+        for thread in journal.threads() {
+            journal.visit_frames(thread, |frame| {
+                rest.push(Rest { head: frame.head, source: Source::Journal(frame) });
+                Ok(())
+            })?;
+        }
     }
-    Ok(words)
+    for chunk in live.chunks()? {
+        let Chunk { key, parent, sequence, lost, .. } = chunk;
+        let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
+        rest.push(Rest { head, source: Source::Chunk(chunk) });
+    }
+    rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
+    Ok(rest)
 }

@@ -24,6 +24,7 @@ mod qemu;
 mod qemu_blocks;
 mod recorded;
 mod recorded_instructions;
+mod recorded_numbers;
 mod recorded_writer;
 mod records;
 mod x86;

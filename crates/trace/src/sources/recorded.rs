@@ -1,6 +1,7 @@
 //! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
+use super::recorded_numbers::Cursor;
 use super::recorded_writer::{ChunkKind, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use std::io::Read;
@@ -105,7 +106,7 @@ impl<R: Read> RecordedSource<R> {
     fn take_events(&mut self, content: &[u8], batch: &mut Batch) -> Option<()> {
         let mut at = Cursor(content);
         for _ in 0..at.number()? {
-            let event = at.event()?;
+            let event = event(&mut at)?;
             self.events.push(event);
         }
         while !at.0.is_empty() {
@@ -169,59 +170,24 @@ impl<R: Read> BranchSource for RecordedSource<R> {
     }
 }
 
-/// The rest of a chunk's content.
-pub(super) struct Cursor<'a>(pub &'a [u8]);
-
-impl Cursor<'_> {
-    pub fn byte(&mut self) -> Option<u8> {
-        let (byte, rest) = self.0.split_first()?;
-        self.0 = rest;
-        Some(*byte)
-    }
-
-    pub fn number(&mut self) -> Option<u64> {
-        let mut number = 0u64;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
+fn event(at: &mut Cursor) -> Option<StreamEvent> {
+    let tag = at.byte()?;
+    Some(match tag {
+        tag::BEGIN => StreamEvent::Begin(Address(at.number()?)),
+        tag::INTERRUPT => StreamEvent::Interrupt(Address(at.number()?)),
+        tag::RESUME => StreamEvent::Resume(Address(at.number()?)),
+        tag::GAP => StreamEvent::Gap(Address(at.number()?)),
+        tag::END => StreamEvent::End(u32::try_from(at.number()?).ok()?),
+        _ => {
+            let kind = *BranchKind::ALL.get(usize::from(tag & !tag::TAKEN))?;
+            let address = at.number()?;
+            let target = Address(address.wrapping_add(at.difference()?));
+            let fall_through = Address(address.wrapping_add(at.difference()?));
+            let instructions = u32::try_from(at.number()?).ok()?;
+            let is_taken = tag & tag::TAKEN != 0;
+            StreamEvent::Branch(RetiredBranch { address: Address(address), target, fall_through, kind, is_taken, instructions })
         }
-        None
-    }
-
-    pub fn difference(&mut self) -> Option<u64> {
-        let number = self.number()?;
-        Some((number >> 1) ^ (number & 1).wrapping_neg())
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(String::from_utf8_lossy(text).into_owned())
-    }
-
-    fn event(&mut self) -> Option<StreamEvent> {
-        let tag = self.byte()?;
-        Some(match tag {
-            tag::BEGIN => StreamEvent::Begin(Address(self.number()?)),
-            tag::INTERRUPT => StreamEvent::Interrupt(Address(self.number()?)),
-            tag::RESUME => StreamEvent::Resume(Address(self.number()?)),
-            tag::GAP => StreamEvent::Gap(Address(self.number()?)),
-            tag::END => StreamEvent::End(u32::try_from(self.number()?).ok()?),
-            _ => {
-                let kind = *BranchKind::ALL.get(usize::from(tag & !tag::TAKEN))?;
-                let address = self.number()?;
-                let target = Address(address.wrapping_add(self.difference()?));
-                let fall_through = Address(address.wrapping_add(self.difference()?));
-                let instructions = u32::try_from(self.number()?).ok()?;
-                let is_taken = tag & tag::TAKEN != 0;
-                StreamEvent::Branch(RetiredBranch { address: Address(address), target, fall_through, kind, is_taken, instructions })
-            }
-        })
-    }
+    })
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 //! own, zigzag. Version 1 is written where no property is needed. Memory grows with the number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
+use super::recorded_numbers::{push_number, zigzag};
 use super::{Batch, Level, SourceNotes};
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -202,19 +203,7 @@ fn define_branch(branch: &RetiredBranch, into: &mut Vec<u8>) {
     push_number(u64::from(branch.instructions), into);
 }
 
-pub(super) fn zigzag(difference: u64) -> u64 {
-    (difference << 1) ^ ((difference as i64) >> 63) as u64
-}
-
 fn push_text(text: &str, into: &mut Vec<u8>) {
     push_number(text.len() as u64, into);
     into.extend(text.as_bytes());
-}
-
-pub(super) fn push_number(mut number: u64, into: &mut Vec<u8>) {
-    while number >= 0x80 {
-        into.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    into.push(number as u8);
 }

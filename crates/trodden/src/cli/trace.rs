@@ -1,9 +1,11 @@
 //! The syntax of `trodden trace`.
 
 use super::times::duration;
+use super::witnesses::Condition;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// `trodden trace`
@@ -13,6 +15,14 @@ pub enum Trace {
     Record(Box<TraceRecord>),
     /// Show a trace: calls as a tree with counts, or block by block.
     Show(TraceShow),
+    /// Execute runs of `trace record` on another machine.
+    #[command(hide = true)]
+    Work {
+        /// The collection's folder.
+        folder: PathBuf,
+        /// The machine's number.
+        machine: usize,
+    },
     /// Find where a function or a line is executed.
     Find(TraceFind),
     /// Say where two traces part, and what each did then.
@@ -64,6 +74,38 @@ pub enum RepeatPart {
     Core,
 }
 
+/// Who executes runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TraceEngine {
+    /// This machine.
+    Local,
+    /// A job array of a Slurm cluster, whose machines see the working folder and the program, and are alike.
+    Slurm,
+}
+
+/// Where weights come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WeightsFrom {
+    /// Estimates, and the frequencies of the compiler's map.
+    Static,
+    /// A first run that watches entries and loop heads.
+    FirstRun,
+    /// A trace.
+    Trace(PathBuf),
+}
+
+impl FromStr for WeightsFrom {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "static" => Self::Static,
+            "first-run" => Self::FirstRun,
+            file => Self::Trace(file.into()),
+        })
+    }
+}
+
 /// `trodden trace record`
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -72,6 +114,8 @@ Examples:
   trodden trace record --runs 1 -- ./server-with-threads      every block in one run
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --collector single-step -- ./prog
+  trodden trace record --weights earlier.trace --strategy weighted -- ./prog
+  trodden trace record --plan --json -- ./prog > plan.json
 
 Each run gets the same arguments, environment, folder and standard input; time, random numbers and process ids are those of the first \
 run. Where two runs part,
@@ -89,6 +133,32 @@ pub struct TraceRecord {
     /// How witnesses are distributed.
     #[arg(long, value_enum, default_value_t = TraceStrategy::Fine)]
     pub strategy: TraceStrategy,
+    /// At most this many witnesses in a run; there are more runs then.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub limit: Option<u32>,
+    /// Execute the runs on this many machines (here: one after the other on each of so many cores); they share the load evenly.
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub machines: Option<u32>,
+    /// The condition that a distribution must meet before anything runs.
+    #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
+    pub check: Condition,
+    /// What a witness is taken to cost: `static` (estimates, and the frequencies of the compiler's map), `first-run` (a run that counts
+    /// at entries and loop heads), or a trace of this build.
+    #[arg(long, value_name = "static|first-run|TRACE", default_value = "static")]
+    pub weights: WeightsFrom,
+    /// Take the witnesses of each run from this file, as `--plan --json` writes it; --runs and --strategy then have no meaning.
+    #[arg(long, value_name = "FILE")]
+    pub distribution: Option<PathBuf>,
+    /// Give each run but the first a copy of the working folder, in its place, as the folder was before the first run: for programs that
+    /// make, change or remove files in it. The copies are removed afterwards.
+    #[arg(long, conflicts_with = "pid")]
+    pub fresh_folder: bool,
+    /// Who executes the runs behind the first one.
+    #[arg(long, value_enum, default_value_t = TraceEngine::Local)]
+    pub engine: TraceEngine,
+    /// With --engine slurm: an option of sbatch; may be given several times.
+    #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]
+    pub slurm_option: Vec<String>,
     /// At most this many runs at a time; default: one for each core.
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
@@ -113,9 +183,12 @@ pub struct TraceRecord {
     /// Keep the partial traces in this folder.
     #[arg(long, value_name = "FOLDER")]
     pub keep: Option<PathBuf>,
-    /// Only list the functions that stay opaque, and the witnesses of each run.
+    /// Only list the functions that stay opaque, and the witnesses of each run with what they are predicted to cost.
     #[arg(long)]
     pub plan: bool,
+    /// With --plan: print the distribution as JSON, to be given to --distribution.
+    #[arg(long, requires = "plan")]
+    pub json: bool,
     /// The program and its arguments.
     #[arg(trailing_var_arg = true, required_unless_present = "pid", value_name = "COMMAND")]
     pub command: Vec<OsString>,

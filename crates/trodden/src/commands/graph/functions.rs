@@ -178,7 +178,7 @@ fn add_call(list: &mut [Function], names: &Names, call: CallInput) -> Result<()>
     if callees.is_empty() && opaque.is_none() {
         bail!("it has no callee: give \"callee\": NAME");
     }
-    list[caller.index()].calls.push((node, Call { callees, opaque }));
+    list[caller.index()].calls.push((node, Call { callees, opaque, keeps_frame: false }));
     Ok(())
 }
 

@@ -2,10 +2,11 @@
 //! distributions (figure 5.2), lengths of paths (figure 5.3).
 
 use super::character::Character;
-use super::sweep_page::{COLOURS, escaped};
 use super::sweep_results::{Outcome, Results};
 use std::fmt::Write;
 
+/// Distinguishable without colour vision (Okabe and Ito).
+pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 44.0;
@@ -129,4 +130,9 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
         let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escaped(name));
     }
     page.push_str("</svg></div>");
+}
+
+/// Text of a page.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,7 +2,7 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::sweep_lines;
+use super::sweep_lines::{self, COLOURS, escaped};
 use super::sweep_results::{Outcome, Results, sorted};
 use std::fmt::Write;
 
@@ -15,8 +15,6 @@ th,td{padding:.2rem .6rem;border-bottom:1px solid var(--line);text-align:right}t
 polyline{fill:none;stroke-width:1.8}\
 svg{max-width:100%;height:auto}text{fill:var(--ink);font:12px system-ui,sans-serif}.faint{fill:var(--faint)}.grid{stroke:var(--line)}\
 .scroll{overflow-x:auto}";
-/// Distinguishable without colour vision (Okabe and Ito).
-pub const COLOURS: [&str; 8] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98"];
 /// Configurations in one plot; more are in the table only.
 const MOST_BARS: usize = 8;
 
@@ -183,8 +181,4 @@ fn table(results: &Results, page: &mut String) {
 fn named(results: &Results, configuration: usize) -> String {
     let levels = results.combinations[configuration].iter().zip(&results.levels).zip(&results.factors);
     levels.map(|((level, levels), factor)| format!("{} {}", escaped(factor), escaped(&levels[*level]))).collect::<Vec<_>>().join(", ")
-}
-
-pub fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -32,6 +32,13 @@ impl Code {
         &self.names[function]
     }
 
+    /// The entry of the function of a name that is traced inside.
+    pub fn entry_of(&self, name: &str) -> Option<u64> {
+        let named = |number: usize| self.names[number] == name || self.graphs.functions[number].name == name;
+        let entry = |number: usize| self.graphs.functions[number].entry;
+        (0..self.names.len()).filter(|n| named(*n)).map(entry).find(|entry| self.block_at(*entry).is_some())
+    }
+
     /// The block that starts at an address.
     pub fn block_at(&self, address: u64) -> Option<TraceBlock> {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))

@@ -3,6 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `record.rs`, `runs.rs` | running a program with witnesses |
+//! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
+//! | `fresh.rs`, `hand_out.rs` | a copy of the working folder for each run; runs on other machines |
 //! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
 //! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
@@ -18,16 +20,20 @@ mod doctor;
 mod explain;
 mod export;
 mod find;
+mod fresh;
+mod hand_out;
 mod imports;
 mod merge;
 mod model;
 mod page;
 mod place;
+mod plan;
 mod profile;
 mod record;
 mod replay;
 mod runs;
 mod show;
+mod weights;
 
 pub use doctor::collectors;
 
@@ -48,6 +54,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Diff(job) => diff::run(job),
         Trace::Export(job) => export::run(job),
         Trace::Record(job) => record::run(job),
+        Trace::Work { folder, machine } => hand_out::work(folder, *machine),
         Trace::Profile(job) => profile::run(job),
     }
 }

@@ -402,7 +402,7 @@ impl Maker<'_> {
         // What ends the program for sure is not called by a jump.
         let other = other.map(|o| if tail { Opaque { calls_back: false, ends_run: o.ends_run && !o.returns, ..o } } else { o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
-        Call { callees, opaque: other }
+        Call { callees, opaque: other, keeps_frame: !tail }
     }
 
     /// What a function that is not traced inside can do.

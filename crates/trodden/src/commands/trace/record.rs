@@ -10,25 +10,23 @@ use super::explain::{Missing, first_missing};
 use super::imports::{Assumption, Image};
 use super::merge::{Hits, MergeError, Merged, merge, place};
 use super::model::{Model, Observed, model, unwinding_sites};
+use super::plan::{self, Plan, Planner};
 use super::runs::{FirstRun, RunResult, Subject};
-use crate::cli::{CollectorKind, TraceRecord, TraceStrategy};
+use super::weights::{self, Executions};
+use crate::cli::{CollectorKind, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, ProgramGraph};
 use trodden_binary::{AddressMap, Binary, recover};
-use trodden_flow::witness::distribution::plan;
-use trodden_flow::witness::pushdown::Pushdown;
-use trodden_flow::witness::repair::Repair;
-use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{Distribution, Lookahead, Options, Order, ReconstructError, Strategy, Weights, Witness, WitnessKind};
+use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
-    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, SingleStep, StoredEnding, ThreadNumber, TraceAbout,
-    TraceEnd, TraceWriter, Trampolines,
+    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, SingleStep, StoredEnding, ThreadNumber,
+    TraceAbout, TraceEnd, TraceWriter, Trampolines,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -43,14 +41,14 @@ const LISTED: usize = 8;
 /// # Errors
 /// The program cannot be traced, its runs part, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
-    let subject = Subject::new(job)?;
-    let binary = Binary::read(&subject.executable.path)?;
-    let map = AddressMap::read(&binary)?;
-    let graphs = recover(&binary, map.as_ref(), &[])?;
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, folder, observed: BTreeSet::new() };
+    let subject = Subject::new(job, folder)?;
+    let binary = Binary::read(&subject.executable.path)?;
+    let map = AddressMap::read(&binary)?;
+    let graphs = recover(&binary, map.as_ref(), &[])?;
+    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind)),
@@ -72,6 +70,15 @@ fn usual_collector(job: &TraceRecord) -> CollectorKind {
     }
 }
 
+/// The collector of a name.
+///
+/// # Errors
+/// There is none.
+pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
+    let all: [&'static dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
+    all.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
+}
+
 fn collector(kind: CollectorKind) -> &'static dyn Collector {
     match kind {
         CollectorKind::Trampolines => &Trampolines,
@@ -88,15 +95,8 @@ struct Recording<'a> {
     image: Image,
     map: Option<AddressMap>,
     graphs: ProgramGraph,
-    folder: PathBuf,
     /// What executions showed of jumps.
     observed: BTreeSet<Observation>,
-}
-
-/// A distribution with its sites.
-struct Plan {
-    distribution: Distribution,
-    sites: Vec<Vec<u64>>,
 }
 
 impl Recording<'_> {
@@ -145,8 +145,11 @@ impl Recording<'_> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
+            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
             let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
-            return print_plan(&model, &[code.addresses()]);
+            let weights = self.weights(&model, None)?;
+            plan::print(&self.planner(&model, &code, collector, &weights), &Plan::of_all(&model, &code, &weights))?;
+            return Ok(ExitCode::SUCCESS);
         }
         let mut shown = false;
         if steps && !uncertain_jumps(&self.graphs).is_empty() {
@@ -178,7 +181,7 @@ impl Recording<'_> {
         );
         list_opaque(&model);
         (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
-        let result = self.subject.single_run(collector, &sites, &jumps, &self.folder, shows)?;
+        let result = self.subject.single_run(collector, &sites, &jumps, shows)?;
         let partial = PartialTrace::open(&result.partial)?;
         let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
         let targets = hits.targets(&partial)?;
@@ -205,8 +208,11 @@ impl Recording<'_> {
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let mut notes = Vec::new();
         if self.job.plan {
-            let (model, _) = self.model(ASSUMPTIONS[0], None)?;
-            return print_plan(&model, &self.plan(&model)?.sites);
+            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
+            let (model, code) = self.model(ASSUMPTIONS[0], None)?;
+            let (plan, weights) = self.plan(&model, &code, collector, None)?;
+            plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
+            return Ok(ExitCode::SUCCESS);
         }
         let first = self.first_run(&mut notes)?;
         let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
@@ -220,8 +226,12 @@ impl Recording<'_> {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
             }
-            let plan = self.plan(&model)?;
-            let results = self.subject.runs(collector, &plan.sites, &log, &self.folder)?;
+            let (plan, _) = self.plan(&model, &code, collector, Some(&log))?;
+            let machines = plan.machines(self.job.machines.is_some());
+            let results = match self.job.engine {
+                TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, &log)?,
+                TraceEngine::Slurm => super::hand_out::runs(&self.subject, self.job, collector, &plan.sites, machines, &log)?,
+            };
             equal(&results)?;
             notes.extend(cut_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
@@ -250,7 +260,7 @@ impl Recording<'_> {
     /// What the graph lacks, by a run that watches every block.
     fn explained(&self, model: &Model, code: &Code, otherwise: String) -> Result<String> {
         let sites = code.addresses();
-        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], &self.folder, false)?;
+        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], false)?;
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
@@ -263,46 +273,35 @@ impl Recording<'_> {
         })
     }
 
-    /// Places and distributes witnesses.
-    fn plan(&self, model: &Model) -> Result<Plan> {
-        let strategy = match self.job.strategy {
-            TraceStrategy::Fine => Strategy::Fine,
-            TraceStrategy::Function => Strategy::Function,
-            TraceStrategy::Grouped => Strategy::Grouped,
-            TraceStrategy::Weighted => Strategy::Weighted,
-        };
-        let options = Options {
-            profiles: self.job.runs as usize,
-            strategy,
-            order: Order::LongestFirst,
-            limit: None,
-            machines: None,
-            lookahead: Lookahead::OwnComponent,
-        };
-        let weights = Weights::estimate(&model.program);
-        let mut profiles = plan(&model.program, WitnessKind::Nodes, &weights, &options)?.distribution.profiles;
-        // So that no call from outside is overlooked, what it can enter is watched, in the run with the least load.
-        let cost = |p: &Vec<Witness>| weights.sum(WitnessKind::Nodes, p);
-        let least = (0..profiles.len()).min_by(|a, b| cost(&profiles[*a]).total_cmp(&cost(&profiles[*b]))).unwrap_or(0);
-        profiles[least].extend(model.entries());
-        let mut distribution = Distribution::new(&model.program, WitnessKind::Nodes, profiles)?;
-        let structure = Structure::new(Pushdown::new(&model.program, WitnessKind::Nodes));
-        let lookahead = options.lookahead;
-        let mut repair =
-            Repair { program: &model.program, structure: &structure, weights: &weights, home: HashMap::new(), limit: None, lookahead };
-        let check = repair.run(&mut distribution.profiles);
-        if let Some(violation) = check.violations.first() {
-            bail!(
-                "{} branches cannot be distinguished by any run, the first is {:?}, which can go to {:?}: leave its function out with \
-                    `--opaque`, or take `--runs 1`",
-                check.violations.len(),
-                violation.branch,
-                violation.targets
-            );
+    /// Places and distributes witnesses, or takes those of the user's file.
+    fn plan(&self, model: &Model, code: &Code, collector: &dyn Collector, log: Option<&Arc<RunLog>>) -> Result<(Plan, Weights)> {
+        let weights = self.weights(model, log)?;
+        let plan = self.planner(model, code, collector, &weights).plan()?;
+        Ok((plan, weights))
+    }
+
+    fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
+        let hash = trodden_trace::container::hash(self.binary.data());
+        Planner { job: self.job, model, code, weights, most_sites: collector.most_sites(), hash }
+    }
+
+    /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.
+    fn weights(&self, model: &Model, log: Option<&Arc<RunLog>>) -> Result<Weights> {
+        let estimated = weights::estimated(model, &self.graphs);
+        match &self.job.weights {
+            WeightsFrom::Static => Ok(estimated),
+            WeightsFrom::Trace(path) => {
+                let hash = trodden_trace::container::hash(self.binary.data());
+                Ok(Executions::of_trace(path, hash)?.weights(model, &self.graphs))
+            }
+            WeightsFrom::FirstRun => {
+                let watched = weights::watched_first(model);
+                let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
+                let counts = self.subject.counting_run(collector(usual_collector(self.job)), &sites, log.cloned())?;
+                let measured = watched.iter().zip(counts).map(|((_, witness), n)| (*witness, n as f64)).collect();
+                Ok(estimated.corrected(&model.program, &measured))
+            }
         }
-        let address = |w: &Witness| model.addresses[w.index()].expect("witnesses have addresses");
-        let sites = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
-        Ok(Plan { distribution, sites })
     }
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
@@ -445,18 +444,6 @@ fn list_opaque(model: &Model) {
     ));
 }
 
-fn print_plan(model: &Model, sites: &[Vec<u64>]) -> Result<ExitCode> {
-    use std::io::Write;
-    let mut out = crate::output::text();
-    for (name, why) in &model.opaque {
-        writeln!(out, "opaque: {name}: {why}")?;
-    }
-    for (number, sites) in (1..).zip(sites) {
-        writeln!(out, "run {number}: {} witnesses", sites.len())?;
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
 /// Whether a program can be traced in several runs.
 fn repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
@@ -472,7 +459,7 @@ fn equal(results: &[RunResult]) -> Result<()> {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
                 "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
-                    (a file that the first run made or removed, for one), or take `--runs 1`, which watches every block in one run"
+                    (files that the first run made or removed: `--fresh-folder`), or take `--runs 1`, which watches every block in one run"
             );
         }
     }

@@ -3,9 +3,11 @@
 //!
 //! Invariant: every run gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see the same.
 
+use super::fresh::FreshFolder;
 use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
@@ -43,6 +45,11 @@ pub struct Subject<'a> {
     /// Where those of them start that code may enter in their middle.
     pub guarded: HashSet<u64>,
     input: Input,
+    /// For partial traces.
+    folder: PathBuf,
+    /// The program's environment, where it is not this one's.
+    environment: Option<Vec<(OsString, OsString)>>,
+    fresh: Option<FreshFolder>,
     recipe: Recipe,
     stop: AtomicBool,
 }
@@ -102,13 +109,29 @@ impl Sink for Targets<'_> {
     }
 }
 
+/// How often each site was executed.
+struct Counts(Vec<u64>);
+
+impl Sink for Counts {
+    fn record(&mut self, _: ThreadNumber, what: u64) -> io::Result<Flow> {
+        self.0[what as usize] += 1;
+        Ok(Flow::GoOn)
+    }
+}
+
 impl<'a> Subject<'a> {
     /// Finds the program and keeps the input.
     ///
     /// # Errors
     /// There is no such program, it cannot be traced, or the input cannot be read.
-    pub fn new(job: &'a TraceRecord) -> Result<Self> {
-        let executable = Executable::read(&program(job)?)?;
+    pub fn new(job: &'a TraceRecord, folder: PathBuf) -> Result<Self> {
+        let input = if job.pid.is_some() { Input::Null } else { input()? };
+        let fresh = job.fresh_folder.then(FreshFolder::keep).transpose()?;
+        Self::with(job, program(job)?, input, folder, fresh)
+    }
+
+    fn with(job: &'a TraceRecord, program: PathBuf, input: Input, folder: PathBuf, fresh: Option<FreshFolder>) -> Result<Self> {
+        let executable = Executable::read(&program)?;
         let fixes = |part| !job.no_repeat.contains(&part);
         let recipe = Recipe {
             addresses: fixes(RepeatPart::Addresses),
@@ -117,8 +140,44 @@ impl<'a> Subject<'a> {
             processes: fixes(RepeatPart::Processes),
             core: None,
         };
-        let input = if job.pid.is_some() { Input::Null } else { input()? };
-        Ok(Self { job, executable, blocks: Vec::new(), guarded: HashSet::new(), input, recipe, stop: AtomicBool::new(false) })
+        let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), AtomicBool::new(false));
+        Ok(Self { job, executable, blocks, guarded, input, folder, environment: None, fresh, recipe, stop })
+    }
+
+    /// The subject of another machine's collection.
+    ///
+    /// # Errors
+    /// There is no such program here, or it cannot be traced, or the input cannot be read.
+    pub fn of_worker(job: &'a TraceRecord, program: PathBuf, environment: Vec<(OsString, OsString)>, input: Option<&Path>) -> Result<Self> {
+        let input = match input {
+            Some(path) => Input::File { file: File::open(path).context("the runs' input cannot be read")?, at: 0 },
+            None => Input::Null,
+        };
+        let subject = Self::with(job, program, input, PathBuf::new(), None)?;
+        Ok(Self { environment: Some(environment), ..subject })
+    }
+
+    /// A run on another machine, to a partial trace.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
+        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, (self.core(0), false))
+    }
+
+    /// Where partial traces are.
+    pub fn folder_of_partials(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Copies standard input to a file; nothing if there is none.
+    ///
+    /// # Errors
+    /// It cannot be read, or the file not written.
+    pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
+        let Input::File { file, at } = &self.input else { return Ok(None) };
+        io::copy(&mut again(file, *at)?, &mut File::create(to)?).context("standard input cannot be copied")?;
+        Ok(Some(to.to_owned()))
     }
 
     /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output
@@ -134,21 +193,39 @@ impl<'a> Subject<'a> {
         Ok(FirstRun { outcome, targets: targets.seen, others: targets.others })
     }
 
-    /// One run for each profile, `jobs` at a time.
+    /// A run that counts how often some sites are executed; its output is not shown.
+    ///
+    /// # Errors
+    /// It cannot be run.
+    pub fn counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
+        let mut counts = Counts(vec![0; sites.len()]);
+        let watched = Watched { sites, jumps: &[], first };
+        self.run(collector, watched, &mut counts, self.core(0), false)?;
+        Ok(counts.0)
+    }
+
+    /// One run for each profile: those of a machine one after the other, `jobs` machines at a time.
     ///
     /// # Errors
     /// One cannot be run.
-    pub fn runs(&self, collector: &dyn Collector, profiles: &[Vec<u64>], first: &Arc<RunLog>, folder: &Path) -> Result<Vec<RunResult>> {
-        let jobs = self.job.jobs.map_or_else(|| cores().len(), |jobs| jobs as usize).clamp(1, profiles.len().max(1));
+    pub fn runs(
+        &self,
+        collector: &dyn Collector,
+        profiles: &[Vec<u64>],
+        machines: &[Vec<usize>],
+        first: &Arc<RunLog>,
+    ) -> Result<Vec<RunResult>> {
+        let jobs = self.job.jobs.map_or_else(|| cores().len(), |jobs| jobs as usize).clamp(1, machines.len().max(1));
         let next = AtomicUsize::new(0);
         let results: Mutex<Vec<(usize, Result<RunResult>)>> = Mutex::new(Vec::new());
         let work = |worker: usize| {
-            loop {
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(sites) = profiles.get(number) else { return };
-                let partial = folder.join(format!("run-{}.partial", number + 1));
-                let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, (self.core(worker), false));
-                results.lock().expect("no run panics").push((number, result));
+            while let Some(queue) = machines.get(next.fetch_add(1, Ordering::Relaxed)) {
+                for &number in queue {
+                    let sites = &profiles[number];
+                    let partial = self.folder.join(format!("run-{}.partial", number + 1));
+                    let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, (self.core(worker), false));
+                    results.lock().expect("no run panics").push((number, result));
+                }
             }
         };
         std::thread::scope(|scope| (0..jobs).for_each(|worker| drop(scope.spawn(move || work(worker)))));
@@ -161,7 +238,7 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], folder: &Path, shows: bool) -> Result<RunResult> {
+    pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
         if self.job.pid.is_some() {
             for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
                 let stop = Arc::new(AtomicBool::new(false));
@@ -169,7 +246,7 @@ impl<'a> Subject<'a> {
                 STOPS.lock().expect("no holder panics").push(stop);
             }
         }
-        self.run_to_file(collector, (sites, jumps), None, &folder.join("run-1.partial"), (self.core(0), shows))
+        self.run_to_file(collector, (sites, jumps), None, &self.folder.join("run-1.partial"), (self.core(0), shows))
     }
 
     fn core(&self, worker: usize) -> Option<usize> {
@@ -204,10 +281,15 @@ impl<'a> Subject<'a> {
         core: Option<usize>,
         shows: bool,
     ) -> Result<RunOutcome> {
+        // Removed when the run is over.
+        let _copy;
         let (target, outputs) = match self.job.pid {
             Some(process) => (Target::Attach(process), Vec::new()),
             None => {
-                let (command, outputs) = self.command()?;
+                let (mut command, outputs) = self.command()?;
+                if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
+                    _copy = folder.lay_under(&mut command)?;
+                }
                 (Target::Start(Box::new(command)), outputs)
             }
         };
@@ -231,6 +313,9 @@ impl<'a> Subject<'a> {
         let mut command = Command::new(&self.executable.path);
         std::os::unix::process::CommandExt::arg0(&mut command, &self.job.command[0]);
         command.args(&self.job.command[1..]);
+        if let Some(environment) = &self.environment {
+            command.env_clear().envs(environment.iter().cloned());
+        }
         match &self.input {
             Input::File { file, at } => command.stdin(again(file, *at)?),
             Input::Null => command.stdin(Stdio::null()),

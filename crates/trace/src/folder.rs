@@ -1,0 +1,79 @@
+//! A copy of a folder in a process's place of the folder itself: it sees the copy under the folder's own path, and nobody else does.
+//!
+//! The copy is bound over the folder in a mount namespace of the process's own; without the privilege for that, in a user namespace in
+//! which it has its own user and group. Source: mount_namespaces(7), user_namespaces(7).
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What is written in the new process before it executes the program; made before, since nothing can be allocated there.
+struct Binding {
+    copy: CString,
+    folder: CString,
+    user_map: CString,
+    group_map: CString,
+}
+
+/// Lets the command see `copy` where `folder` is, and start in it. Both are absolute.
+///
+/// # Errors
+/// A path has a zero byte. Starting the command fails where namespaces are forbidden.
+pub fn bind_folder(command: &mut Command, copy: &Path, folder: &Path) -> io::Result<()> {
+    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
+    // SAFETY: neither takes pointers.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let map = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::other);
+    let binding = Binding { copy: text(copy)?, folder: text(folder)?, user_map: map(user)?, group_map: map(group)? };
+    // SAFETY: between fork and exec, `bind` makes only system calls, and allocates nothing.
+    unsafe { command.pre_exec(move || bind(&binding)) };
+    Ok(())
+}
+
+fn bind(binding: &Binding) -> io::Result<()> {
+    // SAFETY: no pointers.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        // SAFETY: no pointers.
+        checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
+        write(c"/proc/self/setgroups", c"deny")?;
+        write(c"/proc/self/uid_map", &binding.user_map)?;
+        write(c"/proc/self/gid_map", &binding.group_map)?;
+    }
+    let none = std::ptr::null();
+    // SAFETY: all strings end with a zero, and live until the calls are over.
+    checked(unsafe { libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::mount(binding.copy.as_ptr(), binding.folder.as_ptr(), none, libc::MS_BIND, none.cast()) })?;
+    // SAFETY: as above.
+    checked(unsafe { libc::chdir(binding.folder.as_ptr()) })
+}
+
+fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
+    // SAFETY: the strings end with a zero; the descriptor is closed by this process only.
+    unsafe {
+        let file = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        checked(file)?;
+        let length = text.to_bytes().len();
+        let written = libc::write(file, text.as_ptr().cast(), length);
+        libc::close(file);
+        if written == length as isize { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+fn checked(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Lets no program that is executed from now on have descriptors of this process but the first three.
+///
+/// # Errors
+/// The kernel is older than 5.11.
+pub fn keep_descriptors_from_programs() -> io::Result<()> {
+    const CLOSE_RANGE_CLOEXEC: u32 = 4;
+    // SAFETY: no pointers; no descriptor is closed now.
+    let result = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };
+    checked(result as i32)
+}

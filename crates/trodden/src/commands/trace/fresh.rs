@@ -1,0 +1,74 @@
+//! Copies of the working folder, one for each run, so that a run that changes files changes nothing for the next one.
+//!
+//! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
+//! folder's own path ([`trodden_trace::bind_folder`]).
+
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Folders with more bytes are not copied.
+const MOST: u64 = 4 << 30;
+
+/// The working folder as it was.
+pub struct FreshFolder {
+    folder: PathBuf,
+    before: TempDir,
+}
+
+impl FreshFolder {
+    /// Keeps what is in the working folder.
+    ///
+    /// # Errors
+    /// It is too large, or cannot be copied.
+    pub fn keep() -> Result<Self> {
+        let folder = std::env::current_dir().context("there is no working folder")?;
+        let before = tempfile::tempdir().context("no folder for copies of the working folder")?;
+        ensure!(
+            !before.path().starts_with(&folder),
+            "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
+            folder.display()
+        );
+        let mut size = 0;
+        measure(&folder, &mut size)?;
+        ensure!(
+            size <= MOST,
+            "{} has more than {} GiB: work in a smaller folder, or leave --fresh-folder out",
+            folder.display(),
+            MOST >> 30
+        );
+        copy(&folder, before.path())?;
+        Ok(Self { folder, before })
+    }
+
+    /// A copy for a run; the command sees it in the folder's place. It is removed with what is returned.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn lay_under(&self, command: &mut Command) -> Result<TempDir> {
+        let own = tempfile::tempdir().context("no folder for a copy of the working folder")?;
+        copy(self.before.path(), own.path())?;
+        trodden_trace::bind_folder(command, own.path(), &self.folder)?;
+        Ok(own)
+    }
+}
+
+fn measure(folder: &Path, size: &mut u64) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))? {
+        let entry = entry?;
+        let about = entry.metadata()?;
+        *size += about.len();
+        if about.is_dir() && *size <= MOST {
+            measure(&entry.path(), size)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies everything, with owners, times and links.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
+    ensure!(output.status.success(), "{} cannot be copied: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Runs on other machines: a file says what each run watches and what it repeats; a job of [`trodden_launch`] has a task for each machine,
+//! which executes its runs one after the other and leaves their partial traces.
+//!
+//! The file has the environment and the answers of the first run: like a trace, it can be read by its owner alone. A machine must be like
+//! this one (kernel, C library, program, folder), or its run diverges, which is told.
+
+use super::runs::{RunResult, Subject};
+use crate::cli::{Cli, Command, Trace, TraceRecord};
+use crate::notes::{note, warn};
+use anyhow::{Context, Result, bail, ensure};
+use clap::FromArgMatches;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use trodden_launch::{Engine, Event, Job, RESULT_VARIABLE, Slurm, Stop, Task};
+use trodden_trace::{Collector, RunLog, RunOutcome};
+
+/// What machines are to do.
+#[derive(Serialize, Deserialize)]
+struct Spec {
+    /// The words of this command.
+    words: Vec<OsString>,
+    /// The program's file.
+    program: PathBuf,
+    environment: Vec<(OsString, OsString)>,
+    collector: String,
+    blocks: Vec<Range<u64>>,
+    guarded: Vec<u64>,
+    /// What each run watches.
+    profiles: Vec<Vec<u64>>,
+    /// The runs of each machine.
+    machines: Vec<Vec<usize>>,
+    first: RunLog,
+    input: Option<PathBuf>,
+}
+
+/// What a run did.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    run: usize,
+    outcome: RunOutcome,
+    hits: u64,
+}
+
+/// Executes runs on the machines of an engine.
+///
+/// # Errors
+/// A machine cannot execute its runs.
+pub fn runs(
+    subject: &Subject,
+    job: &TraceRecord,
+    collector: &dyn Collector,
+    profiles: &[Vec<u64>],
+    machines: Vec<Vec<usize>>,
+    first: &Arc<RunLog>,
+) -> Result<Vec<RunResult>> {
+    ensure!(!job.fresh_folder, "--fresh-folder is for runs on this machine: leave it or --engine out");
+    let here = std::env::current_dir()?;
+    // All machines see the working folder.
+    let folder = tempfile::Builder::new().prefix(".trodden-trace-").tempdir_in(&here).context("no folder for runs of other machines")?;
+    let input = subject.copy_input(&folder.path().join("input"))?;
+    let spec = Spec {
+        words: std::env::args_os().collect(),
+        program: subject.executable.path.clone(),
+        environment: std::env::vars_os().collect(),
+        collector: collector.name().to_owned(),
+        blocks: subject.blocks.clone(),
+        guarded: subject.guarded.iter().copied().collect(),
+        profiles: profiles.to_vec(),
+        machines,
+        first: RunLog::clone(first),
+        input,
+    };
+    serde_json::to_writer(std::io::BufWriter::new(File::create(folder.path().join("spec"))?), &spec)?;
+    launch(folder.path(), &here, &spec, job)?;
+    let mut results = Vec::new();
+    for machine in 0..spec.machines.len() {
+        let done: Vec<Done> = serde_json::from_slice(&std::fs::read(result(folder.path(), machine))?)?;
+        for Done { run, outcome, hits } in done {
+            let partial = subject.folder_of_partials().join(format!("run-{}.partial", run + 1));
+            std::fs::copy(own_partial(folder.path(), run), &partial)?;
+            let seconds = std::fs::read_to_string(own_partial(folder.path(), run).with_extension("seconds"))?;
+            results.push((run, RunResult { outcome, partial, hits, time: Duration::from_secs_f64(seconds.trim().parse()?) }));
+        }
+    }
+    results.sort_by_key(|r| r.0);
+    Ok(results.into_iter().map(|r| r.1).collect())
+}
+
+fn result(folder: &Path, machine: usize) -> PathBuf {
+    folder.join(format!("machine-{machine}"))
+}
+
+fn own_partial(folder: &Path, run: usize) -> PathBuf {
+    folder.join(format!("run-{}.partial", run + 1))
+}
+
+fn launch(folder: &Path, here: &Path, spec: &Spec, job: &TraceRecord) -> Result<()> {
+    let trodden = std::env::current_exe()?;
+    let task = |machine: usize| Task {
+        command: vec![trodden.clone().into(), "trace".into(), "work".into(), folder.into(), machine.to_string().into()],
+        environment: Vec::new(),
+        directory: here.to_owned(),
+        input: None,
+        result: result(folder, machine),
+    };
+    let name = folder.file_name().map_or(String::new(), |n| n.to_string_lossy().trim_start_matches('.').to_owned());
+    let tasks = (0..spec.machines.len()).map(task).collect();
+    let work = Job { name, folder: folder.join("tasks"), tasks };
+    let engine = Engine::Slurm(Slurm { options: job.slurm_option.clone(), ..Slurm::default() });
+    let mut tell = |event: Event| match event {
+        Event::Done(..) => {}
+        Event::Retried(task) => warn(format_args!("machine {task} left no runs, and is asked again (see {})", work.log(task).display())),
+        Event::Note(text) => note(text),
+    };
+    let stop = Stop::new()?;
+    if let Err(error) = trodden_launch::run(&work, &engine, &stop, &mut tell) {
+        let logs = (0..spec.machines.len()).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
+        let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
+        return Err(anyhow::Error::from(error).context(said.map_or_else(String::new, |s| format!("a machine said: {s}"))));
+    }
+    Ok(())
+}
+
+/// Executes the runs of a machine.
+///
+/// # Errors
+/// One cannot be executed.
+pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
+    let result = std::env::var_os(RESULT_VARIABLE)
+        .with_context(|| format!("{RESULT_VARIABLE} is not set: `trodden trace record --engine` runs this"))?;
+    trodden_launch::alive::end_with_launcher();
+    trodden_trace::keep_descriptors_from_programs()?;
+    let file = File::open(folder.join("spec")).with_context(|| format!("{} has no runs", folder.display()))?;
+    let mut spec: Spec = serde_json::from_reader(std::io::BufReader::new(file))?;
+    let words = std::mem::take(&mut spec.words);
+    let Cli { command: Command::Trace(Trace::Record(job)), .. } =
+        Cli::from_arg_matches(&crate::cli::command_line().try_get_matches_from(words)?)?
+    else {
+        bail!("{} is no collection", folder.display());
+    };
+    let mut subject = Subject::of_worker(&job, spec.program.clone(), std::mem::take(&mut spec.environment), spec.input.as_deref())?;
+    subject.blocks = std::mem::take(&mut spec.blocks);
+    subject.guarded = spec.guarded.iter().copied().collect();
+    let collector = super::record::collector_named(&spec.collector)?;
+    let first = Arc::new(spec.first);
+    let mut done = Vec::new();
+    for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {
+        // A machine that was thought to be lost may come to its end after another one that did its work.
+        let mine = own_partial(folder, *run).with_extension(std::process::id().to_string());
+        let ran = subject.worker_run(collector, &spec.profiles[*run], &first, &mine)?;
+        std::fs::write(own_partial(folder, *run).with_extension("seconds"), ran.time.as_secs_f64().to_string())?;
+        std::fs::rename(&mine, own_partial(folder, *run))?;
+        done.push(Done { run: *run, outcome: ran.outcome, hits: ran.hits });
+    }
+    std::fs::write(result, serde_json::to_vec(&done)?)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,330 @@
+//! Which run watches what: witnesses placed and distributed by a strategy, or by the user's file; checked before anything runs.
+//!
+//! A distribution that cannot give the execution back is refused; the message names a branch, its two targets, and two executions with
+//! equal partial traces where a search finds them.
+
+use super::code::Code;
+use super::merge::place;
+use super::model::Model;
+use crate::cli::{Condition, TraceRecord};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use trodden_flow::graph::Node;
+use trodden_flow::witness::ambiguous::{self, Blocks};
+use trodden_flow::witness::bound::bound;
+use trodden_flow::witness::condition::{Branch, Target, Violation, check_structure, members};
+use trodden_flow::witness::distribution::{assign_to_machines, plan};
+use trodden_flow::witness::pushdown::Pushdown;
+use trodden_flow::witness::repair::Repair;
+use trodden_flow::witness::structure::Structure;
+use trodden_flow::witness::{
+    Distribution, FunctionId, Lookahead, Options, Order, PlanError, Strategy, Weights, Witness, WitnessKind, check_paper,
+};
+
+const SCHEMA_VERSION: u32 = 1;
+const KIND: WitnessKind = WitnessKind::Nodes;
+const LOOKAHEAD: Lookahead = Lookahead::OwnComponent;
+/// Pairs of runs that are tried in all to show that executions are ambiguous.
+const SEARCH: usize = 100_000;
+/// Blocks of an ambiguous execution that are named.
+const NAMED: usize = 12;
+/// Branches with many violations: so many are looked at for executions.
+const LOOKED_AT: usize = 20;
+
+/// A distribution with its sites.
+pub struct Plan {
+    /// The witnesses of each run.
+    pub distribution: Distribution,
+    /// The addresses of each run's witnesses.
+    pub sites: Vec<Vec<u64>>,
+    /// The machine of each run.
+    pub machine_of: Vec<usize>,
+    /// What each run is predicted to record: executions of its witnesses.
+    pub predicted: Vec<f64>,
+}
+
+impl Plan {
+    /// The runs of each machine, which executes them one after the other; without machines, each run is by itself.
+    pub fn machines(&self, shared: bool) -> Vec<Vec<usize>> {
+        if !shared {
+            return (0..self.sites.len()).map(|run| vec![run]).collect();
+        }
+        let count = self.machine_of.iter().max().map_or(0, |m| m + 1);
+        let of = |machine: usize| (0..self.sites.len()).filter(|run| self.machine_of[*run] == machine).collect::<Vec<usize>>();
+        (0..count).map(of).filter(|runs| !runs.is_empty()).collect()
+    }
+
+    /// One run that watches every block.
+    pub fn of_all(model: &Model, code: &Code, weights: &Weights) -> Self {
+        let sites = code.addresses();
+        let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
+        let predicted = vec![weights.sum(KIND, &witnesses)];
+        Self { distribution: Distribution { kind: KIND, profiles: vec![witnesses] }, sites: vec![sites], machine_of: vec![0], predicted }
+    }
+}
+
+/// A distribution as a file: `--plan --json` writes it, `--distribution` reads it.
+#[derive(Debug, Serialize, Deserialize)]
+struct DistributionFile {
+    schema_version: Option<u32>,
+    /// Hash of the image.
+    hash: Option<String>,
+    /// The blocks of each run: `0xADDRESS`, or a function's name for its entry.
+    profiles: Vec<Vec<String>>,
+}
+
+/// What a plan is made from.
+pub struct Planner<'a> {
+    /// The command.
+    pub job: &'a TraceRecord,
+    /// The program.
+    pub model: &'a Model,
+    /// Its names.
+    pub code: &'a Code,
+    /// Executions of its blocks.
+    pub weights: &'a Weights,
+    /// Sites that a run can have.
+    pub most_sites: Option<usize>,
+    /// The image's hash.
+    pub hash: u64,
+}
+
+impl Planner<'_> {
+    /// Makes the plan and checks it.
+    ///
+    /// # Errors
+    /// The file is none of this image, or a limit is too small; or the execution could not be given back.
+    pub fn plan(&self) -> Result<Plan> {
+        let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
+        let distribution = match &self.job.distribution {
+            Some(path) => self.read(path)?,
+            None => self.distribute(&structure)?,
+        };
+        self.check(&structure, &distribution)?;
+        let address = |w: &Witness| self.model.addresses[w.index()].expect("witnesses have addresses");
+        let sites: Vec<Vec<u64>> = distribution.profiles.iter().map(|p| p.iter().map(address).collect()).collect();
+        let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
+        let machines = self.job.machines.map_or(sites.len(), |m| m as usize);
+        let machine_of = assign_to_machines(&predicted, machines);
+        Ok(Plan { distribution, sites, machine_of, predicted })
+    }
+
+    fn limit(&self) -> Option<usize> {
+        [self.job.limit.map(|l| l as usize), self.most_sites].into_iter().flatten().min()
+    }
+
+    /// Witnesses by the strategy; what code outside can enter is watched, too, so that no call from there is overlooked.
+    fn distribute(&self, structure: &Structure) -> Result<Distribution> {
+        let limit = self.limit();
+        let options = Options {
+            profiles: self.job.runs as usize,
+            strategy: Strategy::from(self.job.strategy),
+            order: Order::LongestFirst,
+            limit,
+            machines: self.job.machines.map(|m| m as usize),
+            lookahead: LOOKAHEAD,
+        };
+        let planned = plan(&self.model.program, KIND, self.weights, &options).map_err(|error| self.explained(&error))?;
+        let mut profiles = planned.distribution.profiles;
+        self.watch_entries(&mut profiles, limit.unwrap_or(usize::MAX));
+        let mut distribution = Distribution::new(&self.model.program, KIND, profiles)?;
+        let (program, weights, lookahead) = (&self.model.program, self.weights, LOOKAHEAD);
+        Repair { program, structure, weights, home: HashMap::new(), limit, lookahead }.run(&mut distribution.profiles);
+        Ok(distribution)
+    }
+
+    /// Puts the entries where the load is least and room is.
+    fn watch_entries(&self, profiles: &mut Vec<Vec<Witness>>, limit: usize) {
+        let mut entries = self.model.entries();
+        if limit < usize::MAX {
+            entries.retain(|e| !profiles.iter().any(|p| p.contains(e)));
+        }
+        let cost = |p: &Vec<Witness>| self.weights.sum(KIND, p);
+        let mut order: Vec<usize> = (0..profiles.len()).collect();
+        order.sort_by(|a, b| cost(&profiles[*a]).total_cmp(&cost(&profiles[*b])));
+        for at in order {
+            let room = limit.saturating_sub(profiles[at].len()).min(entries.len());
+            profiles[at].extend(entries.drain(..room));
+        }
+        profiles.extend(entries.chunks(limit.max(1)).map(<[Witness]>::to_vec));
+    }
+
+    fn explained(&self, error: &PlanError) -> anyhow::Error {
+        match error {
+            PlanError::LimitTooSmall { function, needs, limit } => {
+                let name = self.function(*function);
+                let option = if self.job.limit.is_some_and(|l| l as usize == *limit) {
+                    format!("raise --limit from {limit} to {needs}")
+                } else {
+                    format!("take a collector with more than {limit} sites, or leave it out with `--opaque {name}`")
+                };
+                anyhow!("`{name}` needs {needs} witnesses in one run: {option}")
+            }
+            other => anyhow!("{other}"),
+        }
+    }
+
+    /// A distribution that the user wrote.
+    fn read(&self, path: &Path) -> Result<Distribution> {
+        let text = std::fs::read(path).with_context(|| format!("cannot read the distribution {}", path.display()))?;
+        let file: DistributionFile = serde_json::from_slice(&text)
+            .with_context(|| format!("{} is no distribution: it is to be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
+        let name = path.display();
+        ensure!(!file.profiles.is_empty(), "{name} has no profile: give at least one, or leave --distribution out");
+        let own = format!("{:#x}", self.hash);
+        if let Some(hash) = file.hash.filter(|hash| *hash != own) {
+            bail!("{name} is for another build (hash {hash}, this one has {own}): make it again with `--plan --json`");
+        }
+        let profile = |words: &Vec<String>| words.iter().map(|w| self.witness(w)).collect::<Result<Vec<Witness>>>();
+        let profiles = file.profiles.iter().map(profile).collect::<Result<Vec<_>>>().with_context(|| format!("in {name}"))?;
+        let distribution = Distribution::new(&self.model.program, KIND, profiles)?;
+        let most = self.limit().unwrap_or(usize::MAX);
+        if let Some(at) = distribution.profiles.iter().position(|p| p.len() > most) {
+            bail!("profile {} of {name} has {} witnesses, more than the limit of {most}", at + 1, distribution.profiles[at].len());
+        }
+        Ok(distribution)
+    }
+
+    /// The witness that a word names.
+    fn witness(&self, word: &str) -> Result<Witness> {
+        let address = match word.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).with_context(|| format!("`{word}` is no address"))?,
+            None => self.code.entry_of(word).with_context(|| format!("there is no function `{word}`, or it stays opaque"))?,
+        };
+        let known = self.model.witnesses.get(&address).copied();
+        known.with_context(|| format!("no block starts at {address:#x} in a function that is traced: `--plan --json` lists such blocks"))
+    }
+
+    /// Refuses what cannot be given back.
+    fn check(&self, structure: &Structure, distribution: &Distribution) -> Result<()> {
+        let marked = members(&self.model.program, distribution);
+        let pairwise = check_structure(structure, &marked, LOOKAHEAD);
+        if !pairwise.is_realizable() {
+            let found = ambiguous::find(structure, &marked, &pairwise.violations[..pairwise.violations.len().min(LOOKED_AT)], SEARCH);
+            return Err(self.refused(&pairwise.violations, &found));
+        }
+        if self.job.check == Condition::Paper {
+            let paper = check_paper(&self.model.program, distribution)?;
+            let theorem = if paper.path.is_empty() { "graph" } else { "path" };
+            if let Some(violation) = paper.path.iter().chain(&paper.graph).next() {
+                bail!(
+                    "the paper's {theorem} condition rejects {}; the pairwise condition holds, and is enough: take `--check pairwise`",
+                    self.pair(violation)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn refused(&self, violations: &[Violation], found: &[Option<[Blocks; 2]>]) -> anyhow::Error {
+        let shown = found.iter().position(Option::is_some).unwrap_or(0);
+        let mut text = format!("no run distinguishes {}", self.pair(&violations[shown]));
+        if let Some(Some([one, other])) = found.get(shown) {
+            text.push_str(&format!(
+                "; these two executions leave the same partial traces:\n  {}\n  {}\n ",
+                self.execution(one),
+                self.execution(other)
+            ));
+        }
+        if violations.len() > 1 {
+            text.push_str(&format!("; {} pairs of targets are so in all", violations.len()));
+        }
+        let remedy = match &self.job.distribution {
+            Some(_) => "add a block behind one of the targets to a profile",
+            None if self.limit().is_some() => {
+                "allow more witnesses in a run (--limit, another --collector), or leave its function out with `--opaque`"
+            }
+            None => "leave its function out with `--opaque`, or take `--runs 1`",
+        };
+        anyhow!("{text}: {remedy}")
+    }
+
+    fn pair(&self, violation: &Violation) -> String {
+        let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
+        format!("where {} goes: {one} or {other}", self.branch(violation.branch))
+    }
+
+    fn function(&self, f: FunctionId) -> &str {
+        self.model.functions[f.index()].map_or("an indirect call", |f| self.code.name(f))
+    }
+
+    fn node(&self, f: FunctionId, node: Node) -> String {
+        place(self.model, self.code, self.model.program.node_witness(f, node))
+    }
+
+    fn branch(&self, branch: Branch) -> String {
+        match branch {
+            Branch::Node(f, n) => self.node(f, n),
+            Branch::Call(f, n) => format!("a call in {}", self.node(f, n)),
+            Branch::Opaque(f, n) => format!("the other file's function that {} calls", self.node(f, n)),
+            Branch::Unwinding(f, n) => format!("what is thrown in {}", self.node(f, n)),
+            Branch::Outside => "code of other files".to_owned(),
+        }
+    }
+
+    fn target(&self, branch: Branch, target: Target) -> String {
+        match (target, branch) {
+            (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => {
+                self.node(f, node)
+            }
+            (Target::Function(callee), _) => format!("into {}", self.function(callee)),
+            (Target::Returns, _) => "back to its caller".to_owned(),
+            (Target::Unwinds, _) => "out of the function by unwinding".to_owned(),
+            (Target::Ends, _) => "to the program's end".to_owned(),
+            (Target::GoesOn | Target::Node(..), _) => "on behind it".to_owned(),
+        }
+    }
+
+    fn execution(&self, blocks: &Blocks) -> String {
+        let address = |(f, n): &(FunctionId, Node)| match self.model.addresses[self.model.program.node_witness(*f, *n).index()] {
+            Some(address) => format!("{address:#x}"),
+            None => "-".to_owned(),
+        };
+        let skipped = blocks.len().saturating_sub(NAMED);
+        let named: Vec<String> = blocks.iter().skip(skipped).map(address).collect();
+        format!("{}{}", if skipped > 0 { "... " } else { "" }, named.join(" "))
+    }
+}
+
+/// Prints a plan, or that of one run which watches some addresses.
+///
+/// # Errors
+/// Standard output is gone.
+pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
+    let mut out = crate::output::text_or_json(planner.job.json);
+    let machines = plan.machine_of.iter().max().map_or(1, |m| m + 1);
+    let mut of_machines = vec![0.0; machines];
+    plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
+    let bound = bound(&planner.model.program, KIND, planner.weights, machines);
+    if planner.job.json {
+        let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
+        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
+            "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound });
+        serde_json::to_writer_pretty(&mut out, &document)?;
+        return Ok(writeln!(out)?);
+    }
+    for (name, why) in &planner.model.opaque {
+        writeln!(out, "opaque: {name}: {why}")?;
+    }
+    for (number, ((sites, predicted), machine)) in (1..).zip(plan.sites.iter().zip(&plan.predicted).zip(&plan.machine_of)) {
+        let on = if planner.job.machines.is_some() { format!(" on machine {}", machine + 1) } else { String::new() };
+        writeln!(out, "run {number}: {} witnesses, {predicted:.0} executions predicted{on}", sites.len())?;
+    }
+    let most = of_machines.into_iter().fold(0.0, f64::max);
+    Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
+}
+
+impl From<crate::cli::TraceStrategy> for Strategy {
+    fn from(strategy: crate::cli::TraceStrategy) -> Strategy {
+        use crate::cli::TraceStrategy;
+        match strategy {
+            TraceStrategy::Fine => Strategy::Fine,
+            TraceStrategy::Function => Strategy::Function,
+            TraceStrategy::Grouped => Strategy::Grouped,
+            TraceStrategy::Weighted => Strategy::Weighted,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! How often each block will be executed, which says what a witness costs: estimated from the graphs (and the compiler's map, where it
+//! has frequencies), measured at entries and loop heads by a first run, or taken from an earlier trace.
+
+use super::calls::{LeftOut, Step, walk};
+use super::model::Model;
+use anyhow::{Context, Result, ensure};
+use std::collections::HashMap;
+use std::path::Path;
+use trodden_binary::graph::{FunctionGraph, ProgramGraph};
+use trodden_flow::graph::{Edge, Node};
+use trodden_flow::witness::weights::heads;
+use trodden_flow::witness::{EdgeWeights, FunctionId, Weights, Witness};
+use trodden_trace::TraceFile;
+
+/// Executions of blocks and of steps between them, by address.
+#[derive(Clone, Debug, Default)]
+pub struct Executions {
+    blocks: HashMap<u64, u64>,
+    /// From a block to the next one of the same call.
+    steps: HashMap<(u64, u64), u64>,
+}
+
+impl Executions {
+    /// Those of a trace of the image with a hash.
+    ///
+    /// # Errors
+    /// It cannot be read, or is one of another build.
+    pub fn of_trace(path: &Path, hash: u64) -> Result<Self> {
+        let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
+        ensure!(
+            trace.about().hash == hash,
+            "{} is a trace of another build of {}: record one of this build, or take `--weights first-run`",
+            path.display(),
+            trace.about().image
+        );
+        let mut executions = Self::default();
+        let all = LeftOut::default();
+        for thread in all.threads(&trace) {
+            let mut last: Vec<Option<u64>> = Vec::new();
+            walk(&trace, thread, &all, |step, _| {
+                match step {
+                    Step::Open(_) => last.push(None),
+                    Step::Close => drop(last.pop()),
+                    Step::Block(block) => {
+                        let to = trace.block(block).address;
+                        *executions.blocks.entry(to).or_default() += 1;
+                        if let Some(from) = last.last_mut().and_then(|l| l.replace(to)) {
+                            *executions.steps.entry((from, to)).or_default() += 1;
+                        }
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(executions)
+    }
+
+    /// Of each node and edge of a model, numbered as witnesses are.
+    pub fn weights(&self, model: &Model, graphs: &ProgramGraph) -> Weights {
+        let (mut nodes, mut edges) = (Vec::new(), Vec::new());
+        for f in model.program.function_ids() {
+            let function = model.functions[f.index()].map(|place| &graphs.functions[place]);
+            let block = |n: Node| block_of(model, f, n, function);
+            let times = |n: Node| block(n).and_then(|b| self.blocks.get(&b)).copied().unwrap_or(0) as f64;
+            let graph = &model.program.function(f).graph;
+            nodes.extend(graph.nodes().map(times));
+            let of_edge = |e: Edge| {
+                let (from, to) = (graph.from(e), graph.to(e));
+                match (block(from), block(to)) {
+                    (Some(a), Some(b)) if a != b || starts(model, f, to) => self.steps.get(&(a, b)).copied().unwrap_or(0) as f64,
+                    _ => times(from),
+                }
+            };
+            edges.extend(graph.edges().map(of_edge));
+        }
+        Weights::from_executions(nodes, edges)
+    }
+}
+
+/// The start of the block that a node is, or belongs to.
+fn block_of(model: &Model, f: FunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
+    let address = model.addresses[model.program.node_witness(f, node).index()]?;
+    function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
+}
+
+/// Whether a node begins a block.
+fn starts(model: &Model, f: FunctionId, node: Node) -> bool {
+    model.program.function(f).nodes[node.index()] == trodden_flow::witness::NodeKind::Block
+}
+
+/// What the graphs and the compiler's map say.
+pub fn estimated(model: &Model, graphs: &ProgramGraph) -> Weights {
+    let measured = graphs.functions.iter().any(|f| f.frequencies.as_ref().is_some_and(|f| f.entry_count.is_some_and(|n| n > 0)));
+    let known: Vec<EdgeWeights> = model
+        .program
+        .function_ids()
+        .map(|f| match model.functions[f.index()].map(|place| &graphs.functions[place]) {
+            Some(function) => of_map(model, f, function, measured).unwrap_or(EdgeWeights::Unknown),
+            None => EdgeWeights::Unknown,
+        })
+        .collect();
+    Weights::new(&model.program, &known)
+}
+
+/// What the map says of a function's edges: per run if it has counts of entries, else out of each node.
+fn of_map(model: &Model, f: FunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
+    let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
+    let graph = &model.program.function(f).graph;
+    let block = |n: Node| block_of(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));
+    let share = |e: Edge| match (block(graph.from(e)), block(graph.to(e))) {
+        (Some(from), Some(to)) if starts(model, f, graph.to(e)) => {
+            let edges = function.edges.iter().zip(&map.edges);
+            edges.filter(|(edge, _)| edge.from == from && edge.to == to).map(|(_, share)| *share).sum()
+        }
+        _ => 1.0,
+    };
+    let entry = function.block_starting_at(function.entry).and_then(|b| map.blocks.get(b.0 as usize)).copied();
+    match (measured, map.entry_count, entry) {
+        (true, Some(count), Some(entry @ 1..)) => {
+            let of_block = |n: Node| block(n).map_or(0.0, |b| map.blocks[b.0 as usize] as f64 / entry as f64);
+            Some(EdgeWeights::PerRun(graph.edges().map(|e| count as f64 * of_block(graph.from(e)) * share(e)).collect()))
+        }
+        _ => Some(EdgeWeights::PerBranch(graph.edges().map(share).collect())),
+    }
+}
+
+/// Entries and loop heads of a model: addresses that a first run watches, ascending, with their nodes.
+pub fn watched_first(model: &Model) -> Vec<(u64, Witness)> {
+    let mut sites: Vec<(u64, Witness)> = heads(&model.program).into_iter().filter_map(|w| Some((model.addresses[w.index()]?, w))).collect();
+    sites.sort_unstable();
+    sites.dedup_by_key(|s| s.0);
+    sites
+}
