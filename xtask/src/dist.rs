@@ -11,8 +11,8 @@
 //! | `dist/package.rs` | package and archive of a tree |
 //! | `dist/check.rs` | both installed and run in bare Debian systems |
 //!
-//! Invariant: the same commit, compiled by the same tools, gives the same files. Times are the commit's (or `SOURCE_DATE_EPOCH`), owners are
-//! root, orders are by name.
+//! Invariant: the same commit, compiled by the same tools, gives the same files. Times are the commit's (or `SOURCE_DATE_EPOCH`), owners
+//! are root, orders are by name.
 
 mod check;
 mod compile;

@@ -7,9 +7,10 @@
 //! 2. [`log`]: a log of every step, from which the paths are counted again, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`selected`] holds programs that count some paths against those that count all, [`untested`] what residual profiles
-//! tell of a field against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them
-//! that moves control in odd ways.
+//! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`selected`] holds
+//! programs that count some paths against those that count all, [`untested`] what residual profiles tell of a field
+//! against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them that moves
+//! control in odd ways.
 #![forbid(unsafe_code)]
 
 pub mod baselines;

@@ -11,13 +11,15 @@ use std::process::Command;
 use trodden_unit::Experiment;
 use trodden_unit::experiment::{InputFolder, Paths, Request};
 
-/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with two arguments 2,000.
+/// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with
+/// two arguments 2,000.
 const PROGRAM: &str = "#include <stdio.h>\n\
     __attribute__((noinline)) unsigned mix(volatile unsigned *p, int n, int often) {\n\
       for (int i = 0; i < n; i++) { if (*p & 1) *p = *p * 3 + 1; else *p = *p / 2 + i; if (i % 8 < often) *p ^= 5; }\n\
       return *p; }\n\
     __attribute__((noinline)) int rare(int n) { return n > 2 ? puts(\"many\") : puts(\"one\"); }\n\
-    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, argc > 2 ? 2000 : 1000, argc > 1)); return argc > 1 ? !rare(argc) \
+    int main(int argc, char **argv) { volatile unsigned v = 9; printf(\"%u\\n\", mix(&v, argc > 2 ? 2000 : 1000, argc > 1)); \
+    return argc > 1 ? !rare(argc) \
     : 0; }\n";
 
 fn recorded() -> Place {

@@ -19,7 +19,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
 /// Below `share`.
 const DOCUMENTS: &str = "doc/trodden";
 
-/// Lays the tree in a folder that is made anew.
+/// Lays the tree in a folder that is emptied first.
 ///
 /// # Errors
 /// What was compiled is not there, or a file cannot be written.
@@ -61,7 +61,8 @@ fn documents(folder: &Path) -> Result<()> {
     let text = |name: &str| fs::read_to_string(steps::root().join(name)).with_context(|| format!("cannot read {name}"));
     let rule = "-".repeat(78);
     let licences = format!(
-        "trodden is licensed under either of the two licences below, at your option.\nWhat is compiled in beside it: {}.\n\n{rule}\n\n{}\n{rule}\n\n{}",
+        "trodden is licensed under either of the two licences below, at your option.\nWhat is compiled in beside it: {}.\n\n{rule}\n\n{}\n\
+            {rule}\n\n{}",
         "THIRD-PARTY.gz, in this folder",
         text("LICENSE-MIT")?,
         text("LICENSE-APACHE")?

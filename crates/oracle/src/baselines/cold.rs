@@ -1,4 +1,4 @@
-//! Plans that leave edges out: paths that take one are not told apart, and cost nothing more.
+//! Plans that leave edges out: paths that take one are not distinguished, and cost nothing more.
 //!
 //! The paths that take none are numbered from 0 to N-1 as ever. On an edge that is left out the register is set to a
 //! number so high ("poisoned") that whatever is added to it until the path ends, the sum is not below N: the words
@@ -99,7 +99,7 @@ fn poisoned(dag: &Dag, hot: &Dag, kept: &[Option<DagEdgeId>], numbering: &Number
             let behind = sums[dag.edge(edge).to.index()].unwrap_or((0, 0));
             let is_entry = matches!(dag.edge(edge).origin, Origin::Enter(_));
             match kept[edge.index()] {
-                // Whoever comes here poisoned is not at the function's entry.
+                // What comes here poisoned is not at the function's entry.
                 Some(_) if is_entry => {}
                 Some(_) => {
                     let by = increments[edge.index()];

@@ -98,8 +98,8 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let counted = image_profile(&profile, &image, job)?;
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
         note(format_args!(
-            "{} counts paths that are not known, and no others: iterations are those of such paths, and code that known ones take is not in \
-                these figures; build without --residual for all",
+            "{} counts paths that are not known, and no others: iterations are those of such paths, and code that known ones take is \
+                not in these figures; build without --residual for all",
             job.program.display()
         ));
     }
