@@ -38,7 +38,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else {
         let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
         // Of iterations only the sequence says which follows which.
-        if (wanted.kinds.is_empty() || wanted.kinds.contains(&Kind::Loop))
+        if wanted.includes(Kind::Loop)
             && let Some(sequence) = in_report::of_profile(&job.profile)
         {
             let mut patterns = sequence.patterns()?;

@@ -1,0 +1,124 @@
+//! `trodden trace record`: which run watches what, by limits, weights and distributions of the user's own; runs in fresh folders.
+
+mod traced;
+
+use traced::{Folder, errors, must};
+
+#[test]
+fn programs_that_change_files_repeat_in_fresh_folders() {
+    let folder = Folder::new();
+    let text = std::fs::read(folder.path("input")).unwrap();
+    // gzip makes a file and removes another: the next run finds neither as it was.
+    let parted = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
+    assert!(errors(&parted).contains("diverged") && errors(&parted).contains("--fresh-folder"), "{}", errors(&parted));
+    std::fs::remove_file(folder.path("input.gz")).ok();
+    std::fs::write(folder.path("input"), &text).unwrap();
+    must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));
+    // The folder is as one run leaves it.
+    assert!(folder.path("input.gz").exists() && !folder.path("input").exists());
+    std::fs::remove_file(folder.path("input.gz")).unwrap();
+    std::fs::write(folder.path("input"), &text).unwrap();
+    must(folder.record(&["--collector", "single-step"], "s.trace", &["/usr/bin/gzip", "input"]));
+    assert!(folder.addresses("t.trace") == folder.addresses("s.trace"));
+}
+
+const LOOPS: &str = r#"
+#include <stdio.h>
+static volatile int n;
+__attribute__((noinline)) static void often(int i) { for (int k = 0; k < 200; k++) n += k & i ? 1 : 2; }
+__attribute__((noinline)) static void seldom(int i) { if (i & 1) n++; else n--; }
+__attribute__((noinline)) static void both(int i) { seldom(i); often(i); puts("."); }
+int main(int c, char **v) { for (int i = 0; i < 5; i++) both(i); return 0; }
+"#;
+
+/// A program with loops; its plan for two runs as JSON, with the addresses of stepping.
+fn looping() -> (Folder, serde_json::Value, Vec<String>) {
+    let folder = Folder::new();
+    folder.compile("cc", "loops.c", LOOPS);
+    must(folder.record(&["--collector", "single-step"], "stepped.trace", &["./app"]));
+    let plan = must(folder.record(&["--plan", "--json", "--runs", "2"], "no.trace", &["./app"]));
+    let stepped = folder.addresses("stepped.trace");
+    (folder, serde_json::from_str(&plan).unwrap(), stepped)
+}
+
+#[test]
+fn a_limit_makes_more_runs_for_fewer_machines() {
+    let (folder, _, stepped) = looping();
+    let options = ["--limit", "9", "--machines", "2", "--runs", "2"];
+    let output = folder.record(&options, "t.trace", &["./app"]);
+    assert!(errors(&output).contains("witnesses of 3 runs"), "{}", errors(&output));
+    must(output);
+    assert!(folder.addresses("t.trace") == stepped);
+    // What code outside can call must be distinguished in one run: more functions than there are debug registers.
+    let hardware = folder.record(&["--collector", "hardware"], "h.trace", &["./app"]);
+    assert!(errors(&hardware).contains("no run distinguishes") && errors(&hardware).contains("more witnesses"), "{}", errors(&hardware));
+    let small = folder.record(&["--limit", "1"], "t.trace", &["./app"]);
+    assert_eq!(small.status.code(), Some(2));
+    assert!(errors(&small).contains("raise --limit from 1 to"), "{}", errors(&small));
+    must(folder.record(&["--check", "paper", "--plan"], "t.trace", &["./app"]));
+}
+
+#[test]
+fn a_distribution_is_the_users() {
+    let (folder, plan, stepped) = looping();
+    std::fs::write(folder.path("plan.json"), plan.to_string()).unwrap();
+    must(folder.record(&["--distribution", "plan.json"], "t.trace", &["./app"]));
+    assert!(folder.addresses("t.trace") == stepped);
+    // Without the blocks of `seldom`, its two sides look alike.
+    let code = must(folder.trodden(&["graph", "extract", "app", "--function", "seldom"]));
+    let code: serde_json::Value = serde_json::from_str(&code).unwrap();
+    let own: Vec<String> =
+        code["functions"][0]["blocks"].as_array().unwrap().iter().map(|b| format!("{:#x}", b["address"].as_u64().unwrap())).collect();
+    let without = |p: &serde_json::Value| {
+        p.as_array().unwrap().iter().filter(|w| !own.contains(&w.as_str().unwrap().to_owned())).cloned().collect::<Vec<_>>()
+    };
+    let mut broken = plan.clone();
+    broken["profiles"] = plan["profiles"].as_array().unwrap().iter().map(without).collect();
+    std::fs::write(folder.path("broken.json"), broken.to_string()).unwrap();
+    let refused = folder.record(&["--distribution", "broken.json"], "t.trace", &["./app"]);
+    let text = errors(&refused);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(
+        text.contains("no run distinguishes where") && text.contains("seldom") && text.contains("leave the same partial traces"),
+        "{text}"
+    );
+    let mut other = plan;
+    other["hash"] = "0x1".into();
+    std::fs::write(folder.path("other.json"), other.to_string()).unwrap();
+    let foreign = folder.record(&["--distribution", "other.json"], "t.trace", &["./app"]);
+    assert!(errors(&foreign).contains("for another build"), "{}", errors(&foreign));
+}
+
+#[test]
+fn weights_are_measured() {
+    let (folder, _, stepped) = looping();
+    let most = |weights: &str| {
+        let options = ["--runs", "2", "--strategy", "weighted", "--weights", weights];
+        let plan = must(folder.record(&[&options[..], &["--plan", "--json"]].concat(), "no.trace", &["./app"]));
+        must(folder.record(&options, "t.trace", &["./app"]));
+        assert!(folder.addresses("t.trace") == stepped, "{weights}");
+        let plan: serde_json::Value = serde_json::from_str(&plan).unwrap();
+        plan["predicted"].as_array().unwrap().iter().map(|p| p.as_f64().unwrap()).fold(0.0, f64::max)
+    };
+    // The inner loop executes 1000 times; what is predicted from a trace or a first run is near that.
+    let (measured, first, guessed) = (most("stepped.trace"), most("first-run"), most("static"));
+    assert!((900.0..4000.0).contains(&measured) && (900.0..4000.0).contains(&first), "{measured} {first} {guessed}");
+    assert!(guessed < 900.0 || guessed > 4000.0, "{guessed}");
+    let foreign = folder.record(&["--weights", "input"], "t.trace", &["./app"]);
+    assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
+}
+
+#[test]
+fn calls_are_nested_as_they_are_made() {
+    let (folder, ..) = looping();
+    must(folder.record(&["--runs", "2"], "two.trace", &["./app"]));
+    let tree = must(folder.trodden(&["trace", "show", "two.trace"]));
+    let depth = |name: &str, calls: &str| {
+        let line =
+            tree.lines().find(|l| l.ends_with(name) && l.trim_start().starts_with(calls)).unwrap_or_else(|| panic!("{name}: {tree}"));
+        line.len() - name.len()
+    };
+    // The call of `often` is the last of its function that is traced, and no jump.
+    assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
+    assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
+}

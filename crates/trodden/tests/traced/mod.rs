@@ -1,0 +1,72 @@
+//! A folder in which programs are traced, and what its commands say.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub fn new() -> Folder {
+        let folder = Folder(tempfile::Builder::new().prefix("trodden-trace-").tempdir().unwrap());
+        std::fs::write(folder.path("input"), "a small text, a small text\nof two lines\n").unwrap();
+        folder
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub fn trodden(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+        command.current_dir(self.0.path()).env_remove("TRODDEN_QUIET").stdin(Stdio::null());
+        command.args(arguments).output().unwrap()
+    }
+
+    pub fn record(&self, options: &[&str], trace: &str, program: &[&str]) -> Output {
+        let arguments = [&["trace", "record"], options, &["--output", trace, "--"], program].concat();
+        self.trodden(&arguments)
+    }
+
+    pub fn addresses(&self, trace: &str) -> Vec<String> {
+        let output = must(self.trodden(&["trace", "show", "--addresses", trace]));
+        output.lines().filter(|l| !l.starts_with('#')).map(str::to_owned).collect()
+    }
+
+    /// Compiles C or C++ without anything of trodden.
+    pub fn compile(&self, compiler: &str, name: &str, text: &str) {
+        std::fs::write(self.path(name), text).unwrap();
+        let output = Command::new(compiler).current_dir(self.0.path()).args(["-O1", "-g", name, "-o", "app", "-pthread"]).output().unwrap();
+        must(output);
+    }
+
+    /// The merged trace of several runs is what stepping saw, and what one run of all blocks saw.
+    pub fn agrees(&self, program: &[&str], status: i32) -> Vec<String> {
+        let merged = self.record(&["--runs", "4"], "merged.trace", program);
+        assert_eq!(merged.status.code(), Some(status), "{}", String::from_utf8_lossy(&merged.stderr));
+        let stepped = self.record(&["--collector", "single-step"], "stepped.trace", program);
+        assert_eq!(stepped.status.code(), Some(status), "{}", String::from_utf8_lossy(&stepped.stderr));
+        assert_eq!(merged.stdout, stepped.stdout);
+        let (merged, stepped) = (self.addresses("merged.trace"), self.addresses("stepped.trace"));
+        let parts = merged.iter().zip(&stepped).position(|(a, b)| a != b);
+        assert!(merged == stepped, "{} and {} blocks, part at {parts:?}", merged.len(), stepped.len());
+        merged
+    }
+}
+
+pub fn must(output: Output) -> String {
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn installed(program: &str) -> bool {
+    let there = Path::new(program).exists();
+    if !there {
+        eprintln!("skipped: {program} is not installed");
+    }
+    there
+}
