@@ -3,6 +3,7 @@
 pub mod branches;
 pub mod bursts;
 mod loss;
+mod quantile;
 pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, Observed};

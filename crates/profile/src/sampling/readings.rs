@@ -1,41 +1,39 @@
 //! Readings of the counts while a program is sampled, and the estimates from them.
 //!
-//! A burst lasts a fixed time, and counted code is slower. So in a burst, code with short paths makes less progress than it would uncounted,
-//! and is observed too little. The counts between two readings show how much slower it ran: with `n` executions of paths of `i`
-//! instructions each, and a cost of about [`COST`] instructions at a path's end (none in loops that are counted by trip count), by
+//! A burst lasts a fixed time, and counted code is slower. So in a burst, code with short paths makes less progress than it would
+//! uncounted, and is observed too little. The counts between two readings show how much slower it ran: with `n` executions of paths
+//! of `i` instructions each, and a cost of about [`COST`] instructions at a path's end (none where trip counts are counted), by
 //!
 //! ```text
 //! sum n * (i + COST) / sum n * i
 //! ```
 //!
-//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare
-//! paths and readings; of the run as a whole, the middle between no slowdown and the model's is taken, and margins
-//! include both.
+//! That is a model: on an AMD EPYC of family 26 programs slowed down by a quarter of what it says. It serves to compare paths and
+//! readings; of the run as a whole, the middle between no slowdown and the model's is taken, and margins include both.
 //!
-//! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling
-//! without replacement from a finite universe", 1952), where the probability is known by a model. Code outside counted
-//! functions is assumed to slow down by the same factor.
+//! Each reading's counts are weighted by that factor, so that a burst represents the same time of the uncounted program: the usual
+//! ratio of inclusion probabilities (Horvitz and Thompson, "A generalization of sampling without replacement from a finite universe",
+//! 1952), where the probability is known by a model. Code outside counted functions is assumed to slow down by the same factor.
 //!
 //! Bursts lose some of their time ([`super::loss`]): a reading's counts represent the rest of it.
 //!
-//! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to
-//! the system's clock tick only while it runs, and exactly when it is interrupted: by the recorder, at the beginning or
-//! at the end of a burst. Short bursts were measured as up to three times too long by that.
+//! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to the system's
+//! clock tick only while it runs, and exactly when it is interrupted: by the recorder, at the beginning or at the end of a burst.
+//! Short bursts were measured as up to three times too long by that.
 //!
-//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program
-//! did just then would be observed too much. So readings are joined to slices of the run, and each slice's counts represent
-//! its own time: they are multiplied by its time over its switched-on time (post-stratification by time; Cochran,
-//! "Sampling Techniques", section 5A.9).
+//! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then
+//! would be observed too much. So readings are joined to slices of the run, and each slice's counts represent its own time: they are
+//! multiplied by its time over its switched-on time (post-stratification by time; Cochran, "Sampling Techniques", section 5A.9).
 //!
-//! Errors: the weighted counts of each slice are compared with those of a path of constant rate: the
-//! variance of a ratio estimator (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means:
-//! neighbouring bursts are alike, slices less so). The common errors of all counts (the loss, the
-//! model of the slowdown) are added.
+//! Errors: the weighted counts of each slice are compared with those of a path of constant rate: the variance of a ratio estimator
+//! (Cochran, "Sampling Techniques", section 6.4), with slices as the sample (batch means: neighbouring bursts are alike, slices less
+//! so). The common errors of all counts (the loss, the model of the slowdown) are added.
 //!
 //! Invariant: memory is bounded; when there are too many readings, neighbours are joined.
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::loss::{Loss, Seen};
+use super::quantile::student;
 use crate::model::Profile;
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
 use crate::raw::RawProfile;
@@ -49,16 +47,14 @@ use trodden_unit::Identity;
 const COST: f64 = 8.0;
 /// Upper bound of the slowdown.
 const MOST_SLOWDOWN: f64 = 4.0;
-/// The relative standard error where all of the time with the switch on was more than was asked for: then the system
-/// runs recorder and program by turns, and not at random. Measured with 17 processes on two processors: totals of bzip2 and Lua from a half to
-/// twice the truth.
+/// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and
+/// program by turns, and not at random. With 17 processes on two processors totals were from a half to twice the truth.
 const LATE_ERROR: f64 = 0.5;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
 /// The least number of slices for an estimate of the variance.
 const FEWEST_SLICES: usize = 4;
-/// Nor do fewer bursts. On a machine with more work than processors the recorder and the program take turns, and a few bursts may find the
-/// program waiting each time: of 20 to 40 bursts estimates were measured as low as a twelfth of the truth, of 750 and more within a fifth.
+/// Nor do fewer bursts: on a busy machine a few may find the program waiting each time (20 to 40: a twelfth of the truth).
 const FEWEST_BURSTS: u64 = 200;
 /// More readings than this, or more counts in them, are joined, two at a time.
 const MOST_READINGS: usize = 8192;
@@ -344,32 +340,13 @@ fn estimates(slices: &[Slice], key: Key, systematic: Systematic, has_margins: bo
         let rate = if time > 0.0 { counts / time } else { 0.0 };
         let residues = count_squares - 2.0 * rate * products + rate * rate * squares;
         let error = (number / (number - 1.0) * residues.max(0.0)).sqrt();
-        // Margins take errors to be normal. Where few slices hold most of a count, they are not, and the spread itself is uncertain:
-        // Student's quantile, with as many degrees of freedom as there are slices in effect (Kish's effective sample size), less one.
+        // Where few slices hold most of a count, the spread is uncertain: Student's quantile, of Kish's effective number of slices.
         let effective = if count_squares > 0.0 { counts * counts / count_squares } else { 1.0 };
         let error = error * student(effective - 1.0) / NINETY_FIVE;
         let error = (error.hypot(counts * systematic.error) + counts * systematic.bound / NINETY_FIVE) as f32;
         CounterEstimate { index, weighted: counts as f32, error: has_margins.then_some(error) }
     };
     sums.into_iter().map(estimate).collect()
-}
-
-/// Two-sided 95 % of Student's distribution: exact for one and two degrees of freedom, in between and above by its expansion about the normal
-/// quantile (Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.5).
-fn student(freedom: f64) -> f64 {
-    const ONE: f64 = 12.706;
-    const TWO: f64 = 4.303;
-    let (z, n) = (NINETY_FIVE, freedom.max(1.0));
-    if n < 2.0 {
-        return ONE + (TWO - ONE) * (n - 1.0);
-    }
-    let terms = [
-        (z.powi(3) + z) / 4.0,
-        (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / 96.0,
-        (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / 384.0,
-        (79.0 * z.powi(9) + 776.0 * z.powi(7) + 1482.0 * z.powi(5) - 1920.0 * z.powi(3) - 945.0 * z) / 92_160.0,
-    ];
-    terms.iter().rev().fold(0.0, |sum, term| (sum + term) / n) + z
 }
 
 fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
@@ -445,13 +422,6 @@ mod tests {
         let effective = counts.iter().sum::<f64>().powi(2) / counts.iter().map(|c| c * c).sum::<f64>();
         let expected = student(effective - 1.0) * 100.0 * by_definition(&counts, &times);
         assert!((estimate.margin.unwrap() - expected).abs() < 1e-3 * expected, "{estimate:?} {expected}");
-    }
-
-    #[test]
-    fn quantiles_of_few_degrees_of_freedom_are_those_of_tables() {
-        for (freedom, quantile) in [(1.0, 12.706), (2.0, 4.303), (3.0, 3.182), (5.0, 2.571), (10.0, 2.228), (30.0, 2.042), (1e6, 1.96)] {
-            assert!((student(freedom) / quantile - 1.0).abs() < 0.03, "{freedom}: {}", student(freedom));
-        }
     }
 
     #[test]
