@@ -4,7 +4,7 @@
 //! | finding | transformation |
 //! |---|---|
 //! | how often each edge of the optimised code was taken | branch weights are set, for block layout and registers |
-//! | an earlier branch decides whether this iteration is the last | the last iteration gets a copy of the loop; the other iterations follow one path |
+//! | an earlier branch decides whether this iteration is the last | the last one gets a copy of the loop; the others follow one path |
 //! | an earlier branch decides a later one | the blocks between them are copied for executions through the deciding edge |
 //!
 //! Copies and split loops need counts of paths: counts of edges cannot show them. All functions here are pure.

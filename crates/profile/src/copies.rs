@@ -8,8 +8,8 @@
 //!
 //! - two copies count the same path, and their counts differ ([`Divergence::Counts`]); the same holds for images that all copies count in
 //!   full (libraries, other programs that were started);
-//! - several copies count paths of one function, and the counts violate the conservation of flow: the number of paths that begin after a cut
-//!   edge differs from the number that end with it ([`Divergence::Flow`]).
+//! - several copies count paths of one function, and the counts violate the conservation of flow: the number of paths
+//!   that begin after a cut edge differs from the number that end with it ([`Divergence::Flow`]).
 //!
 //! If the same signal ended all copies, interrupted paths cause such differences, too. These are reported separately
 //! ([`MergedCopies::interrupted`]).
@@ -62,8 +62,8 @@ pub enum Divergence {
 }
 
 impl Divergence {
-    /// Whether a path that a signal interrupted may be the cause: each copy counts a path as soon as its continuation is determined, and that
-    /// is at different places in different copies.
+    /// Whether a path that a signal interrupted may be the cause: each copy counts a path as soon as its continuation
+    /// is determined, and that is at different places in different copies.
     fn may_be_interrupted(&self) -> bool {
         match self {
             Divergence::Flow { .. } => true,
@@ -214,8 +214,8 @@ impl SignalEnd {
         match first {
             Ending::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
             Ending::Signal(_) => Some(SignalEnd::OfProgram),
-            // Shells and signal handlers give the status 128 + signal. Only signals that end programs by default are recognised: other numbers may
-            // be a program's own status.
+            // Shells and signal handlers give the status 128 + signal. Only signals that end programs by default are
+            // recognised: other numbers may be a program's own status.
             Ending::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
         }
     }

@@ -28,7 +28,8 @@ impl PathEvents {
         if count == 0 {
             return 0.0;
         }
-        // Computed over a common denominator where that is exact: the difference of two large and nearly equal floating-point numbers is not.
+        // Computed over a common denominator where that is exact: the difference of two large and nearly equal
+        // floating-point numbers is not.
         let count = u128::from(count);
         let exact = || self.squares.checked_mul(count)?.checked_sub(self.sum.unsigned_abs().checked_mul(self.sum.unsigned_abs())?);
         let mean = self.sum as f64 / count as f64;

@@ -286,8 +286,8 @@ struct Calls<'a> {
     reach: Vec<Option<DagEdgeId>>,
     /// Place of each node in the topological order.
     position: Vec<usize>,
-    /// For each prefix, given by position and sum: its executions less those that are known to have continued. The prefixes furthest from the
-    /// entry come first.
+    /// For each prefix, given by position and sum: its executions less those that are known to have continued. The
+    /// prefixes furthest from the entry come first.
     left: BTreeMap<(Reverse<usize>, i64), i128>,
 }
 

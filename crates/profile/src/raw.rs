@@ -108,7 +108,8 @@ pub enum RawProblem {
     },
     /// Values that are not zero outside of counters.
     #[error(
-        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are unreliable"
+        "{words} words that belong to no counter are not zero, the first at byte {first}: the file was overwritten, its counts are \
+            unreliable"
     )]
     Stray {
         /// How many.

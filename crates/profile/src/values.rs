@@ -1,8 +1,9 @@
 //! Value profiles (targets of indirect calls, sizes of memory operations), read from the unit's counters.
 //!
-//! [`ValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and the sum of distances. It
-//! determines the called functions if there were one or two of them and only one answer is possible. Other calls count as calls of
-//! functions elsewhere, as calls of other images do. The number of calls is always right.
+//! [`ValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and
+//! the sum of distances. It determines the called functions if there were one or two of them and only one answer is
+//! possible. Other calls count as calls of functions elsewhere, as calls of other images do. The number of calls is
+//! always right.
 
 use crate::edges::{EdgeError, Functions};
 use crate::model::{ImageProfile, UnitProfile};

@@ -194,7 +194,8 @@ impl<'a> Sheet<'a> {
         out + &self.elsewhere(range)
     }
 
-    /// Count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block. Inlined calls do not count.
+    /// Count of one of the function's own lines: the coverage mapping's, or that of the line's most executed block.
+    /// Inlined calls do not count.
     fn own_count(&self, file: &str, line: u32) -> Option<u64> {
         self.view.line(&self.counts, file, line)
     }

@@ -143,7 +143,10 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
 
 fn function(view: &View, function: &Function, measure: Measure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
-    let lost = |l: &trodden_profile::Lost| json!({ "block": l.head.0, "count": l.count, "line": crate::path_listing::first_line(function, l.head) });
+    let lost = |l: &trodden_profile::Lost| {
+        let line = crate::path_listing::first_line(function, l.head);
+        json!({ "block": l.head.0, "count": l.count, "line": line })
+    };
     json!({
         "name": function.name.full,
         "short_name": function.name.short,

@@ -401,8 +401,8 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
     let taken = hot.iter().filter(|h| h.rank.is_some()).count();
     let mut out = format!("{}\n", page.paint(paint::TITLE, "Do hot paths stay hot?"));
     out.push_str(&format!(
-        "{} of the {} that tests execute most {} among the {} that the field executes most. The field executed {taken} of them at all: {} of \
-            its executions.\n\n",
+        "{} of the {} that tests execute most {} among the {} that the field executes most. The field executed {taken} of them at all: \
+            {} of its executions.\n\n",
         stay,
         plural(hot.len() as u128, "path", "paths"),
         if stay == 1 { "is" } else { "are" },

@@ -88,7 +88,7 @@ fn every_scheme_counts_and_says_what_it_leaves_out() {
         let (found, others) = counts(&profile, "tread").unwrap();
         let inexact = profile.inexact();
         assert!(
-            matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions } if named == scheme && *executions == others)
+            matches!(&inexact[0], Inexact::Interesting { scheme: named, functions: 1, executions: n } if named == scheme && *n == others)
         );
         let aliases = inexact.iter().any(|i| matches!(i, Inexact::Aliases { .. }));
         assert!(aliases || (found == [1000; 4] && others == 4000), "{scheme}: {found:?} {others}");

@@ -163,7 +163,8 @@ pub struct Access {
 pub enum PropertiesError {
     /// Written by another version of the plugin.
     #[error(
-        "the instruction properties of a unit have format {0}, this program reads {PROPERTIES_VERSION}: the plugin and trodden are of different versions"
+        "the instruction properties of a unit have format {0}, this program reads {PROPERTIES_VERSION}: the plugin and trodden are of \
+            different versions"
     )]
     Version(u32),
     /// Damaged.

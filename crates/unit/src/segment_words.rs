@@ -13,7 +13,7 @@ pub struct SegmentWords {
     pub first_word: u64,
     /// How many there are.
     pub words: u64,
-    /// The callers' paths that are told apart; the first has number 1. Calls of context 0 come from anywhere else.
+    /// The callers' paths that are distinguished; the first has number 1. Calls of context 0 come from anywhere else.
     pub contexts: Vec<CallerPath>,
     /// For each word but the last its key, where only some pairs have words; all other pairs share the last word. Of a word without a
     /// pair: `u64::MAX`. Empty: each key is its word.

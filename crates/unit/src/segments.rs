@@ -345,6 +345,11 @@ mod tests {
         assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(NoSegments));
         assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(NoSegments));
         assert_eq!(damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }), Err(NoSegments));
-        assert_eq!(damaged(&|set| drop(set.functions[1].interesting.insert((2, 0)))), Err(NoSegments));
+        assert_eq!(
+            damaged(&|set| {
+                set.functions[1].interesting.insert((2, 0));
+            }),
+            Err(NoSegments)
+        );
     }
 }

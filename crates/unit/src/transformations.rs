@@ -85,8 +85,8 @@ struct Function {
 }
 
 impl TransformationPlan {
-    /// Adds the transformations of a function of a source file. Of several functions with one name and shape (a file compiled twice) the first
-    /// one counts.
+    /// Adds the transformations of a function of a source file. Of several functions with one name and shape (a file
+    /// compiled twice) the first one counts.
     pub fn add(&mut self, source: &str, function: &str, shape: u64, transformations: Vec<Transformation>) {
         if let (false, Entry::Vacant(place)) =
             (transformations.is_empty(), self.functions.entry((source.to_owned(), function.to_owned(), shape)))

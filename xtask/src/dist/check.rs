@@ -1,7 +1,8 @@
 //! Package and archive, installed and run in bare systems of Debian: of nothing but the essential packages, by a user who is not root.
 //!
-//! A system is a folder that `mmdebstrap` fills, kept as an archive beside it, so that the next check begins with the same one. What is
-//! done in it is in `xtask/dist.sh` (as root: installing, removing, moving) and `xtask/dist-user.sh` (as a user: building and recording bzip2).
+//! A system is a folder that `mmdebstrap` fills, kept as an archive beside it, so that the next check begins with the
+//! same one. What is done in it is in `xtask/dist.sh` (as root: installing, removing, moving) and `xtask/dist-user.sh`
+//! (as a user: building and recording bzip2).
 
 use super::{Made, Options};
 use crate::corpus::Corpus;

@@ -1,9 +1,10 @@
 //! Computations and loads whose result nearly every execution already has, from earlier on its path.
 //!
-//! Compilers remove a computation that is redundant on every path of the graph. If it is redundant on some paths only, they insert
-//! computations on the others where that is known to cost nothing. What remains: some paths compute the value and others do not, or some
-//! paths have a write in between. If those other paths are rare, the computation is redundant in practice: the frequent paths can be copied,
-//! or the value kept. Computations that every path makes are left to code generation.
+//! Compilers remove a computation that is redundant on every path of the graph. If it is redundant on some paths only,
+//! they insert computations on the others where that is known to cost nothing. What remains: some paths compute the
+//! value and others do not, or some paths have a write in between. If those other paths are rare, the computation is
+//! redundant in practice: the frequent paths can be copied, or the value kept. Computations that every path makes are
+//! left to code generation.
 //!
 //! `trace.rs` says how values are compared. Conversions and address computations are cheap or free in machine code and are not reported
 //! alone. The saving is one instruction for each execution that already has the result.

@@ -220,7 +220,8 @@ impl<'a> Tracer<'a> {
         known.is_none_or(|known| wanted.is_some_and(|wanted| self.chain(wanted).any(|c| c == known)))
     }
 
-    /// A class and those that contain it. (The chain is at most as long as the number of classes, even if damaged classes contain themselves.)
+    /// A class and those that contain it. (The chain is at most as long as the number of classes, even if damaged
+    /// classes contain themselves.)
     fn chain(&self, class: ClassId) -> impl Iterator<Item = ClassId> {
         std::iter::successors(Some(class), |c| self.unit.classes[c.0 as usize]).take(self.unit.classes.len())
     }

@@ -1,9 +1,10 @@
 //! Path expressions for functions whose paths are cut: pieces that were executed one after the other are one path.
 //!
-//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece is counted by
-//! itself. A path of the function is a *chain*: a piece that begins at the entry or at the head of a loop, pieces that each begin where the one before was cut, and one that
-//! ends otherwise. Which pieces followed each other was not counted, so a chain may never have been executed though its pieces were. Counts
-//! give a lower bound: if `total` executions pass from piece to piece at a block, `a` of them along the chain up to there and `b` along its
+//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece
+//! is counted by itself. A path of the function is a *chain*: a piece that begins at the entry or at the head of a
+//! loop, pieces that each begin where the one before was cut, and one that ends otherwise. Which pieces followed each
+//! other was not counted, so a chain may never have been executed though its pieces were. Counts give a lower bound: if
+//! `total` executions pass from piece to piece at a block, `a` of them along the chain up to there and `b` along its
 //! next piece, then at least `a + b - total` executions take both.
 //!
 //! Invariants: cut edges of these kinds close no loop, so that chains are finite. A chain of which one execution is certain was executed;

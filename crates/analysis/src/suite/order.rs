@@ -1,9 +1,9 @@
 //! The order in which tests cover most soonest.
 //!
-//! *Additional coverage*: the next test is the one that takes most paths not taken yet. When no test takes any, all paths count as not
-//! taken again, and another pass orders the rest. How good an order is: the average percentage of paths covered, which is 100 % if the first test
-//! of many takes all. Both by Rothermel, Untch, Chu and Harrold, "Prioritizing test cases for regression testing", 2001
-//! (their APFD, with paths for faults).
+//! *Additional coverage*: the next test is the one that takes most paths not taken yet. When no test takes any, all
+//! paths count as not taken again, and another pass orders the rest. How good an order is: the average percentage of
+//! paths covered, which is 100 % if the first test of many takes all. Both by Rothermel, Untch, Chu and Harrold,
+//! "Prioritizing test cases for regression testing", 2001 (their APFD, with paths for faults).
 
 use super::{PathIndex, Test};
 use std::cmp::Reverse;

@@ -28,8 +28,8 @@ fn size(path: &Path) -> u64 {
 }
 
 impl RunStore {
-    /// Files and folders of killed recordings: raw counts in the store, and incomplete profiles. Files that a running recorder has locked are
-    /// not among them, nor are the store's own files.
+    /// Files and folders of killed recordings: raw counts in the store, and incomplete profiles. Files that a running
+    /// recorder has locked are not among them, nor are the store's own files.
     ///
     /// # Errors
     /// The store cannot be read.

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `record.rs`, `runs.rs` | running a program with witnesses |
 //! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
-//! | `fresh.rs`, `hand_out.rs` | a copy of the working folder for each run; runs on other machines |
+//! | `fresh.rs`, `distribute.rs` | a copy of the working folder for each run; runs on other machines |
 //! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
 //! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
@@ -15,13 +15,14 @@
 
 mod calls;
 mod code;
+mod collectors;
 mod diff;
+mod distribute;
 mod doctor;
 mod explain;
 mod export;
 mod find;
 mod fresh;
-mod hand_out;
 mod imports;
 mod merge;
 mod model;
@@ -54,7 +55,7 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Diff(job) => diff::run(job),
         Trace::Export(job) => export::run(job),
         Trace::Record(job) => record::run(job),
-        Trace::Work { folder, machine } => hand_out::work(folder, *machine),
+        Trace::Work { folder, machine } => distribute::work(folder, *machine),
         Trace::Profile(job) => profile::run(job),
     }
 }

@@ -6,6 +6,7 @@
 //! more is held possible, and all from placing on is repeated.
 
 use super::code::Code;
+use super::collectors::collector;
 use super::explain::{Missing, first_missing};
 use super::imports::{Assumption, Image};
 use super::merge::{Hits, MergeError, Merged, merge, place};
@@ -25,8 +26,8 @@ use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, Prog
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
-    Collector, Ending, Followed, Hardware, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, SingleStep, StoredEnding, ThreadNumber,
-    TraceAbout, TraceEnd, TraceWriter, Trampolines,
+    Collector, Ending, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, StoredEnding, ThreadNumber, TraceAbout, TraceEnd,
+    TraceWriter, Trampolines,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -67,24 +68,6 @@ fn usual_collector(job: &TraceRecord) -> CollectorKind {
             note(format_args!("trampolines do not work here, breakpoints do their work: {}", crate::notes::reasons(&error)));
             CollectorKind::Ptrace
         }
-    }
-}
-
-/// The collector of a name.
-///
-/// # Errors
-/// There is none.
-pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
-    let all: [&'static dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
-    all.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
-}
-
-fn collector(kind: CollectorKind) -> &'static dyn Collector {
-    match kind {
-        CollectorKind::Trampolines => &Trampolines,
-        CollectorKind::Ptrace => &PtraceBreakpoints,
-        CollectorKind::SingleStep => &SingleStep,
-        CollectorKind::Hardware => &Hardware,
     }
 }
 
@@ -230,7 +213,7 @@ impl Recording<'_> {
             let machines = plan.machines(self.job.machines.is_some());
             let results = match self.job.engine {
                 TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, &log)?,
-                TraceEngine::Slurm => super::hand_out::runs(&self.subject, self.job, collector, &plan.sites, machines, &log)?,
+                TraceEngine::Slurm => super::distribute::runs(&self.subject, self.job, collector, &plan.sites, machines, &log)?,
             };
             equal(&results)?;
             notes.extend(cut_runs(&results, first.outcome.followed.ending));

@@ -147,7 +147,7 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     let mut subject = Subject::of_worker(&job, spec.program.clone(), std::mem::take(&mut spec.environment), spec.input.as_deref())?;
     subject.blocks = std::mem::take(&mut spec.blocks);
     subject.guarded = spec.guarded.iter().copied().collect();
-    let collector = super::record::collector_named(&spec.collector)?;
+    let collector = super::collectors::collector_named(&spec.collector)?;
     let first = Arc::new(spec.first);
     let mut done = Vec::new();
     for run in spec.machines.get(machine).with_context(|| format!("there is no machine {machine}"))? {

@@ -1,0 +1,24 @@
+//! Collectors of traces by the name that options and jobs have.
+
+use crate::cli::CollectorKind;
+use anyhow::{Context, Result};
+use trodden_trace::{Collector, Hardware, PtraceBreakpoints, SingleStep, Trampolines};
+
+/// The collector of a name.
+///
+/// # Errors
+/// There is none.
+pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
+    let all: [&'static dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
+    all.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
+}
+
+/// The collector that an option names.
+pub fn collector(kind: CollectorKind) -> &'static dyn Collector {
+    match kind {
+        CollectorKind::Trampolines => &Trampolines,
+        CollectorKind::Ptrace => &PtraceBreakpoints,
+        CollectorKind::SingleStep => &SingleStep,
+        CollectorKind::Hardware => &Hardware,
+    }
+}
