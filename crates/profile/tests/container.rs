@@ -30,7 +30,7 @@ fn how_a_profile_was_sampled_comes_back() {
         Some(Sampling::Branches(BranchSampling { source, samples, windows, records: 352, whole_paths: 31, losses, observed }));
     let again = with_file(&bytes_of(&profile), |file| Profile::read(file).unwrap());
     assert_eq!(again, profile);
-    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the blocks seen are on them";
+    let said = "sampled from branch records: 12 samples, 11 windows, 31 whole paths, 75.0 % of the observed blocks are on them";
     assert_eq!(again.sampling.as_ref().unwrap().branches().unwrap().summary(), said);
     // Two of them add up, but not with one that was counted.
     let mut merger = Merger::new(Builds::Separate);

@@ -3,7 +3,7 @@
 const summary = JSON.parse(document.getElementById("summary").textContent);
 const $ = (id) => document.getElementById(id);
 const ROW = 47;
-const state = { sort: "w", search: "", function: -1, path: 0, list: [], detail: null, story: false };
+const state = { sort: "w", search: "", function: -1, path: 0, list: [], detail: null, listing: false };
 const details = new Map();
 
 function element(name, attributes, ...children) {
@@ -185,7 +185,7 @@ function showSource(path) {
     showTab(true);
     return;
   }
-  showTab(state.story);
+  showTab(state.listing);
   const at = new Map();
   for (const step of path ? path.s : []) {
     const place = d.places[step[0]];
@@ -231,7 +231,7 @@ function blockCount(blocks) {
 }
 
 function showStory(path) {
-  const host = $("story"), d = state.detail;
+  const host = $("listing"), d = state.detail;
   host.replaceChildren();
   if (!path) return;
   host.append(row("edge", null, null, path.b));
@@ -247,18 +247,18 @@ function showStory(path) {
   host.scrollTop = 0;
 }
 
-function showTab(story) {
-  $("source").hidden = story;
-  $("story").hidden = !story;
-  $("tab-source").setAttribute("aria-selected", !story);
-  $("tab-story").setAttribute("aria-selected", story);
+function showTab(listing) {
+  $("source").hidden = listing;
+  $("listing").hidden = !listing;
+  $("tab-source").setAttribute("aria-selected", !listing);
+  $("tab-listing").setAttribute("aria-selected", listing);
 }
 
 function showBlock(number) {
   const line = state.detail.blocks[number] && state.detail.blocks[number][3];
   const found = line && $("source").querySelector(`[data-line="${line}"]`);
   if (!found) return;
-  state.story = false;
+  state.listing = false;
   showTab(false);
   found.scrollIntoView({ block: "center" });
   found.classList.remove("flash");
@@ -309,7 +309,7 @@ function stepPath(by) {
 
 const KEYS = {
   "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1), f: () => graph.fit(),
-  "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.story ? "tab-source" : "tab-story").click(),
+  "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.listing ? "tab-source" : "tab-listing").click(),
   x: () => $("executed").click(), t: () => $("theme").click(), "?": () => $("keys").showModal(),
 };
 
@@ -332,8 +332,8 @@ function listen() {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) { event.preventDefault(); step(by); }
   });
-  $("tab-source").addEventListener("click", () => { state.story = false; showTab(false); });
-  $("tab-story").addEventListener("click", () => { state.story = true; showTab(true); });
+  $("tab-source").addEventListener("click", () => { state.listing = false; showTab(false); });
+  $("tab-listing").addEventListener("click", () => { state.listing = true; showTab(true); });
   $("executed").addEventListener("change", redrawGraph);
   $("fit").addEventListener("click", () => { graph.touched = false; graph.fit(); });
   $("zoom-in").addEventListener("click", () => graph.zoom(1.3));

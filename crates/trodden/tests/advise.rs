@@ -91,7 +91,7 @@ fn without_bitcode_the_rest_is_told_and_what_is_missing_is_said() {
     place.record("prog");
     let output = place.trodden("advise run.trodden");
     let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(out.contains("The branch in line 12 goes both ways; the one in line 8 decides all of its executions."), "{out}");
+    assert!(out.contains("The branch in line 12 takes both edges; the branch in line 8 decides all of its executions."), "{out}");
     assert!(err.contains("redundant results were not looked for in") && err.contains("--keep=bitcode"), "{err}");
     assert_eq!(place.trodden("advise run.trodden --kind correlated").stderr, b"");
 }
@@ -120,5 +120,5 @@ fn shares_that_are_none_are_refused() {
     }
     // Without debug information blocks are named.
     let out = String::from_utf8(place.trodden("advise run.trodden --function decide").stdout).unwrap();
-    assert!(out.contains("the one in block 0 decides all of its executions"), "{out}");
+    assert!(out.contains("the branch in block 0 decides all of its executions"), "{out}");
 }

@@ -225,7 +225,7 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
         assert_eq!((profile.run.lost, executions(&profile, "step")), (1, Some(1)));
         let report = place.trodden("report run.trodden --json").stdout;
         let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
-        assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of a thread are lost"), "{report}");
+        assert!(report["totals"]["not_exact"][0].as_str().unwrap().contains("the counts of 1 thread are lost"), "{report}");
     }
     // The same of raw files of another launcher, and of a suite.
     must(place.command("./prog").arg("file").env("TRODDEN_OUTPUT", "raw/%m.raw"));

@@ -58,7 +58,6 @@ fn objects_are_the_same_each_time() {
     let cases = [
         "",
         "when=bursts",
-        "when=bursts versions=one",
         "observe=stream",
         "observe=addresses",
         "observe=coverage",

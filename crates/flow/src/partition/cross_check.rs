@@ -18,7 +18,7 @@ use crate::dag::DagEdgeId;
 const MOST: usize = 64;
 /// Most procedures that are tried.
 const MOST_TRIED: usize = 256;
-/// Each may cost so much of what is left, lest the hottest ones take all of it.
+/// The hottest, where executions differ first, may cost two thirds of what there is; each of the others this part of what is left.
 const PART_OF_REST: u64 = 8;
 /// What cross-checks may cost, of the slowest copy's hits.
 const PERCENT: u64 = 3;
@@ -35,7 +35,8 @@ pub fn add(procedures: &[Procedure], plan: &mut Plan, measure: Measure) {
     candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
     let mut chosen = 0;
     for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0).take(MOST_TRIED) {
-        let Some((part, cost)) = part_within(&procedures[at], budget / PART_OF_REST, measure) else { continue };
+        let most = if chosen == 0 { budget / 3 * 2 } else { budget / PART_OF_REST };
+        let Some((part, cost)) = part_within(&procedures[at], most, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
         budget -= cost;

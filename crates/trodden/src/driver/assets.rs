@@ -202,7 +202,7 @@ pub fn wrapper_for(store: &UnitStore, way: Identity) -> Result<PathBuf> {
     let folder = own.join("ways").join(&way.to_string()[..16]);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     let wrapper = folder.join("cargo-trodden");
-    link(&own_folder()?.join("trodden"), &wrapper)?;
+    link(&own_program()?, &wrapper)?;
     Ok(wrapper)
 }
 
@@ -215,10 +215,7 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// # Errors
 /// The store cannot be written.
 pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
-    let own = own_folder()?.join("trodden");
-    if !is_program(&own) {
-        bail!("{} is not there: install `trodden` beside {}", own.display(), own_program()?.display());
-    }
+    let own = own_program()?;
     let folder = store.root().join("drivers").join(&Identity::of(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(&own, &folder)?;
     fs::create_dir_all(folder.join("path"))?;
