@@ -36,6 +36,8 @@ struct Stepped {
     last: u64,
     /// Whether a system call comes next.
     call: bool,
+    /// Whether `pushf` comes next.
+    pushes_flags: bool,
 }
 
 impl Stepping {
@@ -52,7 +54,7 @@ impl Stepping {
     /// It is gone.
     pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
         let inside = self.is_inside(ptrace::instruction_pointer(thread)?);
-        self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+        self.threads.insert(thread, Stepped { inside, last: 0, call: false, pushes_flags: false });
         if self.threads.len() > 1 {
             self.everywhere = true;
             self.allow(subject, thread)
@@ -127,15 +129,20 @@ impl Stepping {
     fn step(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber, sink: &mut dyn Sink) -> Result<Flow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let inside = self.is_inside(at);
-        let last = self.threads.get(&thread).map_or(0, |s| s.last);
+        let before = self.threads.get(&thread).copied();
+        let last = before.map_or(0, |s| s.last);
+        if before.is_some_and(|s| s.pushes_flags) {
+            hide_trap_flag(subject, thread)?;
+        }
         if !inside && !self.everywhere {
-            self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+            self.threads.insert(thread, Stepped { inside, last: 0, call: false, pushes_flags: false });
             self.forbid(subject, thread)?;
             return Ok(Flow::GoOn);
         }
         let code = subject.memory.read_some(at, 2);
         let call = code == [0x0f, 0x05];
-        self.threads.insert(thread, Stepped { inside, last: at, call });
+        let pushes_flags = code.first() == Some(&0x9c);
+        self.threads.insert(thread, Stepped { inside, last: at, call, pushes_flags });
         // A repeated string instruction stops at each repetition.
         let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
         if inside && !repetition { Ok(sink.record(number, at.wrapping_sub(subject.bias))?) } else { Ok(Flow::GoOn) }
@@ -181,4 +188,12 @@ impl Stepping {
 /// Cuts a stream of executed instructions into blocks: those at which blocks start.
 pub fn cut(addresses: impl Iterator<Item = u64>, mut is_start: impl FnMut(u64) -> bool) -> impl Iterator<Item = u64> {
     addresses.filter(move |address| is_start(*address))
+}
+
+/// `pushf` was stepped: the processor's trap flag, by which it is stepped, is not the program's, which would set it with `popf`.
+fn hide_trap_flag(subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+    const TRAP_FLAG: u64 = 1 << 8;
+    let top = ptrace::stack_pointer(thread)?;
+    let flags = subject.memory.word(top)?;
+    Ok(subject.memory.write(top, &(flags & !TRAP_FLAG).to_le_bytes())?)
 }
