@@ -37,7 +37,7 @@ fn how_a_profile_was_sampled_comes_back() {
     merger.add("one", again.clone()).unwrap();
     merger.add("two", again.clone()).unwrap();
     let counted = merger.add("three", Profile { sampling: None, ..again }).unwrap_err().to_string();
-    assert!(counted.starts_with("three was counted in full, the profiles before it were made of branch records"), "{counted}");
+    assert!(counted.starts_with("three was counted in full, the profiles before it were made from branch records"), "{counted}");
     let sum = merger.finish().unwrap().sampling.unwrap();
     let sum = sum.branches().unwrap();
     assert_eq!((sum.samples, sum.losses.cut_off, sum.observed.len()), (24, 8, 0));
