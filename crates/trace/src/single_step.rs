@@ -15,6 +15,10 @@ use std::ops::Range;
 
 /// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
+/// `si_code` of a trap by the trap flag: TRAP_TRACE.
+const BY_TRAP_FLAG: i32 = 2;
+/// The trap flag of `eflags`.
+const TRAP_FLAG: u64 = 1 << 8;
 
 /// Stepping a program.
 #[derive(Debug)]
@@ -36,8 +40,6 @@ struct Stepped {
     last: u64,
     /// Whether a system call comes next.
     call: bool,
-    /// Whether `pushf` comes next.
-    pushes_flags: bool,
 }
 
 impl Stepping {
@@ -54,7 +56,7 @@ impl Stepping {
     /// It is gone.
     pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
         let inside = self.is_inside(ptrace::instruction_pointer(thread)?);
-        self.threads.insert(thread, Stepped { inside, last: 0, call: false, pushes_flags: false });
+        self.threads.insert(thread, Stepped { inside, last: 0, call: false });
         if self.threads.len() > 1 {
             self.everywhere = true;
             self.allow(subject, thread)
@@ -100,6 +102,12 @@ impl Stepping {
                 }
                 Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
             }
+            // A program that saves and restores its flags (`pushf`, `popf`) while it is stepped sets the trap flag by itself.
+            libc::SIGTRAP if !stepping && ptrace::signal_cause(thread)?.1 == BY_TRAP_FLAG => {
+                let registers = ptrace::registers(thread)?;
+                ptrace::set_registers(thread, &ptrace::Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
+                Ok(Trap::Recorded(Flow::GoOn))
+            }
             libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
                 self.allow(subject, thread)?;
                 Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
@@ -129,20 +137,15 @@ impl Stepping {
     fn step(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber, sink: &mut dyn Sink) -> Result<Flow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let inside = self.is_inside(at);
-        let before = self.threads.get(&thread).copied();
-        let last = before.map_or(0, |s| s.last);
-        if before.is_some_and(|s| s.pushes_flags) {
-            hide_trap_flag(subject, thread)?;
-        }
+        let last = self.threads.get(&thread).map_or(0, |s| s.last);
         if !inside && !self.everywhere {
-            self.threads.insert(thread, Stepped { inside, last: 0, call: false, pushes_flags: false });
+            self.threads.insert(thread, Stepped { inside, last: 0, call: false });
             self.forbid(subject, thread)?;
             return Ok(Flow::GoOn);
         }
         let code = subject.memory.read_some(at, 2);
         let call = code == [0x0f, 0x05];
-        let pushes_flags = code.first() == Some(&0x9c);
-        self.threads.insert(thread, Stepped { inside, last: at, call, pushes_flags });
+        self.threads.insert(thread, Stepped { inside, last: at, call });
         // A repeated string instruction stops at each repetition.
         let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
         if inside && !repetition { Ok(sink.record(number, at.wrapping_sub(subject.bias))?) } else { Ok(Flow::GoOn) }
@@ -188,12 +191,4 @@ impl Stepping {
 /// Cuts a stream of executed instructions into blocks: those at which blocks start.
 pub fn cut(addresses: impl Iterator<Item = u64>, mut is_start: impl FnMut(u64) -> bool) -> impl Iterator<Item = u64> {
     addresses.filter(move |address| is_start(*address))
-}
-
-/// `pushf` was stepped: the processor's trap flag, by which it is stepped, is not the program's, which would set it with `popf`.
-fn hide_trap_flag(subject: &Subject, thread: Tid) -> Result<(), CollectError> {
-    const TRAP_FLAG: u64 = 1 << 8;
-    let top = ptrace::stack_pointer(thread)?;
-    let flags = subject.memory.word(top)?;
-    Ok(subject.memory.write(top, &(flags & !TRAP_FLAG).to_le_bytes())?)
 }
