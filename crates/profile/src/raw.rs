@@ -9,7 +9,7 @@
 //! takes no space), and holes are skipped.
 
 use crate::error::ProfileError;
-use crate::sum::{self, Sums};
+use crate::sum::Sums;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
@@ -72,13 +72,6 @@ impl RawUnitCounts {
     pub fn wide(&self) -> impl Iterator<Item = (u64, u128)> {
         let overflow = |at: u64| self.overflow.binary_search_by_key(&at, |b| b.0).map_or(0, |place| self.overflow[place].1);
         self.counts.iter().map(move |&(at, count)| (at, u128::from(count) + overflow(at)))
-    }
-
-    /// Adds the same unit's counts from another file.
-    pub fn add(&mut self, other: &RawUnitCounts) {
-        let both = self.overflow.iter().chain(&other.overflow).copied();
-        self.overflow = sum::overflow(&self.counts, &other.counts, both);
-        self.counts = sum::merge(&self.counts, &other.counts);
     }
 }
 

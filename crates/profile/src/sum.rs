@@ -63,19 +63,6 @@ fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// The overflow of the sums of two such lists; `overflow` has the lists' own overflow.
-pub fn overflow(one: &[(u64, u64)], other: &[(u64, u64)], overflow: impl Iterator<Item = (u64, u128)>) -> Vec<(u64, u128)> {
-    let mut all = BTreeMap::<u64, u128>::new();
-    overflow.for_each(|(at, excess)| *all.entry(at).or_default() += excess);
-    for (at, count) in other {
-        let Ok(place) = one.binary_search_by_key(at, |c| c.0) else { continue };
-        if let Some(excess) = excess(one[place].1, *count) {
-            *all.entry(*at).or_default() += excess;
-        }
-    }
-    all.into_iter().collect()
-}
-
 /// The sum of two such lists.
 pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
@@ -119,7 +106,15 @@ mod tests {
         sums.add(1 << 60, 1);
         let expected = [(0, 1200), (1, 1200), (2, 1200), (3, 1200), (4, 1200), (7, 3000), (9, u64::MAX), (1 << 60, 1)];
         assert_eq!(sums.finish(), (expected.to_vec(), vec![(9, 3)]));
-        assert_eq!(overflow(&[(1, 5), (9, u64::MAX)], &[(1, 1), (9, 2)], [(9, 3), (8, 1)].into_iter()), [(8, 1), (9, 5)]);
+    }
+
+    #[test]
+    fn wide_numbers_keep_what_is_above_a_word() {
+        let mut sums = Sums::default();
+        sums.add_wide(3, u128::from(u64::MAX) + 5);
+        sums.add_wide(3, 2);
+        sums.add_wide(4, 7);
+        assert_eq!(sums.finish(), (vec![(3, u64::MAX), (4, 7)], vec![(3, 7)]));
     }
 
     #[test]

@@ -169,7 +169,8 @@ impl Planner<'_> {
 
     /// A distribution that the user wrote.
     fn read(&self, path: &Path) -> Result<Distribution> {
-        let text = std::fs::read(path).with_context(|| format!("cannot read the distribution {}", path.display()))?;
+        let text = std::fs::read(path)
+            .with_context(|| format!("cannot read the distribution {} (`trace record --plan --json` writes one)", path.display()))?;
         let file: DistributionFile = serde_json::from_slice(&text)
             .with_context(|| format!("{} is no distribution: it is to be {{\"profiles\":[[\"0xADDRESS\",...],...]}}", path.display()))?;
         let name = path.display();
