@@ -1,7 +1,7 @@
 //! From a graph with loops to the acyclic graph whose paths are numbered.
 //!
 //! Source: Ball and Larus, "Efficient path profiling" (1996), section 3.5; Vaswani's thesis, section 3.2.2 (which prints the two
-//! dummy edges the wrong way round). A cut edge `v -> h` disappears; in its place `v -> exit` ([`Origin::Leave`]) ends the path that
+//! dummy edges in the wrong direction). A cut edge `v -> h` disappears; in its place `v -> exit` ([`Origin::Leave`]) ends the path that
 //! took it and `entry -> h` ([`Origin::Enter`]) begins the next. The same is done with edges that have to be cut for another
 //! reason ([`CutReason`]).
 //!
@@ -9,7 +9,7 @@
 //! - acyclic; every node in it is reachable from the entry and reaches the exit;
 //! - nothing enters the entry, nothing leaves the exit;
 //! - a reachable node without out-edges (a path that ends without returning) has an edge to the exit ([`Origin::Stop`]);
-//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts; or as [`Dag::in_order`] was told.
+//! - out-edges are ordered: real edges by number, then dummy edges in the order of the cuts; or as [`Dag::in_order`] was given.
 //!
 //! Nodes that cannot be reached from the entry have no part in it.
 
@@ -54,7 +54,7 @@ pub enum CutReason {
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,
-    /// It leads into or out of a loop, whose paths are counted apart.
+    /// It leads into or out of a loop, whose paths are counted separately.
     Level,
 }
 
@@ -85,7 +85,7 @@ pub struct DagEdge {
 /// Whether two cut edges with one head share the dummy edge that enters there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Each cut edge has its own, as published. Paths are then told apart by the edge that led to their beginning.
+    /// Each cut edge has its own, as published. Paths are then distinguished by the edge that led to their beginning.
     PerEdge,
     /// One for each head: fewer paths, the same block sequences.
     Shared,
@@ -118,7 +118,7 @@ impl Dag {
         build(graph, &cut, &reachable, entries)
     }
 
-    /// Rebuilds a DAG from its stored edges, as [`Dag::edges`] gave them. The cuts are those that the origins tell of.
+    /// Rebuilds a DAG from its stored edges, as [`Dag::edges`] gave them. The cuts are those of the origins.
     ///
     /// # Errors
     /// Says what is wrong when the edges do not form such a graph.

@@ -1,14 +1,14 @@
 //! How often each edge is executed, relative to one call: estimated from the branches' probabilities.
 //!
 //! Source: Wu and Larus, "Static branch frequency and program profile analysis" (MICRO 1994): frequencies flow along
-//! the edges; a loop multiplies what enters its head by 1 / (1 - probability of coming round again). Heads are treated
+//! the edges; a loop multiplies what enters its head by 1 / (1 - probability of iterating again). Heads are treated
 //! innermost first, each within the nodes of its loop. Retreating edges of irreducible regions count as back edges.
 //! O(blocks x loop depth).
 
 use crate::graph::{Edge, Graph, Node};
 use std::collections::{HashMap, HashSet};
 
-/// Loops are assumed to come round at most this often per entry, however probable their back edges.
+/// Loops are assumed to iterate at most this often per entry, however probable their back edges.
 const MOST_ITERATIONS: f64 = 4096.0;
 
 /// What is known of an edge before anything was measured.
@@ -194,11 +194,11 @@ fn loop_body(graph: &Graph, order: &ReversePostorder, head: Node) -> Option<Vec<
     if stack.is_empty() {
         return None;
     }
-    let mut inside = HashSet::from([head]);
+    let mut region = HashSet::from([head]);
     let mut body = vec![head];
     while let Some(node) = stack.pop() {
         // In an irreducible region the walk could leave through a second entry: stay behind the head.
-        if order.position[node.index()] > order.position[head.index()] && inside.insert(node) {
+        if order.position[node.index()] > order.position[head.index()] && region.insert(node) {
             body.push(node);
             stack.extend(graph.incoming(node).iter().map(|e| graph.from(*e)).filter(|n| order.reached(*n)));
         }

@@ -6,8 +6,8 @@
 //! number of paths (in bits) for each expected execution, and whole joins (all edges into a node) compete with single edges.
 //!
 //! Numbers of paths are logarithms here; [`crate::numbering`] counts exactly afterwards. One cut at a time is chosen as
-//! long as few are needed; after [`FINE`] rounds a round makes several, in as many pieces of the graph, twice as many
-//! every [`COARSER`] rounds. So it is O(edges x log edges) in all; with one cut a round it was O(edges x cuts), a
+//! long as few are needed; after [`FINE`] iterations an iteration makes several, in as many pieces of the graph, twice as many
+//! every [`COARSER`] iterations. So it is O(edges x log edges) in all; with one cut an iteration it was O(edges x cuts), a
 //! minute for a machine of 2,000 states with 20 jumps each.
 
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
@@ -16,9 +16,9 @@ use crate::graph::{Edge, Graph};
 use crate::numbering::Numbering;
 use std::collections::HashSet;
 
-/// Rounds that make one cut.
+/// Iterations that make one cut.
 const FINE: u32 = 64;
-/// After so many rounds more, each makes twice as many.
+/// After so many iterations more, each makes twice as many.
 const COARSER: u32 = 16;
 
 /// A DAG of at most `limit` paths where that can be had; see [`cut_to_limit`].
@@ -239,7 +239,7 @@ impl Cutter {
     }
 }
 
-/// In how many pieces of the graph a round makes a cut.
+/// In how many pieces of the graph an iteration makes a cut.
 fn pieces(round: u32) -> usize {
     if round < FINE { 1 } else { 2 << ((round - FINE) / COARSER).min(30) }
 }

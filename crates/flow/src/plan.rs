@@ -16,7 +16,7 @@ use crate::placement::Probes;
 pub struct PlanOptions {
     /// Most paths a function may have before it is cut further; see [`crate::limit`].
     pub max_paths: u64,
-    /// Whether cut edges with one head share their entry.
+    /// Whether cut edges with one head have one entry.
     pub entries: Entries,
     /// Number the paths that are taken most often first, so that their counters lie side by side.
     pub hot_first: bool,
@@ -44,7 +44,7 @@ pub enum Action {
         /// The register's value for the next path.
         start: i64,
     },
-    /// Control cannot come this way from the entry: nothing.
+    /// Control cannot come here from the entry: nothing.
     Dead,
 }
 
@@ -69,7 +69,7 @@ pub struct Plan {
 pub struct Share {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// For each of its edges the label whose sum along a path tells in which word the path is counted.
+    /// For each of its edges the label whose sum along a path says in which word the path is counted.
     pub labels: Vec<i64>,
     /// Number of words.
     pub words: u64,
@@ -82,8 +82,8 @@ pub struct Share {
 pub struct Partial {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
-    /// Edges of the function's graph that nobody takes.
-    pub aside: Vec<bool>,
+    /// Edges of the function's graph that are never taken.
+    pub excluded: Vec<bool>,
 }
 
 impl Plan {
@@ -106,13 +106,13 @@ impl Plan {
         if !part.fits(dag.edges().len()) {
             return None;
         }
-        let inside = || dag.edge_ids().filter(|e| part.interesting[e.index()]);
-        let edges = inside().map(|e| dag.edge(e)).collect();
+        let region = || dag.edge_ids().filter(|e| part.interesting[e.index()]);
+        let edges = region().map(|e| dag.edge(e)).collect();
         let counted = Dag::from_edges(dag.node_count() as u32, dag.entry(), dag.exit(), edges).ok()?;
         let numbering = Numbering::ball_larus(&counted).ok()?;
         let (least, most) = part.counted_numbers(&dag)?;
         let words = u64::try_from(most).ok().filter(|_| least >= 0)?.checked_add(1)?;
-        let labels = inside().map(|e| part.values[e.index()]).collect();
+        let labels = region().map(|e| part.values[e.index()]).collect();
         let probes = Probes::of(part.increments.clone());
         Some(Plan { dag, numbering, probes, partial: None, share: Some(Share { dag: counted, labels, words, part }) })
     }
@@ -139,7 +139,7 @@ impl Plan {
     /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a
     /// matter of [`crate::program`].
     pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
-        if self.partial.as_ref().is_some_and(|partial| partial.aside[edge.index()]) {
+        if self.partial.as_ref().is_some_and(|partial| partial.excluded[edge.index()]) {
             return Action::Dead;
         }
         let increment = |id: DagEdgeId| self.probes.increment(id);

@@ -2,21 +2,21 @@
 //!
 //! Source of the idea: Vaswani's thesis, chapter 3 (residual path profiling); Pavlopoulou and Young, "Residual test
 //! coverage monitoring" (ICSE 1999). Published builds tell known paths from unknown ones where a path ends. Here what
-//! can be decided when the program is made costs nothing when it runs. The function's first version is the *inside*: an
-//! automaton of known paths ([`Automaton`]). Whoever leaves it by an edge for which it has no way goes on in a second,
-//! *counted* version until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of inside
+//! can be decided when the program is made costs nothing when it runs. The function's original code is the known-path region*: an
+//! automaton of known paths ([`Automaton`]). A path that leaves it by an edge without a transition goes on in the
+//! *instrumented code* until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of region
 //! the one that costs less is taken:
 //!
-//! - each node once, the ways being edges that known paths take. Where these can be combined to an unknown path, the
-//!   edges that are executed least are left out ([`inside`]), or paths are looked up where they end, if that costs
+//! - each node once, the transitions being edges that known paths take. Where these can be combined to an unknown path, the
+//!   edges that are executed least are left out ([`region`]), or paths are looked up where they end, if that costs
 //!   less;
 //! - nodes copied for what was taken before them, so that nothing but known paths is left ([`contexts`]).
 //!
-//! So the first version looks at nothing, but for the path register, where it may still be left and ways with different
+//! So the region checks nothing, but for the path register, where it may still be left and edges with different
 //! values meet, and at those ends.
 //!
 //! ```text
-//!   inside:   a ---> b ---> d ---> e --(back edge)--> a        counted:           d" ---> e" --> unknown? count --(back edge)--> a
+//!   region:   a ---> b ---> d ---> e --(back edge)--> a        instrumented:      d" ---> e" --> unknown? count --(back edge)--> a
 //!              `---> c ---> d' ---> f                                             ^
 //!                              `--------------------------- edge outside ---------'
 //! ```
@@ -31,24 +31,24 @@ use crate::placement::Probes;
 use crate::plan::{Action, Plan};
 use crate::program::operation::Operation;
 use crate::program::{ProbeProgram, of_action};
-use automaton::{Automaton, Way};
-use inside::Inside;
+use automaton::{Automaton, Transition};
 use prices::Prices;
+use region::KnownPathRegion;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
 pub mod automaton;
 mod contexts;
-mod inside;
 mod prices;
+mod region;
 
-pub use prices::Crowding;
+pub use prices::CachePressure;
 
 /// What is known of a function's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residual {
     known: Vec<bool>,
-    inside: Automaton,
+    region: Automaton,
     /// Nodes that exist once, and their states.
     single: Vec<(Node, usize)>,
     paths: Vec<KnownPath>,
@@ -63,10 +63,10 @@ pub struct Known<'a> {
     pub paths: &'a [(u64, u64)],
     /// Nodes that exist once: all edges into them are cut.
     pub single: &'a [Node],
-    /// For each edge of the graph, whether it tells that a call was reached: paths that end with it are executed besides those that go on.
-    pub aside: &'a [bool],
-    /// How crowded caches are by the program's hot code.
-    pub crowding: Crowding,
+    /// For each edge of the graph, whether it says that a call was reached: paths that end with it are executed besides those that go on.
+    pub excluded: &'a [bool],
+    /// How under pressure caches are by the program's hot code.
+    pub cache_pressure: CachePressure,
 }
 
 /// A known path.
@@ -74,43 +74,43 @@ pub struct Known<'a> {
 struct KnownPath {
     edges: Vec<DagEdgeId>,
     executions: u64,
-    /// Whether it tells that a call was reached.
-    aside: bool,
+    /// whether it says that a call was reached.
+    excluded: bool,
 }
 
 impl KnownPath {
-    /// How often its edges but the last are executed for it alone.
-    fn alone(&self) -> u64 {
-        if self.aside { 0 } else { self.executions }
+    /// How often its edges but the last are executed for this path only.
+    fn own_executions(&self) -> u64 {
+        if self.excluded { 0 } else { self.executions }
     }
 }
 
 impl Residual {
     /// Of what is known.
     pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
-        let Known { single, aside, crowding, .. } = known;
-        let is_aside = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| aside[e.index()]);
+        let Known { single, excluded, cache_pressure, .. } = known;
+        let is_excluded = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| excluded[e.index()]);
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
             let edges = numbering.path(dag, *id)?;
-            Some(KnownPath { aside: edges.last().is_some_and(|e| is_aside(*e)), executions: *executions, edges })
+            Some(KnownPath { excluded: edges.last().is_some_and(|e| is_excluded(*e)), executions: *executions, edges })
         };
         let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
         let executions =
-            |of: &dyn Fn(&KnownPath) -> bool| paths.iter().filter(|p| of(p)).map(KnownPath::alone).fold(0, u64::saturating_add);
+            |of: &dyn Fn(&KnownPath) -> bool| paths.iter().filter(|p| of(p)).map(KnownPath::own_executions).fold(0, u64::saturating_add);
         let entered = |path: &KnownPath| path.edges.first().is_none_or(|e| !matches!(dag.edge(*e).origin, Origin::Enter(_)));
-        let prices = Prices::of(executions(&|_| true), executions(&entered), crowding);
-        let mut choice = Inside::all(dag, paths, prices);
+        let prices = Prices::of(executions(&|_| true), executions(&entered), cache_pressure);
+        let mut choice = KnownPathRegion::all(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
         let (cost, nodes, unclear) = (choice.cost(), choice.node_count(), choice.unclear());
         let (edges, paths) = choice.into_parts();
-        // In interpreters by computed jumps registers decide, and copies take some: one executed 9 % more than the plain build with
+        // In interpreters by indirect branches registers decide, and copies take some: one executed 9 % more than the plain build with
         // them, and 5 % without.
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
-        let inside = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
-        let single = single.iter().filter_map(|node| Some((*node, inside.state_of(*node)?))).collect();
-        Residual { known, inside, single, paths, ids }
+        let region = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
+        let single = single.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
+        Residual { known, region, single, paths, ids }
     }
 
     /// Whether a known path takes this edge.
@@ -118,26 +118,26 @@ impl Residual {
         self.known[edge.index()]
     }
 
-    /// The first version.
-    pub fn inside(&self) -> &Automaton {
-        &self.inside
+    /// The checking code.
+    pub fn region(&self) -> &Automaton {
+        &self.region
     }
 
     /// What happens on the edges of a function that stays one version: paths are looked up where they end, unless their
     /// last edge says that they are unknown.
-    pub fn looked_up(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Counted)).collect();
+    pub fn with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
+        let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Instrumented)).collect();
         ProbeProgram::of_lookups(graph, plan, operations, self.ids.clone())
     }
 
     /// Increments that known paths meet as rarely as possible.
     pub fn probes(&self, dag: &Dag, numbering: &Numbering, graph: &Graph, frequencies: &Frequencies) -> Probes {
         const NEVER: f64 = 1e-6;
-        let needed = self.inside.needed(dag);
+        let needed = self.region.needed(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
         let mut is_met = vec![false; costs.len()];
-        for way in self.inside.states().iter().flat_map(|s| &s.ways) {
-            is_met[way.edge.index()] |= way.to.is_none_or(|to| needed[to]);
+        for transition in self.region.states().iter().flat_map(|s| &s.transitions) {
+            is_met[transition.edge.index()] |= transition.to.is_none_or(|to| needed[to]);
         }
         costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= NEVER);
         Probes::on_chords(dag, numbering.values(), &costs)
@@ -147,10 +147,10 @@ impl Residual {
 /// Where a node's code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// In the first version, of the inside; the how-manieth of the node's copies there, of which 0 is the original.
-    Inside(u32),
-    /// In the version in which whatever leaves the inside goes on.
-    Counted,
+    /// In the known-path region: which of the node's copies there, of which 0 is the original.
+    Known(u32),
+    /// In the instrumented code, where control goes on that leaves the region.
+    Instrumented,
 }
 
 /// A place of the code: a node of the function's graph in a version.
@@ -162,20 +162,20 @@ pub struct Place {
     pub version: Version,
 }
 
-/// Where control is: a state of the inside, or the counted version.
+/// Where control is: a state of the region, or the instrumented code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum At {
-    Inside(usize),
-    Counted,
+    Known(usize),
+    Instrumented,
 }
 
 impl Residual {
     /// All versions of a function, whose exit is its last node, as one graph with what happens on its edges. Only places
     /// that control reaches are in it: its first node is the entry, its last one the exit.
     pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
-        let needed = self.inside.needed(&plan.dag);
-        let ways = Ways { graph, plan, residual: self };
-        let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Inside(0))];
+        let needed = self.region.needed(&plan.dag);
+        let version_edges = VersionEdges { graph, plan, residual: self };
+        let mut found: Vec<(Node, At)> = vec![(graph.entry(), At::Known(0))];
         let mut number = HashMap::from([(found[0], 0)]);
         let (mut edges, mut origins, mut code) = (Vec::new(), Vec::new(), Vec::new());
         let mut at = 0;
@@ -184,7 +184,7 @@ impl Residual {
             for &edge in graph.out(node) {
                 let to = graph.to(edge);
                 let head = (to != graph.exit()).then(|| {
-                    let head = (to, ways.head(edge, version));
+                    let head = (to, version_edges.head(edge, version));
                     *number.entry(head).or_insert_with(|| {
                         found.push(head);
                         found.len() - 1
@@ -199,18 +199,18 @@ impl Residual {
         let exit = Node(found.len() as u32);
         let edges = edges.into_iter().map(|(from, to)| (Node(from as u32), to.map_or(exit, |to| Node(to as u32)))).collect();
         let versions = Graph::new(exit.0 + 1, Node(0), exit, edges).expect("versions of a graph are one");
-        let executions = ways.executions(&number, &versions, &origins);
+        let executions = version_edges.executions(&number, &versions, &origins);
         let places = places(&found, &versions, &executions);
         let order = order(&plan.dag, &found);
         ProbeProgram::of_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
     }
 }
 
-/// The nodes in an order in which those of a path follow each other: paths leave the inside, and do not come back.
+/// The nodes in an order in which those of a path follow each other: paths leave the known-path region, and do not come back.
 fn order(dag: &Dag, found: &[(Node, At)]) -> Vec<Node> {
     let position = dag.positions();
     let mut order: Vec<usize> = (0..found.len()).collect();
-    order.sort_by_key(|at| (found[*at].1 == At::Counted, position[found[*at].0.index()]));
+    order.sort_by_key(|at| (found[*at].1 == At::Instrumented, position[found[*at].0.index()]));
     order.into_iter().map(|at| Node(at as u32)).collect()
 }
 
@@ -224,11 +224,11 @@ fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Pla
     for at in ranked {
         let (node, place) = found[at];
         let version = match place {
-            At::Counted => Version::Counted,
-            At::Inside(_) => {
+            At::Instrumented => Version::Instrumented,
+            At::Known(_) => {
                 let copies = copies.entry(node).or_default();
                 *copies += 1;
-                Version::Inside(*copies - 1)
+                Version::Known(*copies - 1)
             }
         };
         places[at] = Some(Place { node, version });
@@ -237,44 +237,44 @@ fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Pla
 }
 
 /// Where control goes on.
-struct Ways<'a> {
+struct VersionEdges<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
     residual: &'a Residual,
 }
 
-impl Ways<'_> {
+impl VersionEdges<'_> {
     fn head(&self, edge: Edge, from: At) -> At {
         match (self.plan.dag.real(edge), self.plan.dag.cut(edge).map(|cut| cut.enter)) {
             (Some(id), _) => self.behind(id, edge, from),
             // A path begins.
-            (None, Some(Some(enter))) => self.behind(enter, edge, At::Inside(0)),
-            (None, Some(None)) => At::Inside(0),
-            (None, None) => At::Counted,
+            (None, Some(Some(enter))) => self.behind(enter, edge, At::Known(0)),
+            (None, Some(None)) => At::Known(0),
+            (None, None) => At::Instrumented,
         }
     }
 
     /// Where control is behind an edge of the path graph, which stands for one of the function.
     fn behind(&self, id: DagEdgeId, edge: Edge, from: At) -> At {
-        let way = match from {
-            At::Inside(state) => self.residual.inside.way(state, id),
-            At::Counted => None,
+        let transition = match from {
+            At::Known(state) => self.residual.region.transition(state, id),
+            At::Instrumented => None,
         };
         let single = self.residual.single.iter().find(|(node, _)| *node == self.graph.to(edge)).map(|(_, state)| *state);
-        single.or(way.and_then(|way| way.to)).map_or(At::Counted, At::Inside)
+        single.or(transition.and_then(|transition| transition.to)).map_or(At::Instrumented, At::Known)
     }
 
     /// How often the known paths take each edge of all versions.
     fn executions(&self, number: &HashMap<(Node, At), usize>, versions: &Graph, origins: &[Edge]) -> Vec<u64> {
         let mut executions = vec![0u64; versions.edge_count()];
         for path in &self.residual.paths {
-            let mut version = At::Inside(0);
+            let mut version = At::Known(0);
             for &id in &path.edges {
                 let origin = self.plan.dag.edge(id).origin;
                 if let Origin::Real(e) | Origin::Leave(e) = origin {
                     let at = Node(number[&(self.graph.from(e), version)] as u32);
                     let taken = versions.out(at).iter().find(|t| origins[t.index()] == e).expect("all edges of a node are there");
-                    executions[taken.index()] = executions[taken.index()].saturating_add(path.alone());
+                    executions[taken.index()] = executions[taken.index()].saturating_add(path.own_executions());
                 }
                 if let Origin::Enter(e) | Origin::Real(e) = origin {
                     version = self.behind(id, e, version);
@@ -288,27 +288,29 @@ impl Ways<'_> {
 /// What is done on an edge of the function in a version.
 fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Vec<Operation> {
     let action = plan.action(graph, edge);
-    let way = |id: Option<DagEdgeId>| match at {
-        At::Inside(state) => id.and_then(|id| residual.inside.way(state, id)),
-        At::Counted => None,
+    let transition = |id: Option<DagEdgeId>| match at {
+        At::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
+        At::Instrumented => None,
     };
     let real = plan.dag.real(edge);
     match action {
-        Action::Count { increment } => match end(residual, real, way(real)) {
+        Action::Count { increment } => match end(residual, real, transition(real)) {
             End::Unknown => of_action(action),
             End::Unclear => vec![Operation::Check { increment }],
             End::Known => vec![Operation::Discard],
         },
         Action::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
-            match end(residual, leave, way(leave)) {
+            match end(residual, leave, transition(leave)) {
                 End::Unknown => of_action(action),
                 End::Unclear => vec![Operation::Check { increment }, Operation::Set(start)],
                 End::Known => vec![Operation::Set(start)],
             }
         }
         // No unknown path is ahead.
-        Action::Add { .. } if way(real).is_some_and(|way| way.to.is_none_or(|to| !needed[to])) => vec![Operation::Discard],
+        Action::Add { .. } if transition(real).is_some_and(|transition| transition.to.is_none_or(|to| !needed[to])) => {
+            vec![Operation::Discard]
+        }
         action => of_action(action),
     }
 }
@@ -320,11 +322,11 @@ enum End {
     Unknown,
 }
 
-fn end(residual: &Residual, edge: Option<DagEdgeId>, way: Option<Way>) -> End {
-    match (edge, way) {
+fn end(residual: &Residual, edge: Option<DagEdgeId>, transition: Option<Transition>) -> End {
+    match (edge, transition) {
         // The path ends where the graph does.
         (None, _) => End::Known,
-        (Some(_), Some(way)) if !way.unclear => End::Known,
+        (Some(_), Some(transition)) if !transition.unclear => End::Known,
         (Some(e), _) if !residual.is_known(e) => End::Unknown,
         _ => End::Unclear,
     }

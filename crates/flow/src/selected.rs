@@ -1,15 +1,15 @@
-//! Plans that count the paths that were asked for, and all others together: from a numbering ([`crate::numbering`]) to
+//! Plans that count the interesting paths, and all others together: from a numbering ([`crate::numbering`]) to
 //! what a backend inserts.
 //!
 //! Both registers of a numbering are one here: the second, a Ball-Larus identity below 2^w, lies in the lower w bits of
 //! the word, the first above them. Sums are linear, so one addition on an edge adds to both, negative increments and
-//! all; and a path is told by one comparison of the whole word, whatever overflowed. So every scheme is a [`Plan`] with
+//! all; and a path is recognised by one comparison of the whole word, whatever overflowed. So every scheme is a [`Plan`] with
 //! increments of its own and an [`Ending`] that says which word counts a path.
 //!
-//! Paths that end because a call was reached (edges set `aside`) are never counted: who came to a call says nothing of
-//! paths that were not asked for.
+//! Paths that end because a call was reached (edges set `excluded`) are never counted: who came to a call says nothing of
+//! paths that are not interesting.
 //!
-//! Every plan is judged ([`crate::verify`]) before it is given out.
+//! Every plan is verified ([`crate::verify`]) before it is given out.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::frequency::Frequencies;
@@ -83,18 +83,18 @@ impl Ending {
     }
 }
 
-/// What is asked for of a function.
+/// Which paths of a function are interesting.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
-    /// How paths are told.
+    /// How paths are recognised.
     pub scheme: Scheme,
     /// Ball-Larus identities of the paths.
     pub ids: &'a [u64],
     /// Edges of the graph that are no part of its flow: they say that a call was reached.
-    pub aside: &'a [bool],
+    pub excluded: &'a [bool],
 }
 
-/// A plan that counts the paths that were asked for.
+/// A plan that counts the interesting paths.
 #[derive(Clone, Debug)]
 pub struct Selected {
     /// The acyclic graph of all paths.
@@ -113,10 +113,10 @@ pub struct Selected {
     pub proven: bool,
 }
 
-/// The plan that counts all paths together, since none of them is asked for that could be.
-fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> Selected {
+/// The plan that counts all paths together, since none of the possible ones is interesting.
+fn all_others(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> Selected {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
-    let partial = Partial { dag: trimmed, aside: wish.aside.to_vec() };
+    let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), share: None };
     let ending = Ending::Direct { bias: 0, width: 0, checked: true };
     Selected { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
@@ -125,7 +125,7 @@ fn others_alone(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wi
 /// Why there is no such plan.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum NotSelected {
-    /// All edges are aside.
+    /// All edges are excluded.
     #[error("none of its paths comes to an end")]
     Nothing,
     /// The scheme does not serve.
@@ -148,7 +148,7 @@ pub enum NotSelected {
     Wrong(String),
 }
 
-/// Plans to count the paths with these identities of the acyclic graph `dag`; those that end aside are left out.
+/// Plans to count the paths with these identities of the acyclic graph `dag`; those that end excluded are left out.
 ///
 /// # Errors
 /// See [`NotSelected`].
@@ -160,7 +160,7 @@ pub fn select(
     options: &NumberOptions,
     budget: &VerifyBudget,
 ) -> Result<Selected, NotSelected> {
-    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.aside[e.index()]).ok_or(NotSelected::Nothing)?;
+    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.excluded[e.index()]).ok_or(NotSelected::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
     for id in wish.ids {
@@ -168,7 +168,7 @@ pub fn select(
         paths.extend(path.iter().map(|e| kept[e.index()]).collect::<Option<Vec<DagEdgeId>>>());
     }
     if paths.is_empty() {
-        return Ok(others_alone(dag, numbering, trimmed, all, wish));
+        return Ok(all_others(dag, numbering, trimmed, all, wish));
     }
     let set = InterestingSet::from_paths(&trimmed, &all, &paths)?;
     let labelling = number(wish.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
@@ -176,18 +176,19 @@ pub fn select(
     if !verdict.is_good(wish.scheme.is_exact()) {
         return Err(NotSelected::Wrong(format!("{verdict:?}")));
     }
-    let told = Told { dag: &trimmed, all: &all, labelling: &labelling };
-    let (ending, registers) = told.ending()?;
+    let distinguished = Distinguished { dag: &trimmed, all: &all, labelling: &labelling };
+    let (ending, registers) = distinguished.ending()?;
     let back: Vec<DagEdgeId> = dag.edge_ids().filter(|e| kept[e.index()].is_some()).collect();
-    let asked = if wish.scheme.takes_closure() { set.closed() } else { set };
+    let interesting = if wish.scheme.takes_closure() { set.closed() } else { set };
     let whole = |path: &[DagEdgeId]| numbering.id(&path.iter().map(|e| back[e.index()]).collect::<Vec<_>>());
-    let mut paths: Vec<(u64, u64)> = asked.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
+    let mut paths: Vec<(u64, u64)> =
+        interesting.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
     if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.words()) {
         return Err(NotSelected::Wrong("two paths have one word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
-    let partial = Partial { dag: trimmed, aside: wish.aside.to_vec() };
+    let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial), share: None };
     Ok(Selected { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
@@ -197,13 +198,13 @@ fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
 }
 
 /// How a labelling is carried out with one register.
-struct Told<'a> {
+struct Distinguished<'a> {
     dag: &'a Dag,
     all: &'a Numbering,
     labelling: &'a Labelling,
 }
 
-impl Told<'_> {
+impl Distinguished<'_> {
     /// The ending, and the increment of each edge.
     fn ending(&self) -> Result<(Ending, Vec<i64>), NotSelected> {
         let span = self.labelling.span();

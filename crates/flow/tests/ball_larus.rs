@@ -63,13 +63,13 @@ fn identities_are_dense_invertible_and_kept_by_chord_placement() {
 
 /// Weight of a maximum spanning tree (Prim's algorithm) whose edge from exit to entry costs nothing and is in it.
 fn heaviest_tree(dag: &Dag, weights: &[f64]) -> f64 {
-    let mut inside = BTreeSet::from([dag.entry(), dag.exit()]);
+    let mut region = BTreeSet::from([dag.entry(), dag.exit()]);
     let mut total = 0.0;
     loop {
-        let crossing = dag.edge_ids().filter(|e| inside.contains(&dag.edge(*e).from) != inside.contains(&dag.edge(*e).to));
+        let crossing = dag.edge_ids().filter(|e| region.contains(&dag.edge(*e).from) != region.contains(&dag.edge(*e).to));
         let Some(best) = crossing.max_by(|a, b| weights[a.index()].total_cmp(&weights[b.index()])) else { return total };
         total += weights[best.index()];
-        inside.extend([dag.edge(best).from, dag.edge(best).to]);
+        region.extend([dag.edge(best).from, dag.edge(best).to]);
     }
 }
 

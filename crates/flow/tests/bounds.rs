@@ -6,9 +6,9 @@
 
 use std::collections::HashMap;
 use trodden_flow::dag::Entries;
-use trodden_flow::partition::alone::least_labels_of_one;
-use trodden_flow::partition::apart::least_labels;
-use trodden_flow::partition::bound::bound;
+use trodden_flow::partition::lower_bound::bound;
+use trodden_flow::partition::separation_bound::least_labels;
+use trodden_flow::partition::single_path_bound::least_labels_of_one;
 use trodden_flow::partition::{Ends, ExecutedPath, Measure, Procedure};
 use trodden_flow::{Dag, DagEdgeId};
 use trodden_testkit::Random;

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::partition::bound::bound;
 use trodden_flow::partition::labels::{closure, pspp};
+use trodden_flow::partition::lower_bound::bound;
 use trodden_flow::partition::tasks::tasks;
 use trodden_flow::partition::{CopyPlan, Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
@@ -148,17 +148,17 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let values = pspp(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
         let is_wanted = |path: &[DagEdgeId]| path.iter().all(|e| wanted[e.index()]);
-        let (inside, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_wanted(p));
-        assert!(inside.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
-        let ids: HashSet<i64> = inside.iter().map(|p| id(p)).collect();
-        assert_eq!(ids.len(), inside.len(), "seed {seed}: two interesting paths have one number");
+        let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_wanted(p));
+        assert!(region.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
+        let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
+        assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have one number");
         assert!(outside.iter().all(|p| !ids.contains(&id(p))), "seed {seed}: an uninteresting path has an interesting number");
         assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
-        selective += usize::from(!inside.is_empty() && !outside.is_empty());
+        selective += usize::from(!region.is_empty() && !outside.is_empty());
         for measure in [Measure::Labels, Measure::All] {
             let part = Part::selective(dag, &wanted, &subject.procedure.frequencies, measure);
-            let ids: HashSet<i64> = inside.iter().map(|p| walk(&part, p).0).collect();
-            assert!(ids.len() == inside.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
+            let ids: HashSet<i64> = region.iter().map(|p| walk(&part, p).0).collect();
+            assert!(ids.len() == region.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
         }
     }
     assert!(selective > 3_000, "{selective}");

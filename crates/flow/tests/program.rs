@@ -8,7 +8,7 @@ use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
 use trodden_flow::program::operation::{Operation, value_set};
-use trodden_flow::program::{BlockProperties, ByRounds, Choices, DominantIteration, UsualRounds};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIteration, TripCounting};
 use trodden_flow::verify::machine::Machine;
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
@@ -57,13 +57,20 @@ fn random_walk(random: &mut Random, graph: &Graph) -> Option<Vec<Edge>> {
     None
 }
 
-/// A loop that comes round often by estimate, of a head and a latch.
-fn loops_by_rounds(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
+/// A loop that iterates often by estimate, of a head and a latch.
+fn loops_by_trip_count(which: TripCounting, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>) -> usize {
     loops_with(which, sizes, crossed, times, &[(1, 3)], false)
 }
 
-/// The same with these ways out; the program counts its rounds, or does not.
-fn loops_with(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: Option<u64>, out: &[(u32, u32)], counted: bool) -> usize {
+/// The same with these exit edges; the program counts its iterations, or does not.
+fn loops_with(
+    which: TripCounting,
+    sizes: [u32; 2],
+    crossed: BTreeSet<Edge>,
+    times: Option<u64>,
+    out: &[(u32, u32)],
+    counted: bool,
+) -> usize {
     let [entry, head, latch, exit] = [0, 1, 2, 3].map(Node);
     let mut edges = vec![(entry, head), (head, latch), (entry, exit), (latch, head)];
     edges.extend(out.iter().map(|(from, to)| (Node(*from), Node(*to))));
@@ -82,28 +89,34 @@ fn loops_with(which: ByRounds, sizes: [u32; 2], crossed: BTreeSet<Edge>, times: 
         trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),
         counted: counted.then_some(Edge(3)).into_iter().collect(),
     };
-    ProbeProgram::of(&graph, &plan, &frequencies, &properties, Choices { rounds: which, early: true, usual: UsualRounds::Together })
-        .loops()
-        .len()
+    ProbeProgram::of(
+        &graph,
+        &plan,
+        &frequencies,
+        &properties,
+        Choices { trip_counts: which, early: true, dominant: DominantCounting::Shared },
+    )
+    .loops()
+    .len()
 }
 
 #[test]
-fn tight_loops_are_counted_by_rounds_and_longer_ones_if_that_is_asked_for() {
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::new(), None), 1);
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 3], BTreeSet::new(), None), 0);
-    assert_eq!(loops_by_rounds(ByRounds::Often, [4, 3], BTreeSet::new(), None), 1);
-    assert_eq!(loops_by_rounds(ByRounds::No, [1, 1], BTreeSet::new(), None), 0);
+fn tight_loops_are_counted_by_trip_count_and_longer_ones_if_that_is_asked_for() {
+    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::new(), None), 1);
+    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 3], BTreeSet::new(), None), 0);
+    assert_eq!(loops_by_trip_count(TripCounting::On, [4, 3], BTreeSet::new(), None), 1);
+    assert_eq!(loops_by_trip_count(TripCounting::Off, [1, 1], BTreeSet::new(), None), 0);
 }
 
 #[test]
-fn loops_that_control_may_leave_on_their_way_back_are_not_counted_by_rounds() {
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
-    assert_eq!(loops_by_rounds(ByRounds::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
+fn loops_that_control_may_leave_on_their_way_back_are_not_counted_by_trip_count() {
+    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
+    assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
 }
 
 #[test]
 fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_are() {
-    let counted = |crossed, times| loops_by_rounds(ByRounds::Tight, [40, 30], crossed, times);
+    let counted = |crossed, times| loops_by_trip_count(TripCounting::Tight, [40, 30], crossed, times);
     assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
     assert_eq!(counted(BTreeSet::new(), Some(2)), 0);
     assert_eq!(counted(BTreeSet::from([Edge(3)]), Some(3)), 0);
@@ -111,32 +124,36 @@ fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_ar
 
 #[test]
 fn loops_whose_rounds_the_program_counts_are_counted_by_them_if_they_have_one_way_out() {
-    let loops = |out: &[(u32, u32)], counted| loops_with(ByRounds::Tight, [40, 30], BTreeSet::new(), None, out, counted);
+    let loops = |out: &[(u32, u32)], counted| loops_with(TripCounting::Tight, [40, 30], BTreeSet::new(), None, out, counted);
     assert_eq!(loops(&[(1, 3)], true), 1);
     assert_eq!(loops(&[(1, 3)], false), 0);
     assert_eq!(loops(&[(1, 3), (2, 3)], true), 0);
 }
 
-/// Whether some held rounds are written where control enters a loop inside theirs: where it comes to what closes
+/// Whether some in_register iterations are written where control enters a loop inside theirs: where it comes to what closes
 /// theirs, but not through its head.
-fn holds_around_a_loop(graph: &Graph, usual: &DominantIteration) -> bool {
-    let Some(held) = &usual.held else { return false };
+fn holds_around_a_loop(graph: &Graph, dominant: &DominantIteration) -> bool {
+    let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);
     let comes_back = |from: Node| {
-        let (mut seen, mut stack) = (BTreeSet::from([held.head]), vec![from]);
+        let (mut seen, mut stack) = (BTreeSet::from([in_register.head]), vec![from]);
         while let Some(node) = stack.pop() {
             if seen.insert(node) {
                 stack.extend(graph.out(node).iter().map(|e| graph.to(*e)));
             }
         }
-        seen.contains(&graph.from(usual.back))
+        seen.contains(&graph.from(dominant.back))
     };
-    held.writes.iter().map(|e| graph.to(*e)).any(|n| innermost[n.index()].is_some_and(|head| head != held.head) && comes_back(n))
+    in_register
+        .writes
+        .iter()
+        .map(|e| graph.to(*e))
+        .any(|n| innermost[n.index()].is_some_and(|head| head != in_register.head) && comes_back(n))
 }
 
 #[test]
 fn programs_count_what_plans_count() {
-    let (mut by_rounds, mut early, mut held, mut many) = (0, 0, 0, 0);
+    let (mut by_trip_count, mut early, mut in_register, mut many) = (0, 0, 0, 0);
     let mut around_loops = 0;
     for seed in 0..200_000 {
         let mut random = Random::new(seed ^ 0x5c_4ed1);
@@ -149,9 +166,14 @@ fn programs_count_what_plans_count() {
         let plan = Plan::ball_larus(&graph, &cuts, &frequencies, &options(&mut random));
         let properties = blocks(&mut random, &graph);
         let choices = Choices {
-            rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often, ByRounds::Often]),
+            trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On, TripCounting::On]),
             early: random.chance(80),
-            usual: random.pick(&[UsualRounds::Together, UsualRounds::Apart, UsualRounds::Held, UsualRounds::Held]),
+            dominant: random.pick(&[
+                DominantCounting::Shared,
+                DominantCounting::Split,
+                DominantCounting::Register,
+                DominantCounting::Register,
+            ]),
         };
         let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
         let is_flush = |o: &Operation| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_));
@@ -159,8 +181,8 @@ fn programs_count_what_plans_count() {
             let moved = program.operations(edge).iter().any(is_flush) || program.counts_early(edge);
             assert!(!moved || properties.open[edge.index()], "seed {seed}: {edge:?} cannot carry code");
         }
-        by_rounds += program.loops().len();
-        held += program.dominant().iter().filter(|u| u.held.is_some()).count();
+        by_trip_count += program.loops().len();
+        in_register += program.dominant().iter().filter(|u| u.in_register.is_some()).count();
         around_loops += program.dominant().iter().filter(|u| holds_around_a_loop(&graph, u)).count();
         early += graph.edges().filter(|e| program.counts_early(*e)).count();
         for _ in 0..8 {
@@ -175,8 +197,8 @@ fn programs_count_what_plans_count() {
         }
     }
     assert!(
-        by_rounds > 1_000 && early > 1_000 && held > 1_000 && many > 1_000 && around_loops > 100,
-        "{by_rounds} loops by rounds, {held} held, {around_loops} of them around others, {early} early counts, {many} counts above 1"
+        by_trip_count > 1_000 && early > 1_000 && in_register > 1_000 && many > 1_000 && around_loops > 100,
+        "{by_trip_count} loops by trip count, {in_register} in registers, {around_loops} around others, {early} early, {many} counts above 1"
     );
 }
 
@@ -192,7 +214,7 @@ fn way(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]
 }
 
 #[test]
-fn usual_rounds_are_the_likeliest_of_their_loops() {
+fn usual_rounds_are_the_most_frequent_of_their_loops() {
     const SHORT: u32 = 24;
     let (mut found, mut several) = (0, 0);
     for seed in 0..30_000 {
@@ -205,7 +227,7 @@ fn usual_rounds_are_the_likeliest_of_their_loops() {
         let frequencies = Frequencies::estimate(&graph, &weights);
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
         let properties = blocks(&mut random, &graph);
-        let choices = Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Apart };
+        let choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Split };
         let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
@@ -213,21 +235,21 @@ fn usual_rounds_are_the_likeliest_of_their_loops() {
                 && nodes.iter().map(|n| properties.sizes[n.index()]).sum::<u32>() <= SHORT
         };
         for cut in plan.dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
-            let Some(usual) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
+            let Some(dominant) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
             let head = graph.to(cut.edge);
-            let path = plan.numbering.path(&plan.dag, usual as u64).expect("it is the number of a path");
+            let path = plan.numbering.path(&plan.dag, dominant as u64).expect("it is the number of a path");
             let begins = |p: &[DagEdgeId]| way(&graph, &plan, &frequencies, p).0[0] == head;
             let is_round = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
             assert!(is_round(&path), "seed {seed}");
             let (nodes, probability) = way(&graph, &plan, &frequencies, &path);
             assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
             let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
-            let rounds: Vec<_> = all.filter(|p| is_round(p)).collect();
-            for other in rounds.iter().map(|p| way(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
+            let trip_counts: Vec<_> = all.filter(|p| is_round(p)).collect();
+            for other in trip_counts.iter().map(|p| way(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
                 assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
             }
             found += 1;
-            several += usize::from(rounds.len() > 1);
+            several += usize::from(trip_counts.len() > 1);
         }
     }
     assert!(found > 1_000 && several > 100, "{found} loops, {several} of several paths");
@@ -287,7 +309,7 @@ fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
 
 #[test]
 fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
-    let (mut compared, mut parts, mut beginnings, mut returns, mut by_rounds) = (0, 0, 0, 0, [0, 0]);
+    let (mut compared, mut parts, mut beginnings, mut returns, mut by_trip_count) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..30_000 {
         let mut random = Random::new(seed ^ 0xc0_91e5);
         let graph = graph(&mut random, 9, 16, Cycles::Some);
@@ -307,12 +329,12 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let copies = random.pick(&[1, 2, 3, 5]);
         let options =
             Options { copies, all_procedures: true, fold_again: random.chance(50), measure: random.pick(&[Measure::All, Measure::Labels]) };
-        let parted = partition::plan(&[procedure], strategy, &options);
+        let split = partition::plan(&[procedure], strategy, &options);
         let Some(walks) = Walks::of(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;
         let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
-        for part in parted.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
+        for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
             judge(seed, &mut random, &plan.dag, &part);
             let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let program = ProbeProgram::of(
@@ -320,11 +342,11 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
                 &blocks(&mut random, &graph),
-                Choices { rounds: ByRounds::Often, early: true, usual: UsualRounds::Held },
+                Choices { trip_counts: TripCounting::On, early: true, dominant: DominantCounting::Register },
             );
-            for rounds in program.loops() {
-                let leave = plan.dag.cut(rounds.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
-                by_rounds[usize::from(part.counted[leave.index()])] += 1;
+            for counted_loop in program.loops() {
+                let leave = plan.dag.cut(counted_loop.back).and_then(|cut| cut.leave).expect("a loop is closed by a cut edge");
+                by_trip_count[usize::from(part.counted[leave.index()])] += 1;
             }
             beginnings += graph.edges().filter(|e| program.counts_early(*e) && plan.dag.cut(*e).is_some()).count();
             let counts = walks.counted(&program);
@@ -336,7 +358,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
     }
     assert!(compared > 5_000 && parts > 5_000 && beginnings > 200 && returns > 30, "{compared} {parts} {beginnings} {returns}");
     // Counted before the loop closes, and where it does.
-    assert!(by_rounds[0] > 0 && by_rounds[1] > 50, "{by_rounds:?}");
+    assert!(by_trip_count[0] > 0 && by_trip_count[1] > 50, "{by_trip_count:?}");
 }
 
 /// The judge of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.
@@ -351,8 +373,8 @@ fn judge(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     for wrong in [shifted, silent] {
         assert!(verify_part(dag, &wrong).is_err(), "seed {seed}: edge {at}");
     }
-    let inside = |e: &DagEdgeId| part.interesting[e.index()];
-    if dag.order().iter().any(|n| dag.out(*n).iter().copied().filter(inside).count() > 1) {
+    let region = |e: &DagEdgeId| part.interesting[e.index()];
+    if dag.order().iter().any(|n| dag.out(*n).iter().copied().filter(region).count() > 1) {
         let none = vec![0; part.values.len()];
         let alike = Part { values: none.clone(), increments: none, offset: 0, ..part.clone() };
         assert!(verify_part(dag, &alike).is_err(), "seed {seed}: all numbers alike");

@@ -10,7 +10,7 @@
 //! | `closed e2` | edge 2 can carry no code |
 //! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
 //! | `scheme all`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
-//! | `passes often early held` | trip counts `tight` or `often`; early counts; dominant iterations `split` or `held` |
+//! | `passes all early register` | trip counts `tight` or `all`; early counts; dominant iterations `split` or `register` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,8 +19,8 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Plan, PlanOptions};
-use trodden_flow::program::{BlockProperties, ByRounds, Choices, UsualRounds};
-use trodden_flow::residual::{Crowding, Known};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
+use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::selected::{Wish, select};
 use trodden_flow::verify::VerifyBudget;
 use trodden_flow::verify::program::{WalkBudget, verify_numbering};
@@ -74,9 +74,10 @@ impl Case {
     fn choices(&self) -> Choices {
         let has = |word: &str| self.passes.iter().any(|p| p == word);
         let either = |names: [&str; 2]| names.iter().position(|n| has(n));
-        let rounds = either(["tight", "often"]).map_or(ByRounds::No, |i| [ByRounds::Tight, ByRounds::Often][i]);
-        let usual = either(["split", "held"]).map_or(UsualRounds::Together, |i| [UsualRounds::Apart, UsualRounds::Held][i]);
-        Choices { rounds, early: has("early"), usual }
+        let trip_counts = either(["tight", "all"]).map_or(TripCounting::Off, |i| [TripCounting::Tight, TripCounting::On][i]);
+        let dominant =
+            either(["split", "register"]).map_or(DominantCounting::Shared, |i| [DominantCounting::Split, DominantCounting::Register][i]);
+        Choices { trip_counts, early: has("early"), dominant }
     }
 
     /// Of the program's graph, which may be of several versions.
@@ -109,7 +110,7 @@ impl Case {
             "interesting" => {
                 let scheme = Scheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
                 let (wish, numbers) = (self.numbers(2), NumberOptions::default());
-                let wish = Wish { scheme, ids: &wish, aside: &none };
+                let wish = Wish { scheme, ids: &wish, excluded: &none };
                 let selected = select(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
                 ProbeProgram::of_interesting(graph, selected.unwrap())
             }
@@ -124,11 +125,11 @@ impl Case {
             }
             what @ ("versions" | "lookups") => {
                 let known: Vec<(u64, u64)> = self.numbers(1).into_iter().map(|id| (id, 1_000_000)).collect();
-                let known = Known { paths: &known, single: &[], aside: &none, crowding: Crowding::default() };
+                let known = Known { paths: &known, single: &[], excluded: &none, cache_pressure: CachePressure::default() };
                 let residual = Residual::of(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };
-                if what == "versions" { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) }
+                if what == "versions" { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
             }
             other => panic!("what is the scheme `{other}`?"),
         }

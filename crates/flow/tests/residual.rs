@@ -5,8 +5,8 @@ use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
-use trodden_flow::program::{BlockProperties, ByRounds, Choices, UsualRounds};
-use trodden_flow::residual::{Crowding, Known, Version};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
+use trodden_flow::residual::{CachePressure, Known, Version};
 use trodden_flow::verify::machine::Machine;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual};
 use trodden_testkit::Random;
@@ -17,8 +17,8 @@ mod machine;
 type Counts = BTreeMap<u64, u64>;
 
 /// Of a program with many hot paths.
-fn crowded() -> Crowding {
-    Crowding::of([1; 2000])
+fn full_pressure() -> CachePressure {
+    CachePressure::of([1; 2000])
 }
 
 /// A random graph whose exit nothing leaves, its last node.
@@ -85,7 +85,7 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
 /// What a residual plan counts, with its work.
 fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
-    let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == Version::Counted);
+    let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == Version::Instrumented);
     for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
         let (from, to) = (versions.graph().from(edge), versions.graph().to(edge));
         work += u64::from(versions.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
@@ -115,7 +115,7 @@ fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
 #[test]
 fn everything_is_counted_but_known_paths() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
-    let (mut by_rounds, mut held, mut copied) = (0, 0, 0u64);
+    let (mut by_trip_count, mut in_register, mut copied) = (0, 0, 0u64);
     for seed in 0..120_000 {
         let mut random = Random::new(seed ^ 0x4e51_d0a1);
         let Some(graph) = subject(&mut random) else { continue };
@@ -130,9 +130,10 @@ fn everything_is_counted_but_known_paths() {
         // Code is copied for what is executed often.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
-        let crowding = random.pick(&[Crowding::default(), crowded()]);
-        let aside = vec![false; graph.edge_count()];
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
+        let cache_pressure = random.pick(&[CachePressure::default(), full_pressure()]);
+        let excluded = vec![false; graph.edge_count()];
+        let residual_paths =
+            Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded, cache_pressure });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -141,20 +142,20 @@ fn everything_is_counted_but_known_paths() {
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(found, expected, "seed {seed}");
         let mut otherwise = versions.clone();
-        let rounds = random.pick(&[ByRounds::No, ByRounds::Often]);
-        let choices = Choices { rounds, early: false, usual: UsualRounds::Held };
+        let trip_counts = random.pick(&[TripCounting::Off, TripCounting::On]);
+        let choices = Choices { trip_counts, early: false, dominant: DominantCounting::Register };
         let often = machine::frequencies(&mut random, &graph);
         otherwise.run_passes(&often, &blocks(&mut random, versions.graph()), choices);
         assert_eq!(counted(&otherwise, &ids, &walks), expected, "seed {seed}: {otherwise:?}");
-        by_rounds += otherwise.loops().len();
-        held += otherwise.dominant().iter().filter(|u| u.held.is_some()).count();
+        by_trip_count += otherwise.loops().len();
+        in_register += otherwise.dominant().iter().filter(|u| u.in_register.is_some()).count();
         let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
         let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
         assert_eq!(executions, taken, "seed {seed}");
-        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Inside(1)));
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Known(1)));
         let originals: BTreeSet<Node> =
-            versions.places().unwrap().iter().filter(|p| p.version == Version::Inside(0)).map(|p| p.node).collect();
-        let copies = || versions.places().unwrap().iter().filter(|p| matches!(p.version, Version::Inside(1..)));
+            versions.places().unwrap().iter().filter(|p| p.version == Version::Known(0)).map(|p| p.node).collect();
+        let copies = || versions.places().unwrap().iter().filter(|p| matches!(p.version, Version::Known(1..)));
         assert!(copies().all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
         let places: BTreeSet<_> = versions.places().unwrap().iter().collect();
         assert_eq!(places.len(), versions.places().unwrap().len(), "seed {seed}: no place twice");
@@ -165,7 +166,7 @@ fn everything_is_counted_but_known_paths() {
     }
     assert!(known_paths > 10_000 && unknown_paths > 10_000, "{known_paths} known, {unknown_paths} unknown paths");
     assert!(copied > 1000, "code was copied in {copied} graphs");
-    assert!(by_rounds > 500 && held > 1000, "{by_rounds} loops counted by rounds, {held} held");
+    assert!(by_trip_count > 500 && in_register > 1000, "{by_trip_count} loops counted by iterations, {in_register} in_register");
     assert!(3 * work_of_residual < work_of_full, "known paths: work on {work_of_residual} edges, of the full plan {work_of_full}");
 }
 
@@ -186,9 +187,10 @@ fn any_paths_may_be_known() {
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
-        let crowding = random.pick(&[Crowding::default(), crowded()]);
-        let aside: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], aside: &aside, crowding });
+        let cache_pressure = random.pick(&[CachePressure::default(), full_pressure()]);
+        let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
+        let residual_paths =
+            Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded, cache_pressure });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -197,7 +199,7 @@ fn any_paths_may_be_known() {
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(residual(&versions, &ids, &walks).0, expected, "seed {seed}");
         left_out += all.len() - expected.len();
-        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Inside(1)));
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Known(1)));
     }
     assert!(left_out > 1000 && copied > 100, "{left_out} paths not counted, code copied in {copied} graphs");
 }
@@ -216,27 +218,27 @@ fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: [u32; 4]| plan.numbering.id(&edges.map(|e| plan.dag.real(Edge(e)).unwrap()));
     let (one, other) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
-    let of_program = |counts: [u64; 2], single: &[Node], crowding: Crowding| {
+    let of_program = |counts: [u64; 2], single: &[Node], cache_pressure: CachePressure| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, aside: &[false; 8], crowding });
-        let ways = || residual.inside().states().iter().flat_map(|s| &s.ways);
-        let mut inside: Vec<u32> = ways().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
-        inside.sort();
-        (inside, ways().filter(|w| w.unclear).count(), residual.inside().states().iter().filter(|s| s.node == Node(3)).count())
+        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, excluded: &[false; 8], cache_pressure });
+        let transitions = || residual.region().states().iter().flat_map(|s| &s.transitions);
+        let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
+        region.sort();
+        (region, transitions().filter(|w| w.unclear).count(), residual.region().states().iter().filter(|s| s.node == Node(3)).count())
     };
-    let of = |counts, single| of_program(counts, single, Crowding::default());
+    let of = |counts, single| of_program(counts, single, CachePressure::default());
     // Known edges can be combined to two unknown paths: what is rare gives way.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
     // Where both are as frequent, the node where they meet is copied.
     assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
-    // Where it cannot be, or where there is little to be gained, a look at the end costs less than a way round.
+    // Where it cannot be, or where there is little to be gained, a look at the end costs less than a way iteration.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
-    // Where caches are crowded, copies are dear; so is a way round that is taken more often, since its code is not there.
+    // Where caches are under pressure, copies are expensive; so is a way iteration that is taken more often, since its code is not there.
     assert_eq!(of([1_000_000, 2000], &[]), ((0..8).collect(), 0, 2));
-    assert_eq!(of_program([1_000_000, 2000], &[], crowded()), (vec![0, 2, 4, 6], 0, 1));
-    assert_eq!(of_program([1_000_000, 5000], &[], crowded()), ((0..8).collect(), 0, 2));
+    assert_eq!(of_program([1_000_000, 2000], &[], full_pressure()), (vec![0, 2, 4, 6], 0, 1));
+    assert_eq!(of_program([1_000_000, 5000], &[], full_pressure()), ((0..8).collect(), 0, 2));
 }
 
 #[test]
@@ -249,8 +251,8 @@ fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
-    let aside = [false, false, true, false, false, false];
-    let of = Known { paths: &known, single: &[], aside: &aside, crowding: Crowding::default() };
+    let excluded = [false, false, true, false, false, false];
+    let of = Known { paths: &known, single: &[], excluded: &excluded, cache_pressure: CachePressure::default() };
     let versions = Residual::of(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
@@ -265,7 +267,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let known = [(0, 1)];
-    let of = Known { paths: &known, single: &[], aside: &[false; 5], crowding: Crowding::default() };
+    let of = Known { paths: &known, single: &[], excluded: &[false; 5], cache_pressure: CachePressure::default() };
     let residual = Residual::of(&plan.dag, &plan.numbering, of);
     let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
         quiet: vec![true; graph.node_count()],
@@ -277,14 +279,14 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
         trip_counts: BTreeMap::new(),
         counted: BTreeSet::new(),
     };
-    let choices = Choices { rounds: ByRounds::Tight, early: true, usual: UsualRounds::Apart };
+    let choices = Choices { trip_counts: TripCounting::Tight, early: true, dominant: DominantCounting::Split };
     let mut versions = residual.versions(&graph, &plan);
     let places = versions.places().unwrap().to_vec();
     let is_return = |n: Node| places.get(n.index()).is_some_and(|p| p.node == Node(3));
     let properties = blocks(versions.graph(), &is_return);
     let returns: Vec<Edge> = versions.graph().edges().filter(|e| is_return(versions.graph().from(*e))).collect();
     versions.run_passes(&frequencies, &properties, choices);
-    let mut one = residual.looked_up(&graph, &plan);
+    let mut one = residual.with_lookups(&graph, &plan);
     one.run_passes(&frequencies, &blocks(&graph, &|n| n == Node(3)), choices);
     assert!(returns.iter().all(|e| !versions.has_code(*e)) && !one.has_code(Edge(4)), "{versions:?} {one:?}");
     let walks = [vec![Edge(0), Edge(2), Edge(4)], vec![Edge(1), Edge(3), Edge(4)]];

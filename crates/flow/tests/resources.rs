@@ -28,7 +28,7 @@ fn limited(graph: &Graph, limit: u64) -> Limited {
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }
 
-/// With one cut a round, which looked at all edges, these took a minute each.
+/// With one cut an iteration, which looked at all edges, these took a minute each.
 #[test]
 fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     let graph = machine(1000, 20);
@@ -37,5 +37,5 @@ fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     assert!(cut.dag.cuts().len() > 19_000 && cut.numbering.paths() <= graph.edge_count() as u64 + 1000);
     let cut = limited(&dense(300), i64::MAX as u64);
     assert!(cut.numbering.paths() <= i64::MAX as u64);
-    assert!(cut.dag.cuts().len() < 6000, "one cut a round made 5,917: {}", cut.dag.cuts().len());
+    assert!(cut.dag.cuts().len() < 6000, "one cut an iteration made 5,917: {}", cut.dag.cuts().len());
 }

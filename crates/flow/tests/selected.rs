@@ -14,7 +14,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
 
 const MOST_PATHS: usize = 300;
 
-/// A random graph, some of its edges to the exit aside, and its plan by a scheme for some of its paths.
+/// A random graph, some of its edges to the exit excluded, and its plan by a scheme for some of its paths.
 fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, Selected)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
@@ -25,12 +25,12 @@ fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, Select
     let frequencies = Frequencies::estimate(&graph, &vec![1.0; graph.edge_count()]);
     let (dag, numbering) = Plan::cut_at(&graph, &forced(random, &graph), Entries::Shared).unwrap();
     let inner = |e: &Edge| graph.to(*e) == graph.exit() && graph.out(graph.from(*e)).len() > 1;
-    let aside: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
+    let excluded: Vec<bool> = graph.edges().map(|e| inner(&e) && random.chance(25)).collect();
     let share = random.pick(&[5, 30, 70, 100]);
     let ids: Vec<u64> = (0..numbering.paths().min(MOST_PATHS as u64)).filter(|_| random.chance(share)).collect();
-    let wish = Wish { scheme, ids: &ids, aside: &aside };
+    let wish = Wish { scheme, ids: &ids, excluded: &excluded };
     match select(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
-        Ok(selected) => Some((graph, aside, ids, selected)),
+        Ok(selected) => Some((graph, excluded, ids, selected)),
         Err(NotSelected::Nothing | NotSelected::TooWide { .. } | NotSelected::TooLong { .. }) => None,
         Err(NotSelected::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
         Err(NotSelected::Numbering(_)) => None,
@@ -49,7 +49,7 @@ fn words_count_the_paths_that_were_asked_for() {
     for scheme in Scheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
-            let Some((_, aside, ids, selected)) = plan(seed, scheme) else { continue };
+            let Some((_, excluded, ids, selected)) = plan(seed, scheme) else { continue };
             let Some(paths) = all_paths(&selected.dag, MOST_PATHS) else { continue };
             plans += 1;
             endings.insert((
@@ -58,9 +58,9 @@ fn words_count_the_paths_that_were_asked_for() {
             ));
             let listed: BTreeMap<u64, u64> = selected.paths.iter().copied().collect();
             assert_eq!(listed.len(), selected.paths.len(), "seed {seed}: a word for each path");
-            let is_aside = |p: &[DagEdgeId]| p.last().and_then(|e| selected.dag.underlying(*e)).is_some_and(|e| aside[e.index()]);
+            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| selected.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
             let (mut told, mut wrong) = (BTreeSet::new(), 0u128);
-            for path in paths.iter().filter(|p| !is_aside(p)) {
+            for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = selected.numbering.id(path);
                 match listed.get(&selected.ending.word(register(&selected, path))) {
                     Some(named) if *named == id => drop(told.insert(id)),
@@ -86,11 +86,11 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;
     for scheme in [Scheme::Ppp, Scheme::KnownTable, Scheme::Pspp, Scheme::Pertinent] {
         for seed in 0..100 {
-            let Some((graph, aside, _, selected)) = plan(seed, scheme) else { continue };
+            let Some((graph, excluded, _, selected)) = plan(seed, scheme) else { continue };
             let random = &mut Random::new(seed);
             let (mut words, mut paths) = (BTreeMap::new(), BTreeMap::new());
             for _ in 0..20 {
-                let Some(walk) = walk(random, &graph, &aside) else { continue };
+                let Some(walk) = walk(random, &graph, &excluded) else { continue };
                 let mut register = 0i64;
                 let mut path = Vec::new();
                 for edge in walk {
@@ -141,10 +141,10 @@ fn follow(selected: &Selected, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mu
     }
 }
 
-fn walk(random: &mut Random, graph: &Graph, aside: &[bool]) -> Option<Vec<Edge>> {
+fn walk(random: &mut Random, graph: &Graph, excluded: &[bool]) -> Option<Vec<Edge>> {
     let (mut at, mut walk): (Node, Vec<Edge>) = (graph.entry(), Vec::new());
     while at != graph.exit() {
-        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !aside[e.index()]).collect();
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded[e.index()]).collect();
         if out.is_empty() || walk.len() > 200 {
             return None;
         }

@@ -39,7 +39,7 @@ fn search_and_enumeration_and_brute_force_agree() {
         let scheme = random.pick(&Scheme::ALL);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         let labelling = number(scheme, &dag, &weights, &set, &NumberOptions::default()).unwrap();
-        let inside = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
+        let region = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
             Scheme::BallLarus => true,
             _ if scheme.takes_closure() => p.iter().all(|e| set.has(*e)),
             _ => ids.contains(&all.id(p)),
@@ -49,7 +49,7 @@ fn search_and_enumeration_and_brute_force_agree() {
         let mut sums: BTreeMap<[i64; 2], (u64, u64)> = BTreeMap::new();
         for path in &paths {
             let counts = sums.entry(labelling.run(path)).or_default();
-            if inside(path, &ids) { counts.0 += 1 } else { counts.1 += 1 }
+            if region(path, &ids) { counts.0 += 1 } else { counts.1 += 1 }
         }
         let aliases: u64 = sums.values().filter(|c| c.0 > 0).map(|c| c.1).sum();
         let unique = sums.values().all(|c| c.0 <= 1);
@@ -62,7 +62,7 @@ fn search_and_enumeration_and_brute_force_agree() {
             assert_eq!(verdict.compactness, Finding::Holds, "seed {seed}, {}", scheme.name());
             if let (Finding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
                 assert_eq!(labelling.run(first), labelling.run(second), "seed {seed}");
-                assert!(inside(first, &ids) && !inside(second, &ids), "seed {seed}");
+                assert!(region(first, &ids) && !region(second, &ids), "seed {seed}");
             }
         }
         if aliases > 0 { unsound += 1 } else { clean += 1 }

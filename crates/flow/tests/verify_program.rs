@@ -8,8 +8,8 @@ use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::program::{ByRounds, Choices, UsualRounds};
-use trodden_flow::residual::{Crowding, Known};
+use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::selected::{Wish, select};
 use trodden_flow::verify::VerifyBudget;
 use trodden_flow::verify::program::{WalkBudget, verify_counts, verify_numbering};
@@ -63,7 +63,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         1 => {
             let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
-            let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, aside: &vec![false; graph.edge_count()] };
+            let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, excluded: &vec![false; graph.edge_count()] };
             let number = NumberOptions::default();
             let selected = select(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
             ProbeProgram::of_interesting(graph, selected)
@@ -79,18 +79,19 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         _ => {
             let plan = plan();
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
-            let of = Known { paths: &known, single: &[], aside: &vec![false; graph.edge_count()], crowding: Crowding::default() };
+            let of =
+                Known { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()], cache_pressure: CachePressure::default() };
             let residual = Residual::of(&plan.dag, &plan.numbering, of);
-            if random.chance(50) { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) }
+            if random.chance(50) { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
         }
     })
 }
 
 fn choices(random: &mut Random) -> Choices {
     Choices {
-        rounds: random.pick(&[ByRounds::No, ByRounds::Tight, ByRounds::Often]),
+        trip_counts: random.pick(&[TripCounting::Off, TripCounting::Tight, TripCounting::On]),
         early: random.chance(80),
-        usual: random.pick(&[UsualRounds::Together, UsualRounds::Apart, UsualRounds::Held]),
+        dominant: random.pick(&[DominantCounting::Shared, DominantCounting::Split, DominantCounting::Register]),
     }
 }
 

@@ -5,10 +5,10 @@
 //! loaded. Functions are named there by [`probe_function`], which no other user of pseudo probes has; and a probe's
 //! number says which block begins, or which call of it is about to be made ([`Mark`]).
 //!
-//! A function is described on a copy of the module, because its blocks have to be parted for that ([`crate::shape`]),
+//! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
 //! and its code must stay as it is. Marks are carried over by the places of instructions in their blocks.
 
-use crate::describe::{Draft, Site};
+use crate::describe::{FunctionCfg, Site};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
 use indexmap::{IndexMap, IndexSet};
@@ -22,7 +22,7 @@ use trodden_unit::{EdgeKind, Identity};
 const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 
 /// Where the instructions of a function stand: block and place in it.
-pub struct Standing(IndexMap<Value, (usize, usize)>);
+pub struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
 /// The marks of a function: in front of which instruction each goes.
 pub struct Marks {
@@ -51,20 +51,20 @@ impl Drop for Copy {
     }
 }
 
-impl Standing {
+impl PseudoProbes {
     /// Of a function whose blocks are as the compiler made them.
-    pub fn of(function: Value) -> Standing {
+    pub fn of(function: Value) -> PseudoProbes {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
         }
-        Standing(places)
+        PseudoProbes(places)
     }
 
     /// The marks that a described function needs.
-    pub fn marks(&self, function: Value, draft: &Draft) -> Marks {
+    pub fn marks(&self, function: Value, cfg: &FunctionCfg) -> Marks {
         let mut at = Vec::new();
-        for (number, block) in draft.nodes.iter().enumerate() {
+        for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
             let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
             let is_head = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMLandingPad) || is_alloca(i);
@@ -72,15 +72,13 @@ impl Standing {
             if number > 0 && is_between_two(*block) {
                 continue;
             }
-            // What was not there before is the jump out of a block that only receives computed jumps.
+            // What was not there before is the jump out of a block that only receives indirect branches.
             at.extend(self.0.get(&first).map(|place| (*place, Mark::block(number as u32))));
         }
-        for (edge, site) in draft.edges.iter().zip(&draft.sites) {
+        for (edge, site) in cfg.edges.iter().zip(&cfg.sites) {
             let mark = match edge.kind {
                 EdgeKind::Reach => Mark::reach(edge.from.0),
-                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == draft.nodes.len() => {
-                    Mark::end(edge.from.0)
-                }
+                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == cfg.nodes.len() => Mark::end(edge.from.0),
                 _ => continue,
             };
             if let Site::Before(instruction) = site
@@ -98,11 +96,11 @@ impl Standing {
 /// keep them. Who comes from one of its predecessors to its successor must have come this way.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
-    only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| ways(from, to) == 1)
+    only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
 }
 
 /// How many ways lead from a block to another, directly or through a block that only jumps.
-fn ways(from: Block, to: Block) -> usize {
+fn successors(from: Block, to: Block) -> usize {
     let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
     next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()
 }
@@ -121,7 +119,7 @@ fn has_call_before(instruction: Value) -> bool {
 }
 
 /// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their marks.
-pub fn keep_tails_apart() {
+pub fn forbid_tail_merging() {
     let words = [c"trodden".as_ptr(), c"-enable-tail-merge=0".as_ptr()];
     llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
 }

@@ -9,8 +9,8 @@
 //! `first + 8 d + b`, whatever function it is of, since the optimiser may have merged decisions of several.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::markers::{MarkerError, passes_address_on, unknown_use};
 use crate::phis;
+use crate::placeholders::{PlaceholderError, passes_address_on, unknown_use};
 use indexmap::IndexSet;
 use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
 use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
@@ -27,7 +27,7 @@ pub struct Uses {
 }
 
 /// All uses of a bitmap, through whatever the optimiser has made of its address.
-pub fn uses(bitmap: Value) -> Result<Uses, MarkerError> {
+pub fn uses(bitmap: Value) -> Result<Uses, PlaceholderError> {
     let (mut uses, mut seen, mut stack) = (Uses::default(), IndexSet::from([bitmap]), vec![bitmap]);
     while let Some(value) = stack.pop() {
         for user in value.users() {

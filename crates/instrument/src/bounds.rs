@@ -1,6 +1,6 @@
 //! Bounds of code generation that hold up functions of two versions, raised where they do.
 //!
-//! LLVM bounds what it spends on functions of many ways, and an interpreter that dispatches by computed jumps, each of
+//! LLVM bounds what it spends on functions of many ways, and an interpreter that dispatches by indirect branches, each of
 //! whose instructions is reached from two versions, comes to these bounds sooner than the plain one. What the
 //! compiler's caller has set stays as it is.
 //!
@@ -19,7 +19,7 @@ pub struct Bound {
     once: Once,
 }
 
-/// How many places may lead to a computed jump that is copied to each of them: as many as `dispatch::COPIED` of the
+/// How many places may lead to an indirect branch that is copied to each of them: as many as `dispatch::COPIED` of the
 /// sample tier lets an interpreter have. It has no effect on code where values are not merged at such jumps.
 pub static COPIED_JUMPS: Bound = Bound { name: "tail-dup-pred-size", raised: c"-tail-dup-pred-size=128", once: Once::new() };
 
@@ -31,7 +31,7 @@ pub static VALUES_TOGETHER: Bound =
     Bound { name: "large-interval-freq-threshold", raised: c"-large-interval-freq-threshold=100000000", once: Once::new() };
 
 impl Bound {
-    /// Raises it, unless whoever calls the compiler has set it.
+    /// Raises it, unless the caller of the compiler has set it.
     pub fn raise(&self) {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));

@@ -19,15 +19,15 @@
 //! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
 //! the next one too if the comparison still says so.
 
-use crate::chosen::Words;
 use crate::events::Begun;
 use crate::flags::code_generation_flags;
+use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::module_context::ModuleContext;
 use crate::segments::SegmentCode;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
-use crate::surroundings::Surroundings;
-use crate::weights::{mark_unlikely, weigh_ways};
+use crate::weights::{mark_unlikely, weigh_successors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
@@ -41,7 +41,7 @@ const WORD: i64 = 8;
 /// Cells that are looked at for one path: a full table would cost too much otherwise.
 const MOST_PROBES: u64 = 32;
 
-/// How often a round is the usual one, and how often it is not.
+/// How often an iteration is the dominant one, and how often it is not.
 const USUAL: [u64; 2] = [3, 1];
 
 /// Name of the function that stands for a count to be made.
@@ -77,7 +77,7 @@ pub struct Counters<'a> {
     pub words: Option<Words<'a>>,
     /// The first of the unit's two words in which hits of probes are counted.
     pub hits: Option<u64>,
-    /// How rounds are counted.
+    /// How iterations are counted.
     pub flushing: Flushing,
     /// Nothing is counted: events are written instead.
     pub stream: Option<StreamCode>,
@@ -85,10 +85,10 @@ pub struct Counters<'a> {
     pub segments: Option<SegmentCode<'a>>,
 }
 
-/// How the rounds of a loop are counted when it is left.
+/// How the iterations of a loop are counted when it is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By a jump over it if there were none: most loops come round less than anybody thinks. Blocks are parted.
+    /// By a jump over it if there were none: most loops iterate less than anybody thinks. Blocks are split.
     Jumping,
     /// In one go, where blocks have to stay what they are.
     Straight,
@@ -138,7 +138,7 @@ impl Counters<'_> {
     }
 
     /// Whether a path that is counted often may have code of its own: where that is an addition to a word of one thread.
-    pub fn may_count_apart(&self) -> bool {
+    pub fn may_count_split(&self) -> bool {
         self.table.is_none() && self.events.is_none() && self.words.is_none() && !self.atomic
     }
 
@@ -192,7 +192,7 @@ pub struct Waiting {
     by: Value,
     lookup: Lookup,
     /// If it is mostly one and the same.
-    usual: Option<Mostly>,
+    dominant: Option<Mostly>,
 }
 
 /// A path that is mostly the one that is counted.
@@ -202,8 +202,8 @@ struct Mostly {
     holds: Value,
     /// Its number.
     number: i64,
-    /// Where its rounds are kept in a register: how many there are now, chosen by the comparison.
-    held: Option<Value>,
+    /// Where its iterations are kept in a register: how many there are now, chosen by the comparison.
+    in_register: Option<Value>,
 }
 
 /// Whether a path is looked up where only unknown ones are counted.
@@ -224,25 +224,25 @@ impl Waiting {
         let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
         let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
         let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
-        Waiting { place: Value(place), path, by, lookup, usual: None }
+        Waiting { place: Value(place), path, by, lookup, dominant: None }
     }
 
     /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then;
     /// or by the register from which a choice is made behind the count: of one more, and of as many as before.
-    pub fn mostly(self, holds: Value, number: i64, held: Option<Value>) -> Waiting {
-        Waiting { usual: Some(Mostly { holds, number, held }), ..self }
+    pub fn mostly(self, holds: Value, number: i64, in_register: Option<Value>) -> Waiting {
+        Waiting { dominant: Some(Mostly { holds, number, in_register }), ..self }
     }
 }
 
 /// Makes the counts that were waiting.
-pub fn make(around: Surroundings, counters: Counters, waiting: &[Waiting], location: Option<LLVMMetadataRef>) {
-    let module = around.module;
+pub fn make(context: ModuleContext, counters: Counters, waiting: &[Waiting], location: Option<LLVMMetadataRef>) {
+    let module = context.module;
     for count in waiting {
         let block = count.place.block();
         let rest = split_off_behind(module, count.place);
         count.place.erase();
         let maker = Maker { module, counters, count: *count, location, rest };
-        for (start, path) in maker.apart(block) {
+        for (start, path) in maker.split(block) {
             Maker { count: Waiting { path, ..*count }, ..maker }.make(start);
         }
         maker.hold();
@@ -272,14 +272,14 @@ impl Maker<'_> {
         self.module.constant(value as i64)
     }
 
-    /// The blocks where the count is made, and of which path: two if one of them is for the usual one, unless that is held.
-    fn apart(&self, block: Block) -> Vec<(Block, Value)> {
+    /// The blocks where the count is made, and of which path: two if one of them is for the dominant one, unless that is held.
+    fn split(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
-        let Some(Mostly { holds, number, held }) = self.count.usual else { return vec![(block, path)] };
+        let Some(Mostly { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
         let branch = self.at_end(block).branch(holds, same, other);
-        weigh_ways(self.module, branch, &USUAL);
-        let Some(choice) = held else { return vec![(same, self.module.constant(number)), (other, path)] };
+        weigh_successors(self.module, branch, &USUAL);
+        let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
         let more = Value(llvm!(LLVMGetOperand(choice.0, 1)));
         llvm!(LLVMInstructionRemoveFromParent(more.0));
         let builder = self.at_end(same);
@@ -288,9 +288,9 @@ impl Maker<'_> {
         vec![(other, path)]
     }
 
-    /// One more usual round is held where control comes by the comparison, and as many as before where it comes by a count.
+    /// One more dominant iteration is held where control comes by the comparison, and as many as before where it comes by a count.
     fn hold(&self) {
-        let Some(choice) = self.count.usual.and_then(|u| u.held) else { return };
+        let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| Value(llvm!(LLVMGetOperand(choice.0, i))));
         let first = self.rest.instructions().next().expect("a block has a terminator");
         let number = Builder::phi_before(self.module, first, self.module.i64(), self.location);
@@ -326,17 +326,17 @@ impl Maker<'_> {
             Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())))
         };
         let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
-        let [look, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
-        let left = self.number_left(count, look);
+        let [check, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
+        let left = self.number_left(count, check);
 
-        let builder = self.at_end(look);
+        let builder = self.at_end(check);
         let is_first = self.is_zero(&builder, builder.load(i64, copy));
         mark_unlikely(self.module, builder.branch(is_first, first, again));
 
         // The template's address is computed here alone, so that counting costs nothing for it.
         let builder = self.at_end(first);
         unknown.jump_to_runtime(&builder, own(&builder, self.counters.base));
-        self.look_at_others(&builder, left, first, look);
+        self.check_others(&builder, left, first, check);
 
         let builder = self.at_end(again);
         self.counters.add(self.module, &builder, copy, left);
@@ -344,26 +344,26 @@ impl Maker<'_> {
     }
 
     /// Lets control come to a look, unless nothing is to be counted; gives how much is.
-    fn number_left(&self, from: Block, look: Block) -> Value {
+    fn number_left(&self, from: Block, check: Block) -> Value {
         let (builder, by) = (self.at_end(from), self.count.by);
         if by == self.constant(1) {
-            builder.jump(look);
+            builder.jump(check);
             return by;
         }
-        builder.branch(self.is_zero(&builder, by), self.rest, look);
-        let left = Value(llvm!(LLVMBuildPhi(self.at_end(look).raw(), self.module.i64(), c"".as_ptr())));
+        builder.branch(self.is_zero(&builder, by), self.rest, check);
+        let left = Value(llvm!(LLVMBuildPhi(self.at_end(check).raw(), self.module.i64(), c"".as_ptr())));
         left.add_incoming(&[(by, from)]);
         left
     }
 
     /// The runtime has counted one; whether it is to see the next one too, the next look tells.
-    fn look_at_others(&self, builder: &Builder, left: Value, counted: Block, look: Block) {
+    fn check_others(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
             return;
         }
         let others = builder.add(left, self.constant(u64::MAX));
-        builder.branch(self.is_zero(builder, others), self.rest, look);
+        builder.branch(self.is_zero(builder, others), self.rest, check);
         left.add_incoming(&[(others, counted)]);
     }
 

@@ -1,16 +1,16 @@
 //! From an LLVM function to a graph whose edges say when they are taken.
 //!
-//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a hub if the function has computed jumps,
+//! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches,
 //! then the exit. All ways from one block to another are one edge: a path is a sequence of blocks. Every block that
 //! ends the function has an edge to the exit, and so has every block with a call that might not come back
 //! ([`EdgeKind::Reach`]).
 
-use crate::abandon::{Abandonment, returns_twice};
 use crate::calls;
 use crate::code;
 use crate::debug::Positions;
 use crate::llvm::{Block, Value, llvm};
-use crate::rounds::times_round;
+use crate::no_return::{NoReturnAnalysis, returns_twice};
+use crate::trip_count::constant_trip_count;
 use crate::weights;
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
@@ -22,8 +22,8 @@ use trodden_unit::{Block as BlockMap, BlockCall, BlockKind, EdgeKind, FlowEdge};
 
 /// A function as a graph, with what is needed to put code on its edges.
 #[derive(Clone)]
-pub struct Draft {
-    /// The blocks of the nodes; `None` for a hub.
+pub struct FunctionCfg {
+    /// The blocks of the nodes; `None` for a dispatch block.
     pub nodes: Vec<Option<Block>>,
     /// What the map says of them.
     pub blocks: Vec<BlockMap>,
@@ -50,7 +50,7 @@ pub enum Site {
     BeforeThenHead(Value),
     /// Somewhere on the edge, which consists of these successors of the tail's terminator.
     OnEdge(Vec<usize>),
-    /// At the head, a landing of computed jumps.
+    /// At the head, a landing of indirect branches.
     Head,
 }
 
@@ -59,17 +59,17 @@ pub fn is_must_tail(call: Value) -> bool {
     call.is(LLVMOpcode::LLVMCall) && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail
 }
 
-impl Draft {
+impl FunctionCfg {
     /// For each edge, whether it tells that a call was reached: paths that end with it are besides those that go on.
-    pub fn aside(&self) -> Vec<bool> {
+    pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
 
     /// Describes a function whose blocks were prepared.
-    pub fn of(function: Value, prepared: &[(Block, BlockKind)], abandonment: &Abandonment, positions: &mut Positions) -> Draft {
+    pub fn of(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
         let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
-        let mut draft = Draft {
+        let mut cfg = FunctionCfg {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
             blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
@@ -79,23 +79,23 @@ impl Draft {
             hints: Vec::new(),
             forced: Vec::new(),
         };
-        let hub = jumps.then(|| draft.add_hub());
-        let exit = Node(draft.nodes.len() as u32);
+        let dispatch = jumps.then(|| cfg.add_dispatch_block());
+        let exit = Node(cfg.nodes.len() as u32);
         for (i, &(block, _)) in prepared.iter().enumerate() {
             let next_continues = prepared.get(i + 1).is_some_and(|(_, kind)| *kind == BlockKind::Continuation);
             let from = Node(i as u32);
             match block.terminator().opcode() {
-                LLVMOpcode::LLVMIndirectBr if hub.is_some() => draft.add_jump_to_hub(from, hub.expect("checked"), block),
-                _ if next_continues => draft.add_return_twice(from, block),
-                _ => draft.add_flow(from, block, &number),
+                LLVMOpcode::LLVMIndirectBr if dispatch.is_some() => cfg.add_jump_to_dispatch(from, dispatch.expect("checked"), block),
+                _ if next_continues => cfg.add_return_twice(from, block),
+                _ => cfg.add_flow(from, block, &number),
             }
-            draft.add_ends(from, exit, block, abandonment);
+            cfg.add_ends(from, exit, block, no_return);
         }
-        if let Some(hub) = hub {
-            draft.add_jumps_from_hub(hub, function, &number);
+        if let Some(dispatch) = dispatch {
+            cfg.add_jumps_from_dispatch(dispatch, function, &number);
         }
-        draft.mark_cold();
-        draft
+        cfg.mark_cold();
+        cfg
     }
 
     fn add(&mut self, edge: FlowEdge, site: Site, hint: Hint) -> Edge {
@@ -105,25 +105,25 @@ impl Draft {
         Edge(self.edges.len() as u32 - 1)
     }
 
-    fn add_hub(&mut self) -> Node {
+    fn add_dispatch_block(&mut self) -> Node {
         self.nodes.push(None);
         self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), branch: None, kind: BlockKind::Dispatch });
         Node(self.nodes.len() as u32 - 1)
     }
 
-    fn add_jump_to_hub(&mut self, from: Node, hub: Node, block: Block) {
-        let edge = FlowEdge { from, to: hub, kind: EdgeKind::Indirect(0), cases: Vec::new() };
+    fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
+        let edge = FlowEdge { from, to: dispatch, kind: EdgeKind::Indirect(0), cases: Vec::new() };
         let edge = self.add(edge, Site::Before(block.terminator()), Hint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
-    fn add_jumps_from_hub(&mut self, hub: Node, function: Value, number: &IndexMap<Block, u32>) {
+    fn add_jumps_from_dispatch(&mut self, dispatch: Node, function: Value, number: &IndexMap<Block, u32>) {
         let jumps = function.blocks().filter(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut targets: Vec<u32> = jumps.flat_map(|b| b.terminator().successors()).map(|b| number[&b]).collect();
         targets.sort();
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
-            let edge = FlowEdge { from: hub, to: Node(to), kind: EdgeKind::Indirect(i as u32), cases: Vec::new() };
+            let edge = FlowEdge { from: dispatch, to: Node(to), kind: EdgeKind::Indirect(i as u32), cases: Vec::new() };
             self.add(edge, Site::Head, Hint::None);
         }
     }
@@ -140,7 +140,7 @@ impl Draft {
     fn add_flow(&mut self, from: Node, block: Block, number: &IndexMap<Block, u32>) {
         let terminator = block.terminator();
         let successors = terminator.successors();
-        let weights = weights::read(terminator).or_else(|| weights_by_rounds(block, &successors));
+        let weights = weights::read(terminator).or_else(|| weights_by_trip_count(block, &successors));
         let mut merged: Vec<(u32, Vec<usize>)> = Vec::new();
         for (index, to) in successors.iter().enumerate() {
             match merged.iter_mut().find(|(t, _)| *t == number[to]) {
@@ -170,9 +170,9 @@ impl Draft {
     }
 
     /// Edges to the exit: the function ends here, or a call might not come back.
-    fn add_ends(&mut self, from: Node, exit: Node, block: Block, abandonment: &Abandonment) {
+    fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         let ending = ending_call(block);
-        if let Some(call) = calls_that_might_not_return(block, abandonment).into_iter().find(|i| Some(*i) != ending) {
+        if let Some(call) = calls_that_may_not_return(block, no_return).into_iter().find(|i| Some(*i) != ending) {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
             self.add(edge, Site::Before(call), Hint::Never);
         }
@@ -196,9 +196,9 @@ impl Draft {
     }
 }
 
-/// Weights of the ways out of a block that closes a loop which comes round a constant number of times.
-fn weights_by_rounds(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
-    let times = successors.iter().find_map(|to| Some((*to, times_round(block, *to)? as f64)));
+/// Weights of the exit edges of a block that closes a loop which iterates a constant number of times.
+fn weights_by_trip_count(block: Block, successors: &[Block]) -> Option<Vec<f64>> {
+    let times = successors.iter().find_map(|to| Some((*to, constant_trip_count(block, *to)? as f64)));
     times.map(|(head, times)| successors.iter().map(|to| if *to == head { times } else { 1.0 }).collect())
 }
 
@@ -219,8 +219,8 @@ pub fn ending_call(block: Block) -> Option<Value> {
 }
 
 /// A block's calls from which control might not come back to it, in order.
-pub fn calls_that_might_not_return(block: Block, abandonment: &Abandonment) -> Vec<Value> {
-    let suspicious = |i: &Value| i.is_call() && abandonment.might_not_return(*i) && !comes_back_by_edge(*i);
+pub fn calls_that_may_not_return(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
+    let suspicious = |i: &Value| i.is_call() && no_return.may_not_return(*i) && !comes_back_by_edge(*i);
     block.instructions().filter(suspicious).collect()
 }
 
@@ -233,7 +233,7 @@ fn comes_back_by_edge(call: Value) -> bool {
 pub fn only_returns(block: Block) -> bool {
     block.instructions().all(|i| match i.opcode() {
         LLVMOpcode::LLVMPHI | LLVMOpcode::LLVMRet => true,
-        LLVMOpcode::LLVMCall => is_marker(i),
+        LLVMOpcode::LLVMCall => is_placeholder(i),
         _ => false,
     })
 }
@@ -245,7 +245,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     if !jump.is(LLVMOpcode::LLVMBr) || !only_returns(to) {
         return None;
     }
-    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_marker(*i)));
+    let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_placeholder(*i)));
     let call = real.last().filter(|i| is_tail_call(*i))?;
     let ret = to.terminator();
     if llvm!(LLVMGetNumOperands(ret.0)) == 0 {
@@ -266,7 +266,7 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
             LLVMOpcode::LLVMRet => {}
             // What a tail call may be followed by.
             LLVMOpcode::LLVMBitCast => {}
-            LLVMOpcode::LLVMCall if is_marker(instruction) => {}
+            LLVMOpcode::LLVMCall if is_placeholder(instruction) => {}
             _ => last = None,
         }
     }
@@ -315,14 +315,14 @@ fn is_plain_intrinsic(call: Value) -> bool {
 }
 
 /// Intrinsics that make no code.
-pub fn is_marker(call: Value) -> bool {
+pub fn is_placeholder(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
     is_plain_intrinsic(call) && names.iter().any(|n| call.callee().name().starts_with(n))
 }
 
 /// The call because of which what follows cannot be reached, or the terminator if there is none.
 fn last_call_before(terminator: Value) -> Value {
-    let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_marker(*i));
+    let calls = terminator.block().instructions().filter(|i| i.is_call() && !is_placeholder(*i));
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
@@ -330,7 +330,7 @@ fn describe_block(block: Block, kind: BlockKind, positions: &mut Positions) -> B
     let mut at = Vec::new();
     let mut instructions = 0;
     for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
-        if instruction.is(LLVMOpcode::LLVMCall) && is_marker(instruction) {
+        if instruction.is(LLVMOpcode::LLVMCall) && is_placeholder(instruction) {
             continue;
         }
         instructions += 1;

@@ -153,7 +153,7 @@ pub fn declare_switch(module: Module) -> Value {
     Value(switch)
 }
 
-/// Defines the image's switch: a page of its own, which the runtime maps anew. All units have it; linkers keep one.
+/// Defines the image's switch: a page of its own, which the runtime maps again. All units have it; linkers keep one.
 pub fn switch(module: Module) {
     module.append_assembly(&format!(
         ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden \

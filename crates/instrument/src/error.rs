@@ -1,7 +1,7 @@
 //! Why a unit cannot be instrumented.
 
-use crate::markers::MarkerError;
 use crate::options::BadOption;
+use crate::placeholders::PlaceholderError;
 use std::path::PathBuf;
 use trodden_flow::GraphError;
 use trodden_unit::store::STORE_VARIABLE;
@@ -14,7 +14,7 @@ pub enum Error {
     Option(#[from] BadOption),
     /// LLVM's edge counters cannot be taken out.
     #[error(transparent)]
-    Markers(#[from] MarkerError),
+    Placeholders(#[from] PlaceholderError),
     /// There is no place for the unit store.
     #[error("there is no folder for the unit store: set {STORE_VARIABLE} (or HOME) to one that can be written")]
     NoStore,
@@ -28,7 +28,7 @@ pub enum Error {
     },
     /// The file for facts cannot be written.
     #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
-    Facts {
+    Properties {
         /// The file.
         file: PathBuf,
         /// What happened.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// Known paths are those of another graph.
     #[error(
-        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs anew with a \
+        "function `{0}` has other paths than those in the file of known paths, or numbers them otherwise: record the runs again with a \
             program built with default parameters"
     )]
     OtherPaths(String),
@@ -72,7 +72,7 @@ pub enum Error {
     },
     /// The parts of a copy are those of another graph.
     #[error(
-        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it anew"
+        "function `{0}` has other paths than in the program that is divided among copies: build that program again, and divide it again"
     )]
     OtherParts(String),
     /// LLVM refuses to run passes.

@@ -10,12 +10,11 @@
 
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
-mod abandon;
 mod addresses;
 mod bitmaps;
+mod block_properties;
 mod bounds;
 mod calls;
-mod chosen;
 mod code;
 mod counting;
 mod debug;
@@ -23,24 +22,25 @@ mod describe;
 mod emit;
 mod error;
 mod events;
-mod facts;
 mod flags;
+mod identical_phis;
+mod interesting;
 mod llvm;
 mod llvm_profile;
-mod markers;
+mod module_context;
+mod no_return;
 mod options;
 mod phis;
+mod placeholders;
 mod places;
 mod probes;
-mod reshape;
 mod residual;
-mod rounds;
 mod sample;
 mod segments;
 mod shape;
 mod stream;
-mod surroundings;
-mod twins;
+mod transform;
+mod trip_count;
 mod unit;
 mod values;
 mod weights;

@@ -6,7 +6,7 @@
 //! this is needed at run time by a program whose counters are gone.
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
-use crate::markers::MarkerError;
+use crate::placeholders::PlaceholderError;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
@@ -47,11 +47,11 @@ pub struct Tables {
 }
 
 /// Reads all tables of a module.
-pub fn read(module: Module) -> Result<Tables, MarkerError> {
+pub fn read(module: Module) -> Result<Tables, PlaceholderError> {
     let mut tables = Tables { version: 0, names: Vec::new(), functions: Vec::new() };
     for global in globals(module) {
         let name = global.name();
-        let damaged = || MarkerError::Table(name.clone());
+        let damaged = || PlaceholderError::Table(name.clone());
         let Some(content) = Value::some(llvm!(LLVMGetInitializer(global.0))) else { continue };
         if name == "__llvm_profile_raw_version" {
             tables.version = content.as_integer().ok_or_else(damaged)? as u64;
@@ -202,7 +202,7 @@ fn globals(module: Module) -> impl Iterator<Item = Value> {
     std::iter::successors(Value::some(first), |g| Value::some(llvm!(LLVMGetNextGlobal(g.0)))).collect::<Vec<_>>().into_iter()
 }
 
-/// Makes one of LLVM's lists of globals anew without some of them.
+/// Makes one of LLVM's lists of globals again without some of them.
 fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
     let Some(old) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(list).as_ptr()))) else { return };
     let Some(content) = Value::some(llvm!(LLVMGetInitializer(old.0))) else { return };

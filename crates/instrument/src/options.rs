@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
-use trodden_flow::program::{ByRounds, Choices, UsualRounds};
-use trodden_flow::residual::Crowding;
+use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::residual::CachePressure;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
@@ -52,8 +52,8 @@ pub struct Options {
     pub weights: Option<Rc<Weights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
-    /// How crowded caches are by the hot code of the program, as its known paths tell.
-    pub crowding: Crowding,
+    /// How under pressure caches are by the hot code of the program, as its known paths tell.
+    pub cache_pressure: CachePressure,
     /// Known are all paths but those that are watched for.
     pub watches: bool,
     /// Paths that are interesting: all others are counted together.
@@ -69,13 +69,13 @@ pub struct Options {
     /// Executions of a copy's probes are counted, too.
     pub count_hits: bool,
     /// Write what the unit's blocks compute to this file, and make no code.
-    pub facts: Option<PathBuf>,
+    pub properties: Option<PathBuf>,
     /// Change the code as these directions say, and count nothing.
     pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
     pub tier: Tier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
-    pub tails_apart: bool,
+    pub no_tail_merging: bool,
     /// Which paths there are.
     pub scheme: Scheme,
     /// Slots of the tables of functions with more than [`Options::array_paths`] paths; 0: there are no tables, and such functions are cut.
@@ -85,7 +85,7 @@ pub struct Options {
     /// Who counts in a region.
     pub threads: Threads,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
-    pub markers: bool,
+    pub placeholders: bool,
     /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
     pub coverage: bool,
     /// Sum this up for each path.
@@ -190,11 +190,11 @@ impl Options {
         };
         let kind = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
         let known = experiment.known().map(|set| read_paths(folder, kind, set)).transpose()?;
-        let executions = |known: &KnownPaths| Crowding::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
-        let (facts, apply) = match action {
+        let executions = |known: &KnownPaths| CachePressure::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
+        let (properties, apply) = match action {
             Action::Instrument => (None, None),
             Action::Describe { output } => (Some(output.into()), None),
-            Action::Apply(plan) => (None, Some(read_directions(folder, plan)?)),
+            Action::Apply(plan) => (None, Some(read_plan(folder, plan)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
             Destination::Array => (0, placement.max_paths),
@@ -210,7 +210,7 @@ impl Options {
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
-            crowding: known.as_deref().map(executions).unwrap_or_default(),
+            cache_pressure: known.as_deref().map(executions).unwrap_or_default(),
             known,
             watches: experiment.is_watched(),
             interesting,
@@ -219,15 +219,15 @@ impl Options {
             parts: part.map(|part| read_parts(folder, part.file)).transpose()?,
             origin: part.map(|part| part.origin),
             count_hits: part.is_some_and(|part| part.count_hits),
-            facts,
+            properties,
             apply,
             tier: tier(&experiment),
-            tails_apart: experiment.observation() == Observation::Addresses { merge_tails: false },
+            no_tail_merging: experiment.observation() == Observation::Addresses { merge_tails: false },
             scheme: experiment.scheme(),
             table_slots,
             array_paths,
             threads: experiment.threads(),
-            markers: experiment.has_edge_profile() || experiment.has_coverage(),
+            placeholders: experiment.has_edge_profile() || experiment.has_coverage(),
             coverage: experiment.has_coverage(),
             events: experiment.events(),
             experiment,
@@ -265,16 +265,16 @@ fn tier(experiment: &Experiment) -> Tier {
 fn choices(experiment: &Experiment) -> Choices {
     let placement = experiment.placement();
     Choices {
-        rounds: match placement.trip_counts {
-            TripCounts::Off => ByRounds::No,
-            TripCounts::Tight => ByRounds::Tight,
-            TripCounts::On => ByRounds::Often,
+        trip_counts: match placement.trip_counts {
+            TripCounts::Off => TripCounting::Off,
+            TripCounts::Tight => TripCounting::Tight,
+            TripCounts::On => TripCounting::On,
         },
         early: placement.early,
-        usual: match placement.dominant_iteration {
-            DominantIteration::Shared => UsualRounds::Together,
-            DominantIteration::Split => UsualRounds::Apart,
-            DominantIteration::Register => UsualRounds::Held,
+        dominant: match placement.dominant_iteration {
+            DominantIteration::Shared => DominantCounting::Shared,
+            DominantIteration::Split => DominantCounting::Split,
+            DominantIteration::Register => DominantCounting::Register,
         },
     }
 }
@@ -299,7 +299,7 @@ fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, Bad
     Parts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
 }
 
-fn read_directions(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
+fn read_plan(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
     let bytes = folder.get(InputKind::Apply, identity)?;
     TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
 }

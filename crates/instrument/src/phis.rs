@@ -1,6 +1,6 @@
 //! Phi nodes follow when predecessors change.
 //!
-//! LLVM-C can add incoming values but neither remove nor rename them, so a phi node whose incoming blocks change is built anew.
+//! LLVM-C can add incoming values but neither remove nor rename them, so a phi node whose incoming blocks change is built again.
 
 use crate::llvm::{Block, Builder, Module, Value};
 use indexmap::{IndexMap, IndexSet};

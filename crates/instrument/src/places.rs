@@ -8,12 +8,12 @@
 //! in front of that call): code generation will copy the return behind the call and make it a jump, and code in the
 //! returning block would prevent that and let the stack grow.
 
-use crate::abandon::returns_twice;
-use crate::describe::{Draft, Site, only_returns, tail_call_before_return};
+use crate::describe::{FunctionCfg, Site, only_returns, tail_call_before_return};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::no_return::returns_twice;
 use crate::phis;
-use crate::rounds;
 use crate::shape::new_block_behind;
+use crate::trip_count;
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -57,19 +57,19 @@ pub struct Places {
 }
 
 /// What passes have to know of the blocks.
-pub fn block_properties(draft: &Draft, graph: &Graph) -> BlockProperties {
-    let node = |n: Node| draft.nodes.get(n.index()).copied().flatten();
-    let can_split = |e: Edge| match &draft.sites[e.index()] {
+pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
+    let node = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
+    let can_split = |e: Edge| match &cfg.sites[e.index()] {
         Site::Before(_) => true,
-        Site::OnEdge(_) => draft.edges[e.index()].kind != EdgeKind::Unwind,
+        Site::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
         Site::BeforeThenHead(_) | Site::Head => false,
     };
-    let trip_count = |e: Edge| rounds::times_round(node(graph.from(e))?, node(graph.to(e))?);
-    let counts = |e: Edge| rounds::counter(node(graph.from(e))?, node(graph.to(e))?);
-    let is_free = |e: Edge| matches!(draft.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
+    let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
+    let counts = |e: Edge| trip_count::counter(node(graph.from(e))?, node(graph.to(e))?);
+    let is_free = |e: Edge| matches!(cfg.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
-        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(draft, graph, n, b))).collect(),
+        early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(cfg, graph, n, b))).collect(),
         open: graph.edges().map(can_split).collect(),
         free: graph.edges().map(is_free).collect(),
         sizes: graph.nodes().map(|n| node(n).map_or(0, size)).collect(),
@@ -86,7 +86,7 @@ fn size(block: Block) -> u32 {
 }
 
 /// Whether nothing in a block can be observed from outside: it calls nothing but what becomes a few instructions. A
-/// block that ends with a computed jump does not count as such: code generation copies it to wherever one leads there,
+/// block that ends with an indirect branch does not count as such: code generation copies it to wherever one leads there,
 /// and how well it does (interpreters live on it) depends on those blocks.
 fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
@@ -97,41 +97,43 @@ fn is_quiet(block: Block) -> bool {
 }
 
 /// Whether a block does nothing but return and one of the edges into it comes behind a tail call.
-fn returns_behind_tail_call(draft: &Draft, graph: &Graph, node: Node, block: Block) -> bool {
-    only_returns(block) && graph.incoming(node).iter().any(|e| tail_call(draft, graph, *e).is_some())
+fn returns_behind_tail_call(cfg: &FunctionCfg, graph: &Graph, node: Node, block: Block) -> bool {
+    only_returns(block) && graph.incoming(node).iter().any(|e| tail_call(cfg, graph, *e).is_some())
 }
 
 /// The tail call behind which an edge leads to a block that only returns.
-fn tail_call(draft: &Draft, graph: &Graph, edge: Edge) -> Option<Value> {
-    draft.nodes.get(graph.from(edge).index()).copied().flatten().and_then(tail_call_before_return)
+fn tail_call(cfg: &FunctionCfg, graph: &Graph, edge: Edge) -> Option<Value> {
+    cfg.nodes.get(graph.from(edge).index()).copied().flatten().and_then(tail_call_before_return)
 }
 
 impl Places {
     /// Finds a place for every edge that needs code, splitting edges as needed.
-    pub fn make(module: Module, draft: &Draft, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
+    pub fn make(module: Module, cfg: &FunctionCfg, program: &ProbeProgram, location: Option<LLVMMetadataRef>) -> Places {
         let graph = program.graph();
         let code = vec![None; graph.edge_count()];
         let mut places = Places { code, arrivals: IndexMap::new(), shared_pads: IndexMap::new(), replaced: Vec::new() };
         for edge in graph.edges() {
-            places.note_arrival(draft, edge);
+            places.note_arrival(cfg, edge);
         }
         let mut pads: BTreeSet<Node> = BTreeSet::new();
         let mut renames = Renames::new();
         let coded: Vec<Edge> = graph.edges().filter(|e| program.has_code(*e)).collect();
         for edge in coded {
             let to = graph.to(edge);
-            places.code[edge.index()] = Some(match &draft.sites[edge.index()] {
+            places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
                 Site::Before(instruction) if program.counts_early(edge) => {
-                    Place::Before(tail_call(draft, graph, edge).unwrap_or(*instruction))
+                    Place::Before(tail_call(cfg, graph, edge).unwrap_or(*instruction))
                 }
                 Site::Before(instruction) | Site::BeforeThenHead(instruction) => Place::Before(*instruction),
-                Site::Head => Place::Top(draft.nodes[to.index()].expect("a hub is no landing")),
-                Site::OnEdge(_) if graph.incoming(to).len() == 1 => Place::Top(draft.nodes[to.index()].expect("a hub has no such edges")),
-                Site::OnEdge(_) if draft.edges[edge.index()].kind == EdgeKind::Unwind => {
+                Site::Head => Place::Top(cfg.nodes[to.index()].expect("a dispatch block is no landing")),
+                Site::OnEdge(_) if graph.incoming(to).len() == 1 => {
+                    Place::Top(cfg.nodes[to.index()].expect("a dispatch block has no such edges"))
+                }
+                Site::OnEdge(_) if cfg.edges[edge.index()].kind == EdgeKind::Unwind => {
                     pads.insert(to);
                     continue;
                 }
-                Site::OnEdge(successors) => places.split(module, draft, edge, successors, location, &mut renames),
+                Site::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
             });
         }
         // Once for each block, however many edges into it were split: a switch may have thousands.
@@ -139,7 +141,7 @@ impl Places {
             places.replaced.extend(phis::rename_all(module, to, &renamed));
         }
         for pad in pads {
-            places.split_landing_pad(module, draft, program, pad, location);
+            places.split_landing_pad(module, cfg, program, pad, location);
         }
         places
     }
@@ -164,11 +166,11 @@ impl Places {
         self.replaced
     }
 
-    fn note_arrival(&mut self, draft: &Draft, edge: Edge) {
-        let flow = &draft.edges[edge.index()];
-        let block = |n: Node| draft.nodes.get(n.index()).copied().flatten();
+    fn note_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
+        let flow = &cfg.edges[edge.index()];
+        let block = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
         // An edge that goes through a block of its own arrives from there.
-        let own = match &draft.sites[edge.index()] {
+        let own = match &cfg.sites[edge.index()] {
             Site::Before(instruction) => Some(instruction.block()),
             _ => None,
         };
@@ -180,14 +182,14 @@ impl Places {
     fn split(
         &mut self,
         module: Module,
-        draft: &Draft,
+        cfg: &FunctionCfg,
         edge: Edge,
         successors: &[usize],
         location: Option<LLVMMetadataRef>,
         renames: &mut Renames,
     ) -> Place {
-        let flow = &draft.edges[edge.index()];
-        let (from, to) = (draft.nodes[flow.from.index()].expect("a block"), draft.nodes[flow.to.index()].expect("a block"));
+        let flow = &cfg.edges[edge.index()];
+        let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
         let between = new_block_behind(module, from);
         Builder::at_end(module, between, location).jump(to);
         for &index in successors {
@@ -200,9 +202,16 @@ impl Places {
     }
 
     /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
-    fn split_landing_pad(&mut self, module: Module, draft: &Draft, program: &ProbeProgram, pad: Node, location: Option<LLVMMetadataRef>) {
+    fn split_landing_pad(
+        &mut self,
+        module: Module,
+        cfg: &FunctionCfg,
+        program: &ProbeProgram,
+        pad: Node,
+        location: Option<LLVMMetadataRef>,
+    ) {
         let graph = program.graph();
-        let old = draft.nodes[pad.index()].expect("a block");
+        let old = cfg.nodes[pad.index()].expect("a block");
         let instruction = old.landing_pad().expect("calls unwind to landing pads");
         let (own, shared): (Vec<Edge>, Vec<Edge>) = graph.incoming(pad).iter().partition(|e| program.has_code(**e));
         let mut groups: Vec<Vec<Edge>> = own.iter().map(|e| vec![*e]).collect();
@@ -217,8 +226,8 @@ impl Places {
             copy.set_location(instruction.location());
             Builder::at_end(module, new, location).jump(old);
             for &edge in edges {
-                let from = draft.nodes[graph.from(edge).index()].expect("a block");
-                let Site::OnEdge(successors) = &draft.sites[edge.index()] else { unreachable!("unwinding is no jump") };
+                let from = cfg.nodes[graph.from(edge).index()].expect("a block");
+                let Site::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwinding is no jump") };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
                 self.arrivals.swap_remove(&(from, old));
             }
@@ -227,11 +236,11 @@ impl Places {
                     self.arrivals.insert((new, old), *edge);
                     self.code[edge.index()] = Some(Place::Before(new.terminator()));
                 }
-                _ => self.share(draft, graph, new, edges),
+                _ => self.share(cfg, graph, new, edges),
             }
             values.push((copy, new));
         }
-        let replaced = self.redirect_phis(module, draft, graph, old, &groups, &values);
+        let replaced = self.redirect_phis(module, cfg, graph, old, &groups, &values);
         self.replaced.extend(replaced);
         let merged = Builder::phi_before(module, instruction, instruction.kind(), instruction.location());
         merged.add_incoming(&values);
@@ -240,9 +249,9 @@ impl Places {
         self.replaced.push((instruction, merged));
     }
 
-    fn share(&mut self, draft: &Draft, graph: &Graph, pad: Block, edges: &[Edge]) {
+    fn share(&mut self, cfg: &FunctionCfg, graph: &Graph, pad: Block, edges: &[Edge]) {
         for &edge in edges {
-            let from = draft.nodes[graph.from(edge).index()].expect("a block");
+            let from = cfg.nodes[graph.from(edge).index()].expect("a block");
             self.arrivals.insert((from, pad), edge);
         }
         self.shared_pads.insert(pad, edges.to_vec());
@@ -252,14 +261,14 @@ impl Places {
     fn redirect_phis(
         &self,
         module: Module,
-        draft: &Draft,
+        cfg: &FunctionCfg,
         graph: &Graph,
         old: Block,
         groups: &[Vec<Edge>],
         pads: &[(Value, Block)],
     ) -> Vec<(Value, Value)> {
         let sources =
-            |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| draft.nodes[graph.from(*e).index()].expect("a block")).collect() };
+            |edges: &[Edge]| -> Vec<Block> { edges.iter().map(|e| cfg.nodes[graph.from(*e).index()].expect("a block")).collect() };
         phis::rebuild(module, old, |entries| {
             let mut new = Vec::new();
             for (edges, &(copy, pad)) in groups.iter().zip(pads) {

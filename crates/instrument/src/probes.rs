@@ -8,15 +8,15 @@
 //! First the edges get places for their code ([`crate::places`] splits edges and landing pads); then the code is made,
 //! block by block in topological order.
 
-use crate::chosen::Words;
 use crate::counting::{self, Counters, Flushing, Lookup, Waiting};
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
+use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::module_context::ModuleContext;
 use crate::places::{Place, Places};
-use crate::rounds::{self, Counter};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
-use crate::surroundings::Surroundings;
+use crate::trip_count::{self, Counter};
 use crate::weights::mark_unlikely;
 use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
@@ -38,7 +38,7 @@ enum Register {
     Computed(Value),
 }
 
-/// How often a loop came round.
+/// How often a loop iterated.
 #[derive(Clone, Copy)]
 enum Number {
     /// This many times, always.
@@ -49,15 +49,15 @@ enum Number {
     Counted(Counter),
 }
 
-/// What is counted when a loop is left after some rounds, and not if there were none.
-struct Rounds {
-    /// The register's value: a choice between that without rounds and that with some.
+/// What is counted when a loop is left after some iterations, and not if there were none.
+struct TripCountFlush {
+    /// The register's value: a choice between that without iterations and that with some.
     choice: Value,
     /// Whether there were none.
     none: Value,
     /// How many there were.
     number: Counter,
-    /// The register when the loop was entered, in an instruction of its own, and when it came round.
+    /// The register when the loop was entered, in an instruction of its own, and when it iterated.
     entered: Value,
     start: Register,
     /// What to add to the register for the index.
@@ -75,13 +75,19 @@ pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks:
 }
 
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
-pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &ProbeProgram, counters: Counters) -> Vec<(Value, Value)> {
+pub fn insert(
+    context: ModuleContext,
+    function: Value,
+    cfg: &FunctionCfg,
+    program: &ProbeProgram,
+    counters: Counters,
+) -> Vec<(Value, Value)> {
     let graph = program.graph();
-    let location = crate::debug::no_line(around.module, function);
-    let places = Places::make(around.module, draft, program, location);
+    let location = crate::debug::no_line(context.module, function);
+    let places = Places::make(context.module, cfg, program, location);
     let mut work = Work {
-        around,
-        draft,
+        context,
+        cfg,
         graph,
         program,
         places: &places,
@@ -95,8 +101,8 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
         is_left: false,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
-        rounds: IndexMap::new(),
-        held: vec![None; graph.edge_count()],
+        trip_counts: IndexMap::new(),
+        in_register: vec![None; graph.edge_count()],
         holding: Vec::new(),
     };
     for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
@@ -106,20 +112,20 @@ pub fn insert(around: Surroundings, function: Value, draft: &Draft, program: &Pr
     }
     for &node in program.order() {
         let arriving = work.arriving(node);
-        let held = work.held_at(node);
+        let in_register = work.in_register_at(node);
         for &edge in graph.out(node) {
-            work.held[edge.index()] = held;
+            work.in_register[edge.index()] = in_register;
             work.take(edge, arriving);
         }
     }
-    work.merge_held();
+    work.merge_in_register();
     work.path_ends = true;
     for flush in work.flushes.take() {
         work.jump_over(flush);
     }
     let waiting = work.waiting.into_inner();
     if !waiting.is_empty() {
-        counting::make(around, counters, &waiting, location);
+        counting::make(context, counters, &waiting, location);
     }
     if counters.segments.is_some() {
         erase_unused(&work.made.into_inner());
@@ -134,15 +140,15 @@ fn erase_unused(made: &[Value]) {
 
 /// Address of the calling thread's copy of the unit's counters, computed at the function's entry. `may_be_first`: some
 /// thread may count here for the first time, so it is checked whether it has a region.
-pub fn counters_of_thread(around: Surroundings, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
-    let module = around.module;
+pub fn counters_of_thread(context: ModuleContext, function: Value, location: Option<LLVMMetadataRef>, may_be_first: bool) -> Value {
+    let module = context.module;
     if !may_be_first {
         let builder = Builder::before(module, function.entry().behind_variables(), location);
-        let bias = builder.load(module.i64(), around.bias);
-        return builder.offset(module.i8(), around.counters, bias);
+        let bias = builder.load(module.i64(), context.bias);
+        return builder.offset(module.i8(), context.counters, bias);
     }
     let (check, entry) = part_entry(module, function);
-    let (base, end) = counters_at(around, check, location);
+    let (base, end) = counters_at(context, check, location);
     Builder::at_end(module, end, location).jump(entry);
     base
 }
@@ -150,12 +156,12 @@ pub fn counters_of_thread(around: Surroundings, function: Value, location: Optio
 /// Where code of the residual tier counts by itself: the address of the thread's copy, or of the template, whose
 /// counters stay 0, while the runtime is to see each count. Computed at the function's entry; the thread has a region
 /// then.
-pub fn direct_counters_of_thread(around: Surroundings, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
-    let module = around.module;
+pub fn direct_counters_of_thread(context: ModuleContext, function: Value, direct_bias: Value, location: Option<LLVMMetadataRef>) -> Value {
+    let module = context.module;
     let (check, entry) = part_entry(module, function);
-    let (_, end) = counters_at(around, check, location);
+    let (_, end) = counters_at(context, check, location);
     let builder = Builder::at_end(module, end, location);
-    let copies = builder.offset(module.i8(), around.counters, builder.load(module.i64(), direct_bias));
+    let copies = builder.offset(module.i8(), context.counters, builder.load(module.i64(), direct_bias));
     builder.jump(entry);
     copies
 }
@@ -170,21 +176,21 @@ pub fn part_entry(module: Module, function: Value) -> (Block, Block) {
 
 /// The same address, computed at the end of a block that is not ended yet, with the check whether the thread has a
 /// region. Gives it and the block that is to be ended now.
-pub fn counters_at(around: Surroundings, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
-    let module = around.module;
+pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMetadataRef>) -> (Value, Block) {
+    let module = context.module;
     let (end, claim) = (new_block_behind(module, check), new_block_behind(module, check));
     let builder = Builder::at_end(module, check, location);
-    let bias = builder.load(module.i64(), around.bias);
+    let bias = builder.load(module.i64(), context.bias);
     let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, bias.0, module.constant(0).0, c"".as_ptr()));
     let branch = llvm!(LLVMBuildCondBr(builder.raw(), none, claim.0, end.0));
     mark_unlikely(module, Value(branch));
     let builder = Builder::at_end(module, claim, location);
-    let claimed = call_enter(around, &builder);
+    let claimed = call_enter(context, &builder);
     builder.jump(end);
     let builder = Builder::at_end(module, end, location);
     let known = Value(llvm!(LLVMBuildPhi(builder.raw(), module.i64(), c"".as_ptr())));
     known.add_incoming(&[(bias, check), (claimed, claim)]);
-    (builder.offset(module.i8(), around.counters, known), end)
+    (builder.offset(module.i8(), context.counters, known), end)
 }
 
 /// Moves the variables that the stack frame holds for the whole call to the end of another block.
@@ -206,22 +212,22 @@ fn is_static_alloca(instruction: &Value) -> bool {
     !llvm!(LLVMIsAConstantInt(size)).is_null()
 }
 
-fn call_enter(around: Surroundings, builder: &Builder) -> Value {
-    let kind = llvm!(LLVMGlobalGetValueType(around.enter.0));
-    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, around.enter.0, std::ptr::null_mut(), 0, c"".as_ptr()));
-    llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(around.enter.0))));
+fn call_enter(context: ModuleContext, builder: &Builder) -> Value {
+    let kind = llvm!(LLVMGlobalGetValueType(context.enter.0));
+    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, context.enter.0, std::ptr::null_mut(), 0, c"".as_ptr()));
+    llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(context.enter.0))));
     Value(call)
 }
 
 struct Work<'a> {
-    around: Surroundings,
-    draft: &'a Draft,
+    context: ModuleContext,
+    cfg: &'a FunctionCfg,
     graph: &'a Graph,
     program: &'a ProbeProgram,
     places: &'a Places,
     counters: Counters<'a>,
-    /// Rounds that are counted at last, since blocks are parted for that.
-    flushes: RefCell<Vec<Rounds>>,
+    /// Iterations that are counted at last, since blocks are split for that.
+    flushes: RefCell<Vec<TripCountFlush>>,
     /// Counts that need blocks of their own.
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
@@ -236,11 +242,11 @@ struct Work<'a> {
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
-    /// For each loop that is counted by rounds: their number so far, and the register where the loop was entered.
-    rounds: IndexMap<LoopId, (Number, Register)>,
-    /// The number of usual rounds that are held behind each edge's code, where some may be.
-    held: Vec<Option<Value>>,
-    /// Numbers of held rounds that are merged at the beginning of a block.
+    /// For each loop that is counted by iterations: their number so far, and the register where the loop was entered.
+    trip_counts: IndexMap<LoopId, (Number, Register)>,
+    /// The number of dominant iteration that are held behind each edge's code, where some may be.
+    in_register: Vec<Option<Value>>,
+    /// Numbers of held iterations that are merged at the beginning of a block.
     holding: Vec<(Value, Block)>,
 }
 
@@ -262,16 +268,16 @@ impl Work<'_> {
         if let Some(same) = self.same(&live) {
             return same;
         }
-        let block = self.draft.nodes[node.index()].expect("a hub has one way in that restarts");
+        let block = self.cfg.nodes[node.index()].expect("a dispatch block has one way in that restarts");
         let sources = predecessors(block);
         self.merge(block, &sources)
     }
 
-    /// The register where a loop that is counted by rounds is entered; makes the number of its rounds.
+    /// The register where a loop that is counted by iterations is entered; makes the number of its iterations.
     fn enter_loop(&mut self, which: LoopId) -> Register {
-        let (module, rounds) = (self.around.module, self.program.loop_of(which));
-        let head = self.draft.nodes[rounds.head.index()].expect("a hub heads no loop of one path");
-        let latch = self.draft.nodes[self.graph.from(rounds.back).index()].expect("a hub is in no loop of one path");
+        let (module, counted_loop) = (self.context.module, self.program.loop_of(which));
+        let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
+        let latch = self.cfg.nodes[self.graph.from(counted_loop.back).index()].expect("a dispatch block is in no loop of one path");
         let from = predecessors(head);
         let at_top =
             || Builder::phi_before(module, head.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
@@ -282,49 +288,55 @@ impl Work<'_> {
             number.add_incoming(&from.iter().map(|b| (start(*b), *b)).collect::<Vec<_>>());
             Counter { value: number, first: 0, shift: 0 }
         };
-        let number = match rounds.trip_count {
+        let number = match counted_loop.trip_count {
             Some(times) => Number::Always(times as i64),
-            None => rounds::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
+            None => trip_count::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
         };
-        let outside: Vec<Edge> =
-            self.graph.incoming(rounds.head).iter().copied().filter(|e| *e != rounds.back && !self.program.is_dead(*e)).collect();
+        let outside: Vec<Edge> = self
+            .graph
+            .incoming(counted_loop.head)
+            .iter()
+            .copied()
+            .filter(|e| *e != counted_loop.back && !self.program.is_dead(*e))
+            .collect();
         let entered = self.same(&outside).unwrap_or_else(|| {
             let phi = at_top();
             let brought = |b: Block| if b == latch { phi } else { self.value(self.brought(b, head)) };
             phi.add_incoming(&from.iter().map(|b| (brought(*b), *b)).collect::<Vec<_>>());
             Register::Computed(phi)
         });
-        self.rounds.insert(which, (number, entered));
+        self.trip_counts.insert(which, (number, entered));
         entered
     }
 
-    /// What the program counts of a loop's rounds, as it is on an edge out of the loop. Code generation is not shown
+    /// What the program counts of a loop's iterations, as it is on an edge out of the loop. Code generation is not shown
     /// how it comes about: it would keep another counter in the loop, from which the number follows by an instruction
     /// less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
-    fn on_way_out(&self, builder: &Builder, counter: Counter, rounds: &TripCountedLoop, edge: Edge) -> Counter {
+    fn on_exit_edge(&self, builder: &Builder, counter: Counter, counted_loop: &TripCountedLoop, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
-        let next = self.draft.nodes[from.index()].filter(|_| from == self.graph.from(rounds.back)).and_then(|latch| counter.next(latch));
+        let next =
+            self.cfg.nodes[from.index()].filter(|_| from == self.graph.from(counted_loop.back)).and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
         Counter { value: builder.opaque(counter.value), ..counter }
     }
 
-    /// Counts the rounds of a loop that is left; returns the register.
+    /// Counts the iterations of a loop that is left; returns the register.
     fn flush(&self, builder: &Builder, of: LoopId, partial: i64, edge: Edge) -> Register {
-        let module = self.around.module;
-        let rounds = self.program.loop_of(of);
-        let (number, entered) = self.rounds[&of];
-        let start = Register::Constant(rounds.start);
+        let module = self.context.module;
+        let counted_loop = self.program.loop_of(of);
+        let (number, entered) = self.trip_counts[&of];
+        let start = Register::Constant(counted_loop.start);
         let number = match number {
             Number::Always(times) => {
-                self.count(builder, entered, rounds.increment, module.constant(1));
-                self.count(builder, start, rounds.increment, module.constant(times - 1));
+                self.count(builder, entered, counted_loop.increment, module.constant(1));
+                self.count(builder, start, counted_loop.increment, module.constant(times - 1));
                 return self.plus(builder, start, partial);
             }
             Number::Made(number) => number,
-            Number::Counted(number) => self.on_way_out(builder, number, rounds, edge),
+            Number::Counted(number) => self.on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
-            self.count(builder, start, rounds.increment, number.less(module, builder, 0));
+            self.count(builder, start, counted_loop.increment, number.less(module, builder, 0));
             return self.plus(builder, start, partial);
         }
         let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, number.value, module.constant(number.first));
@@ -337,19 +349,19 @@ impl Work<'_> {
             let choice = choose();
             // What is used later has to be used now: values may be replaced by others until then.
             let entered = Value(llvm!(LLVMBuildAdd(builder.raw(), self.value(entered).0, module.constant(0).0, c"".as_ptr())));
-            self.flushes.borrow_mut().push(Rounds { choice, none, number, entered, start, increment: rounds.increment });
+            self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return Register::Computed(choice);
         }
         let first = Value(llvm!(LLVMBuildZExt(builder.raw(), some, module.i64(), c"".as_ptr())));
-        self.count(builder, entered, rounds.increment, first);
+        self.count(builder, entered, counted_loop.increment, first);
         let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.less(module, builder, 0).0, first.0, c"".as_ptr())));
-        self.count(builder, start, rounds.increment, others);
+        self.count(builder, start, counted_loop.increment, others);
         Register::Computed(choose())
     }
 
-    /// Counts the rounds of a loop where the register is chosen, unless there were none.
-    fn jump_over(&self, flush: Rounds) {
-        let (module, Rounds { choice, none, number, entered, start, increment }) = (self.around.module, flush);
+    /// Counts the iterations of a loop where the register is chosen, unless there were none.
+    fn jump_over(&self, flush: TripCountFlush) {
+        let (module, TripCountFlush { choice, none, number, entered, start, increment }) = (self.context.module, flush);
         let block = choice.block();
         let operand = |of: Value, index: u32| Value(llvm!(LLVMGetOperand(of.0, index)));
         let (with, without) = (operand(choice, 1), operand(choice, 2));
@@ -381,7 +393,7 @@ impl Work<'_> {
 
     /// A phi node of what comes from the given blocks.
     fn merge(&self, block: Block, sources: &[Block]) -> Register {
-        let module = self.around.module;
+        let module = self.context.module;
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.brought(from, block)), from)).collect();
         let phi = Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
         phi.add_incoming(&incoming);
@@ -403,7 +415,7 @@ impl Work<'_> {
 
     fn value(&self, register: Register) -> Value {
         match register {
-            Register::Constant(c) => self.around.module.constant(c),
+            Register::Constant(c) => self.context.module.constant(c),
             Register::Computed(value) => value,
         }
     }
@@ -413,9 +425,9 @@ impl Work<'_> {
         if self.program.is_dead(edge) {
             return;
         }
-        let at = |place: &Place| Builder::before(self.around.module, place.instruction(), self.location);
+        let at = |place: &Place| Builder::before(self.context.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
-        self.kind = self.draft.edges[edge.index()].kind;
+        self.kind = self.cfg.edges[edge.index()].kind;
         self.edge = edge;
         self.path_ends = self.kind != EdgeKind::Reach;
         self.is_left = self.leaves(edge);
@@ -431,19 +443,19 @@ impl Work<'_> {
 
     /// Makes the code of one operation; gives the register behind it.
     fn carry_out(&mut self, code: &Builder, operation: Operation, edge: Edge, register: Register) -> Register {
-        let one = self.around.module.constant(1);
+        let one = self.context.module.constant(1);
         match operation {
             Operation::Add(increment) => return self.plus(code, register, increment),
             Operation::Flush { of, partial } => return self.flush(code, of, partial, edge),
             Operation::Count { increment } => self.count(code, register, increment, one),
-            Operation::CountIteration { increment, dominant } if self.counters.may_count_apart() => {
+            Operation::CountIteration { increment, dominant } if self.counters.may_count_split() => {
                 let dominant = self.program.dominant_of(dominant);
-                self.held[edge.index()] = self.count_apart(code, register, increment, dominant);
+                self.in_register[edge.index()] = self.count_split(code, register, increment, dominant);
             }
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
             Operation::Check { increment } => {
                 let path = self.value(self.plus(code, register, increment));
-                self.waiting.borrow_mut().push(Waiting::at(self.around.module, code, path, one, Lookup::Needed));
+                self.waiting.borrow_mut().push(Waiting::at(self.context.module, code, path, one, Lookup::Needed));
             }
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
@@ -455,9 +467,9 @@ impl Work<'_> {
     /// Counts the dominant iterations that are kept in a register.
     fn flush_dominant(&mut self, code: &Builder, which: DominantId, edge: Edge) {
         let index = Register::Constant(self.program.dominant_of(which).index);
-        if let Some(number) = self.held[edge.index()].take() {
+        if let Some(number) = self.in_register[edge.index()].take() {
             // An instruction of its own: the phi node may be replaced by another until the count is made.
-            let number = code.add(number, self.around.module.constant(0));
+            let number = code.add(number, self.context.module.constant(0));
             self.count(code, index, 0, number);
         }
     }
@@ -465,7 +477,7 @@ impl Work<'_> {
     /// Whether the function is left where an edge's code is: behind its own count, or behind one that is made before a
     /// block which only returns.
     fn leaves(&self, edge: Edge) -> bool {
-        let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.draft.edges[e.index()].kind);
+        let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.cfg.edges[e.index()].kind);
         let counts = |e: Edge| self.program.operations(e).iter().any(|o| matches!(o, Operation::Count { .. }));
         let restarts = self.program.operations(edge).iter().any(|o| matches!(o, Operation::Set(_)));
         let is_before_end = || self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && !counts(*e));
@@ -474,7 +486,7 @@ impl Work<'_> {
 
     /// Counts hits of an edge's probes.
     fn count_hits(&self, builder: &Builder, hits: Hits) {
-        let (Some(first), module) = (self.counters.hits, self.around.module) else { return };
+        let (Some(first), module) = (self.counters.hits, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
             self.counters.add(module, builder, address, module.constant(by as i64));
@@ -485,7 +497,7 @@ impl Work<'_> {
         match register {
             Register::Constant(c) => Register::Constant(c.wrapping_add(increment)),
             Register::Computed(value) => {
-                let sum = builder.add(value, self.around.module.constant(increment));
+                let sum = builder.add(value, self.context.module.constant(increment));
                 self.made.borrow_mut().push(sum);
                 Register::Computed(sum)
             }
@@ -494,7 +506,7 @@ impl Work<'_> {
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let (module, base) = (self.around.module, self.counters.base);
+        let (module, base) = (self.context.module, self.counters.base);
         if let Some(segments) = self.counters.segments {
             let sum = self.plus(builder, register, increment);
             let known = if let Register::Constant(known) = sum { Some(known) } else { None };
@@ -525,63 +537,66 @@ impl Work<'_> {
         self.counters.add(module, builder, address, by);
     }
 
-    /// `count[register + increment] += 1`, which is mostly `count[usual]`. Gives the usual rounds that are held then.
-    fn count_apart(&self, builder: &Builder, register: Register, increment: i64, usual: &DominantIteration) -> Option<Value> {
-        let (module, one) = (self.around.module, self.around.module.constant(1));
-        let held = self.held[usual.back.index()].filter(|_| usual.held.is_some());
-        match (register, held) {
-            (Register::Constant(c), Some(held)) if c.wrapping_add(increment) == usual.index => Some(builder.add(held, one)),
-            (Register::Constant(_), held) => {
-                self.count(builder, register, increment, one);
-                held
+    /// `count[register + increment] += 1`, which is mostly `count[dominant]`. Gives the dominant iteration that are held then.
+    fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIteration) -> Option<Value> {
+        let (module, one) = (self.context.module, self.context.module.constant(1));
+        let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
+        match (register, in_register) {
+            (Register::Constant(c), Some(in_register)) if c.wrapping_add(increment) == dominant.index => {
+                Some(builder.add(in_register, one))
             }
-            (Register::Computed(value), held) => {
+            (Register::Constant(_), in_register) => {
+                self.count(builder, register, increment, one);
+                in_register
+            }
+            (Register::Computed(value), in_register) => {
                 let path = self.value(self.plus(builder, register, increment));
                 // Made now: values may be replaced by others until the count is made.
-                let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, value, module.constant(usual.index.wrapping_sub(increment)));
-                let more = held.map(|held| (held, builder.add(held, one)));
+                let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, value, module.constant(dominant.index.wrapping_sub(increment)));
+                let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
                 let waiting = Waiting::at(module, builder, path, one, Lookup::Decided);
-                let choice = more.map(|(held, more)| Value(llvm!(LLVMBuildSelect(builder.raw(), holds.0, more.0, held.0, c"".as_ptr()))));
-                self.waiting.borrow_mut().push(waiting.mostly(holds, usual.index, choice));
+                let choice = more
+                    .map(|(in_register, more)| Value(llvm!(LLVMBuildSelect(builder.raw(), holds.0, more.0, in_register.0, c"".as_ptr()))));
+                self.waiting.borrow_mut().push(waiting.mostly(holds, dominant.index, choice));
                 choice
             }
         }
     }
 
-    /// The number of usual rounds that are held at the beginning of a node; none where there cannot be any.
-    fn held_at(&mut self, node: Node) -> Option<Value> {
-        let mut loops = self.program.dominant().iter().filter_map(|u| u.held.as_ref());
-        let held = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_apart())?;
-        let block = self.draft.nodes[node.index()].expect("a hub holds nothing");
-        if held.head != node {
-            let brought: Vec<Option<Value>> = predecessors(block).iter().map(|from| self.held_from(*from, block)).collect();
+    /// The number of dominant iteration that are held at the beginning of a node; none where there cannot be any.
+    fn in_register_at(&mut self, node: Node) -> Option<Value> {
+        let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
+        let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;
+        let block = self.cfg.nodes[node.index()].expect("a dispatch block holds nothing");
+        if in_register.head != node {
+            let brought: Vec<Option<Value>> = predecessors(block).iter().map(|from| self.in_register_from(*from, block)).collect();
             if brought.iter().all(|value| *value == brought[0]) {
                 return brought[0];
             }
         }
-        let module = self.around.module;
+        let module = self.context.module;
         let number =
             Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
-        // What comes round to the head is known later.
+        // What iterates to the head is known later.
         self.holding.push((number, block));
         Some(number)
     }
 
-    fn held_from(&self, from: Block, to: Block) -> Option<Value> {
-        self.places.arrival(from, to).and_then(|edge| self.held[edge.index()])
+    fn in_register_from(&self, from: Block, to: Block) -> Option<Value> {
+        self.places.arrival(from, to).and_then(|edge| self.in_register[edge.index()])
     }
 
-    /// Says what the numbers of held rounds are merged of.
-    fn merge_held(&mut self) {
+    /// Says what the numbers of held iterations are merged of.
+    fn merge_in_register(&mut self) {
         for (number, block) in std::mem::take(&mut self.holding) {
-            let value = |from: Block| self.held_from(from, block).unwrap_or_else(|| self.around.module.constant(0));
+            let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));
             number.add_incoming(&predecessors(block).into_iter().map(|from| (value(from), from)).collect::<Vec<_>>());
         }
     }
 
     /// Counts in the word of a path that was asked for, or in that of all others.
     fn count_word(&self, builder: &Builder, register: Register, words: Words, by: Value) {
-        let module = self.around.module;
+        let module = self.context.module;
         let first = self.counters.first;
         let address = match register {
             Register::Constant(c) => {

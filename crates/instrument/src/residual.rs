@@ -1,27 +1,27 @@
 //! The tier of unknown paths: what [`trodden_flow::residual`] decides, done to a function.
 //!
-//! The original blocks are the first version, with copies ([`crate::sample::copies`]) of those that are several there;
-//! other copies are the counted version. First control is led as the graph of all versions says, and values that are
+//! The original blocks are the checking code, with copies ([`crate::sample::copies`]) of those that are several there;
+//! other copies are the instrumented code. First control is led as the graph of all versions says, and values that are
 //! several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count
 //! by jumps to the runtime and back: such code hardly ever runs, so it is to be small, and must not make a frame
-//! necessary. Last, loops of the first version get [`gates`], so that code generation sees them as they were; and it is
+//! necessary. Last, loops of the checking code get [`gates`], so that code generation sees them as they were; and it is
 //! told how often the known paths take each way ([`weigh`]).
 //!
-//! Computed jumps have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known
+//! Indirect branches have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known
 //! whether the path that begins is.
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing, Unknown};
-use crate::describe::{Draft, Site, is_must_tail};
+use crate::describe::{FunctionCfg, Site, is_must_tail};
 use crate::emit;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::module_context::ModuleContext;
 use crate::places;
 use crate::probes;
 use crate::sample::copies::{Copies, Lines};
 use crate::sample::ssa::{Definitions, Flow};
 use crate::sample::{Planned, landings, moved, part_landings};
 use crate::shape::predecessors;
-use crate::surroundings::Surroundings;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
@@ -35,38 +35,37 @@ use trodden_unit::{BlockKind, FlowEdge};
 mod gates;
 
 /// Makes a function count its unknown paths.
-pub fn insert(around: Surroundings, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
+pub fn insert(context: ModuleContext, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
     match planned.program.places() {
-        Some(places) => insert_versions(around, count, planned, places, first_counter, choices),
-        None => insert_into_one(around, count, planned, first_counter, choices),
+        Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
+        None => insert_into_one(context, count, planned, first_counter, choices),
     }
 }
 
 /// Makes the versions of a function, and has them count its unknown paths.
-fn insert_versions(around: Surroundings, count: Value, planned: &Planned, places: &[Place], first_counter: u64, choices: Choices) {
+fn insert_versions(context: ModuleContext, count: Value, planned: &Planned, places: &[Place], first_counter: u64, choices: Choices) {
     let Planned { function, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     if !program.has_any_code() {
         return;
     }
-    let mut work =
-        Several { module: around.module, program: &planned.program, places, draft: planned.draft.clone(), copies: BTreeMap::new() };
-    let draft = work.make(*function);
-    weigh(around.module, *function, &draft, &program);
-    let blocks = places::block_properties(&draft, program.graph());
+    let mut work = Several { module: context.module, program: &planned.program, places, cfg: planned.cfg.clone(), copies: BTreeMap::new() };
+    let cfg = work.make(*function);
+    weigh(context.module, *function, &cfg, &program);
+    let blocks = places::block_properties(&cfg, program.graph());
     probes::run_passes(&mut program, frequencies, &blocks, choices);
-    let known = known_bytes(around.module, planned);
-    let unknown = Some(Unknown { count, bias: emit::direct_bias(around.module), copies: None, known });
-    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, &draft, &program, counters);
+    let known = known_bytes(context.module, planned);
+    let unknown = Some(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
+    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    probes::insert(context, *function, &cfg, &program, counters);
     let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
-        draft.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
+        cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
     let nests: IndexSet<Node> = nests(graph, program.dag()).into_iter().collect();
-    let first = |p: Place| p.version != Version::Counted;
+    let first = |p: Place| p.version != Version::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
-        around.module,
+        context.module,
         *function,
         &blocks(&first),
         &counted,
@@ -74,27 +73,27 @@ fn insert_versions(around: Surroundings, count: Value, planned: &Planned, places
     );
 }
 
-/// The nodes of a function that exist once: hubs of computed jumps.
-pub fn hubs(draft: &Draft) -> Vec<Node> {
-    let hubs = draft.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
-    hubs.map(|(i, _)| Node(i as u32)).collect()
+/// The nodes of a function that exist once: dispatch blocks of indirect branches.
+pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
+    let dispatch_blocks = cfg.blocks.iter().enumerate().filter(|(_, b)| b.kind == BlockKind::Dispatch);
+    dispatch_blocks.map(|(i, _)| Node(i as u32)).collect()
 }
 
 /// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every
 /// path is looked up where it ends, or counted.
-fn insert_into_one(around: Surroundings, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
-    let Planned { function, draft, graph, frequencies, .. } = planned;
+fn insert_into_one(context: ModuleContext, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
+    let Planned { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
-    probes::run_passes(&mut program, frequencies, &places::block_properties(draft, graph), choices);
-    let known = known_bytes(around.module, planned);
-    let bias = emit::direct_bias(around.module);
+    probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
+    let known = known_bytes(context.module, planned);
+    let bias = emit::direct_bias(context.module);
     // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
     let goes_on = !program.dag().cuts().is_empty();
-    let location = crate::debug::no_line(around.module, *function);
-    let copies = (known.is_none() && goes_on).then(|| probes::direct_counters_of_thread(around, *function, bias, location));
+    let location = crate::debug::no_line(context.module, *function);
+    let copies = (known.is_none() && goes_on).then(|| probes::direct_counters_of_thread(context, *function, bias, location));
     let unknown = Some(Unknown { count, bias, copies, known });
-    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(around.counters, first_counter) };
-    probes::insert(around, *function, draft, &program, counters);
+    let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
+    probes::insert(context, *function, cfg, &program, counters);
 }
 
 /// The heads of loops that hold others.
@@ -118,23 +117,23 @@ fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
 
 /// Tells code generation how often the known paths take each way of all versions; where they never come, what was said
 /// before stays. And how often they begin at the entry: with a count there it takes the weights for measured, and lays
-/// blocks that are hardly ever executed behind the loops that they are in (the counted version among them).
-fn weigh(module: Module, function: Value, draft: &Draft, program: &ProbeProgram) {
+/// blocks that are hardly ever executed behind the loops that they are in (the instrumented code among them).
+fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
     let graph = program.graph();
     let entries = graph.out(graph.entry()).iter().map(|e| program.executions(*e)).fold(0, u64::saturating_add);
     if entries > 0 && !weights::has_entries(module, function) {
         weights::weigh_function(module, function, entries);
     }
     for node in graph.nodes().filter(|n| *n != graph.exit()) {
-        let Some(block) = draft.nodes[node.index()] else { continue };
-        let mut ways = vec![0; block.terminator().successors().len()];
+        let Some(block) = cfg.nodes[node.index()] else { continue };
+        let mut taken = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
-            if let Site::OnEdge(successors) = &draft.sites[edge.index()] {
+            if let Site::OnEdge(successors) = &cfg.sites[edge.index()] {
                 let each = program.executions(*edge).div_ceil(successors.len().max(1) as u64);
-                successors.iter().for_each(|way| ways[*way] = each);
+                successors.iter().for_each(|at| taken[*at] = each);
             }
         }
-        weights::weigh_ways(module, block.terminator(), &ways);
+        weights::weigh_successors(module, block.terminator(), &taken);
     }
 }
 
@@ -160,13 +159,13 @@ struct Several<'a> {
     program: &'a ProbeProgram,
     /// What the nodes of the program's graph are.
     places: &'a [Place],
-    draft: Draft,
+    cfg: FunctionCfg,
     /// What is not original.
     copies: BTreeMap<Version, Copies>,
 }
 
 /// The blocks that are original.
-const ORIGINAL: Version = Version::Inside(0);
+const ORIGINAL: Version = Version::Known(0);
 
 /// A phi node of a block: in each version that has one, with its block; and what the original had.
 struct Arriving {
@@ -176,8 +175,8 @@ struct Arriving {
 
 impl Several<'_> {
     /// Makes the copies and leads control. Gives the description of all versions.
-    fn make(&mut self, function: Value) -> Draft {
-        let landings = part_landings(self.module, &landings(function), &mut self.draft);
+    fn make(&mut self, function: Value) -> FunctionCfg {
+        let landings = part_landings(self.module, &landings(function), &mut self.cfg);
         if !landings.is_empty() {
             bounds::VALUES_TOGETHER.raise();
         }
@@ -202,7 +201,7 @@ impl Several<'_> {
     }
 
     fn block(&self, node: Node) -> Option<Block> {
-        self.draft.nodes.get(node.index()).copied().flatten()
+        self.cfg.nodes.get(node.index()).copied().flatten()
     }
 
     /// A block of a version; `None` if it has none such.
@@ -227,7 +226,7 @@ impl Several<'_> {
     /// The phi nodes of all blocks that are not landings, as they are.
     fn phis(&self) -> Vec<Arriving> {
         let mut all = Vec::new();
-        for &block in self.draft.nodes.iter().flatten() {
+        for &block in self.cfg.nodes.iter().flatten() {
             let places = self.all_of(block);
             for phi in block.phis() {
                 let phis = places.iter().map(|(version, block)| (self.value_in(*version, phi), *block)).collect();
@@ -240,7 +239,7 @@ impl Several<'_> {
     /// Sets where terminators lead.
     fn lead(&self, landings: &[(Block, Block)]) {
         let (graph, places) = (self.program.graph(), self.places);
-        let before: IndexMap<Block, Vec<Block>> = self.draft.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
+        let before: IndexMap<Block, Vec<Block>> = self.cfg.nodes.iter().flatten().map(|b| (*b, b.terminator().successors())).collect();
         let mut left = IndexMap::<Block, BTreeSet<usize>>::new();
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
             let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
@@ -251,20 +250,20 @@ impl Several<'_> {
                     let from = self.block_in(tail.version, block).expect("what control reaches was copied");
                     for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
                         from.terminator().set_successor(index, target);
-                        if head.version == Version::Counted && tail.version != Version::Counted {
+                        if head.version == Version::Instrumented && tail.version != Version::Instrumented {
                             left.entry(from).or_default().insert(index);
                         }
                     }
                 }
-                // From the hub: the landing goes on there.
+                // From the dispatch block: the landing goes on there.
                 None => {
-                    let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("computed jumps arrive in landings");
+                    let (landing, _) = landings.iter().find(|(_, body)| *body == to).expect("indirect branches arrive in landings");
                     Builder::at_end(self.module, *landing, None).jump(target);
                 }
             }
         }
-        for (block, ways) in left {
-            weights::mark_ways_unlikely(self.module, block.terminator(), &ways);
+        for (block, successors) in left {
+            weights::mark_edges_unlikely(self.module, block.terminator(), &successors);
         }
         for (landing, body) in landings {
             if llvm!(LLVMGetBasicBlockTerminator(landing.0)).is_null() {
@@ -273,21 +272,21 @@ impl Several<'_> {
         }
     }
 
-    /// Original blocks to which nothing leads any more lead nowhere. (But for computed jumps: whatever they lead to has
+    /// Original blocks to which nothing leads any more lead nowhere. (But for indirect branches: whatever they lead to has
     /// phi nodes of all of them; and for calls that must be tail calls: a return has to follow them, wherever they
     /// are.) What such a block's end defined (a call that may throw does) still has versions in the copies, which may
     /// arrive in original blocks: a stand-in takes its place in everything that names it.
     fn end_unreached(&mut self, arriving: &mut [Arriving]) {
         let places = self.places.iter();
         let reached: IndexSet<Node> = places.filter(|p| p.version == ORIGINAL).map(|p| p.node).collect();
-        let nodes = self.draft.nodes.iter().enumerate();
+        let nodes = self.cfg.nodes.iter().enumerate();
         let unreached = nodes.filter(|(i, _)| !reached.contains(&Node(*i as u32))).filter_map(|(_, block)| *block);
         let stays = |b: &Block| b.terminator().is(LLVMOpcode::LLVMIndirectBr) || b.instructions().any(is_must_tail);
         let ends: Vec<(Value, Value)> = unreached.filter(|b| !stays(b)).map(|b| (b.terminator(), self.stand_in(b))).collect();
         let stand_ins: IndexMap<Value, Value> = ends.iter().copied().collect();
         let instead = |value: &mut Value| *value = stand_ins.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| instead(value));
-        for site in &mut self.draft.sites {
+        for site in &mut self.cfg.sites {
             if let Site::Before(at) | Site::BeforeThenHead(at) = site {
                 instead(at);
             }
@@ -302,7 +301,7 @@ impl Several<'_> {
         }
     }
 
-    /// Ends a block anew, behind its end, and gives what takes the end's place: a value of its kind, if it has one.
+    /// Ends a block again, behind its end, and gives what takes the end's place: a value of its kind, if it has one.
     fn stand_in(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
@@ -321,14 +320,14 @@ impl Several<'_> {
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
-        let anew = |old: Value| {
+        let again = |old: Value| {
             let new = Builder::phi_before(self.module, old, old.kind(), old.location());
             crate::llvm::copy_fast_math(old, new);
             new
         };
         // Old ones are erased last: what is made later may come to lie where they were.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
-        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, anew(*old))).collect();
+        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, again(*old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // In their order: that of the uses is what passes go by.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
@@ -346,7 +345,7 @@ impl Several<'_> {
             }
             phis.iter().zip(into).for_each(|((phi, _), entries)| now(*phi).add_incoming(&entries));
         }
-        let instructions = self.draft.nodes.iter().flatten().flat_map(|b| b.instructions());
+        let instructions = self.cfg.nodes.iter().flatten().flat_map(|b| b.instructions());
         let versions_of = |i: Value| {
             let copies = self.copies.values().map(move |c| c.value(i)).filter(move |copy| *copy != i);
             std::iter::once(i).chain(copies).map(now).collect::<Vec<_>>()
@@ -356,10 +355,10 @@ impl Several<'_> {
         several
     }
 
-    /// The blocks to which both the first version and the counted one lead.
+    /// The blocks to which both the checking code and the counted one lead.
     fn meeting(&self) -> IndexSet<Block> {
         let all: IndexMap<Block, bool> =
-            self.draft.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == Version::Counted)).collect();
+            self.cfg.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == Version::Instrumented)).collect();
         let meets = |b: &Block| {
             let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();
             from.contains(&true) && from.contains(&false)
@@ -368,19 +367,20 @@ impl Several<'_> {
     }
 
     /// The description of all versions.
-    fn described(&self) -> Draft {
+    fn described(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
-        let copies: BTreeMap<Version, Draft> = self.copies.iter().map(|(version, copies)| (*version, moved(&self.draft, copies))).collect();
-        let of = |version: Version| copies.get(&version).unwrap_or(&self.draft);
+        let copies: BTreeMap<Version, FunctionCfg> =
+            self.copies.iter().map(|(version, copies)| (*version, moved(&self.cfg, copies))).collect();
+        let of = |version: Version| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e).index()));
-        let flow = |(e, draft, own): (Edge, &Draft, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..draft.edges[own].clone() };
-        Draft {
+        let flow = |(e, cfg, own): (Edge, &FunctionCfg, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.edges[own].clone() };
+        FunctionCfg {
             nodes: places.iter().map(|p| of(p.version).nodes[p.node.index()]).collect(),
-            blocks: places.iter().map(|p| self.draft.blocks[p.node.index()].clone()).collect(),
+            blocks: places.iter().map(|p| self.cfg.blocks[p.node.index()].clone()).collect(),
             edges: own().map(flow).collect(),
-            sites: own().map(|(_, draft, own)| draft.sites[own].clone()).collect(),
-            hints: own().map(|(_, draft, own)| draft.hints[own]).collect(),
-            ..self.draft.clone()
+            sites: own().map(|(_, cfg, own)| cfg.sites[own].clone()).collect(),
+            hints: own().map(|(_, cfg, own)| cfg.hints[own]).collect(),
+            ..self.cfg.clone()
         }
     }
 }

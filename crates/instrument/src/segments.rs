@@ -23,10 +23,10 @@
 //! is itself on a segment takes the context for its own; nothing else can. A number that is no context of the function counts as 0.
 
 use crate::calls;
-use crate::chosen::constant_table;
 use crate::counting::Counters;
-use crate::describe::{Draft, Site, ending_call};
+use crate::describe::{FunctionCfg, Site, ending_call};
 use crate::emit;
+use crate::interesting::constant_table;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
@@ -115,7 +115,7 @@ pub struct FunctionOnSegments<'a> {
     /// The function's number in the set.
     pub number: u32,
     /// Its description.
-    pub draft: &'a Draft,
+    pub cfg: &'a FunctionCfg,
     /// Its graph.
     pub graph: &'a Graph,
     /// Its program, that of all paths, after the passes.
@@ -218,11 +218,11 @@ impl SegmentPlan {
             return code;
         }
         let builder = Builder::before(module, function.entry().behind_variables(), location);
-        let told = builder.load(module.i64(), word);
+        let passed = builder.load(module.i64(), word);
         builder.store(module.constant(0), word);
         let most = module.constant(self.words.contexts.len() as i64);
-        let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, told, most);
-        let context = choose(&builder, is_own, told, module.constant(0));
+        let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, passed, most);
+        let context = choose(&builder, is_own, passed, module.constant(0));
         let start = llvm!(LLVMBuildShl(builder.raw(), context.0, module.constant(self.bits.into()).0, c"".as_ptr()));
         SegmentCode { start: Some(Value(start)), ..code }
     }
@@ -345,14 +345,14 @@ impl SegmentCode<'_> {
             return;
         }
         let before = Builder::before(module, at.call, location);
-        let told = match (at.is_indirect, contexts.first()) {
+        let passed = match (at.is_indirect, contexts.first()) {
             (false, Some((_, context))) => *context,
-            _ => contexts.iter().fold(none, |told, (function, context)| {
+            _ => contexts.iter().fold(none, |passed, (function, context)| {
                 let is_called = before.compare(LLVMIntPredicate::LLVMIntEQ, at.call.callee(), *function);
-                choose(&before, is_called, *context, told)
+                choose(&before, is_called, *context, passed)
             }),
         };
-        before.store(told, self.word);
+        before.store(passed, self.word);
     }
 }
 
@@ -419,9 +419,9 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
 
 /// The calls that follow where paths end by an edge, or come to calls.
 fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
-    let Some(block) = on.draft.nodes.get(on.graph.from(edge).index()).copied().flatten() else { return Vec::new() };
+    let Some(block) = on.cfg.nodes.get(on.graph.from(edge).index()).copied().flatten() else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
-    match (on.draft.edges[edge.index()].kind, &on.draft.sites[edge.index()]) {
+    match (on.cfg.edges[edge.index()].kind, &on.cfg.sites[edge.index()]) {
         (EdgeKind::Reach, Site::Before(first)) => {
             block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
         }

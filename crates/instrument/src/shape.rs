@@ -1,12 +1,12 @@
 //! Changes to a function's blocks that must come before its graph is read.
 //!
-//! 1. A call that returns twice must end its block, for control enters the program anew behind it.
-//! 2. A block that computed jumps and other edges lead to is parted: the jumps arrive in an empty block of their own,
-//!    which keeps the address the program took. (Edges of computed jumps cannot carry code: their targets are addresses
+//! 1. A call that returns twice must end its block, for control enters the program again behind it.
+//! 2. A block that indirect branches and other edges lead to is split: the jumps arrive in an empty block of their own,
+//!    which keeps the address the program took. (Edges of indirect branches cannot carry code: their targets are addresses
 //!    in data.)
 
-use crate::abandon::returns_twice;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::no_return::returns_twice;
 use crate::phis;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
@@ -101,7 +101,7 @@ pub fn predecessors(block: Block) -> Vec<Block> {
     terminators.map(|t| t.block()).collect()
 }
 
-/// If both computed jumps and other edges lead to a block, gives its content to a new block, which is returned; the old
+/// If both indirect branches and other edges lead to a block, gives its content to a new block, which is returned; the old
 /// one stays as the jumps' target.
 fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
     let (jumps, direct) = sources(landing);
@@ -133,7 +133,7 @@ fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
     predecessors(block).into_iter().partition(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr))
 }
 
-/// Leaves in `landing` what computed jumps bring; a new phi node in `body` merges it with what the other edges bring.
+/// Leaves in `landing` what indirect branches bring; a new phi node in `body` merges it with what the other edges bring.
 fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
@@ -142,7 +142,7 @@ fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &Ind
     crate::llvm::copy_fast_math(phi, both);
     crate::llvm::copy_fast_math(phi, here);
     phi.replace_uses(both);
-    // A value that came round a loop may be the phi node itself.
+    // A value that iterated a loop may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);
     here.add_incoming(&arriving.into_iter().map(own).collect::<Vec<_>>());
     all = all.into_iter().map(own).collect();

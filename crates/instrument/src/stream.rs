@@ -14,13 +14,13 @@
 //! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
 //! moved, merged or delayed ([`PLAIN`]).
 
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
-use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
@@ -28,7 +28,7 @@ use trodden_wire::stream::{
 };
 
 /// Counts are made where paths end.
-pub const PLAIN: Choices = Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
+pub const PLAIN: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
 
 /// What the code of a unit refers to.
 #[derive(Clone, Copy)]
@@ -146,7 +146,7 @@ impl StreamCode {
     }
 
     /// Has the function say which frame goes on at its landing pads, and behind calls that return twice.
-    pub fn resume_where_control_comes_back(self, function: Value, draft: &Draft, location: Option<LLVMMetadataRef>) {
+    pub fn resume_where_control_comes_back(self, function: Value, cfg: &FunctionCfg, location: Option<LLVMMetadataRef>) {
         let module = self.streams.module;
         let is_pad = |i: &Value| i.is(LLVMOpcode::LLVMLandingPad);
         let pads: Vec<Value> = function.blocks().flat_map(|b| b.instructions().filter(is_pad).collect::<Vec<_>>()).collect();
@@ -154,7 +154,7 @@ impl StreamCode {
             let behind = pad.next().expect("a block has a terminator");
             self.resume(&Builder::before(module, behind, location));
         }
-        let continuations = draft.nodes.iter().zip(&draft.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
+        let continuations = cfg.nodes.iter().zip(&cfg.blocks).filter(|(_, map)| map.kind == BlockKind::Continuation);
         for block in continuations.filter_map(|(block, _)| *block) {
             self.resume(&Builder::before(module, block.first_insertion_point(), location));
         }

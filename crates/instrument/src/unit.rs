@@ -1,29 +1,29 @@
 //! The whole of a unit: describe, plan, insert, emit.
 
-use crate::abandon::Abandonment;
-use crate::addresses::{self, Copy, Marks, Standing};
+use crate::addresses::{self, Copy, Marks, PseudoProbes};
+use crate::block_properties;
 use crate::calls;
-use crate::chosen::{self, Words};
 use crate::counting::{Counters, Flushing};
 use crate::debug::Positions;
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
 use crate::emit;
 use crate::error::Error;
 use crate::events::Events;
-use crate::facts;
 use crate::flags::code_generation_flags;
+use crate::identical_phis;
+use crate::interesting::{self, Words};
 use crate::llvm::{Module, Value, llvm};
-use crate::markers::{self, CounterKind, MarkerError, Markers, Taking};
+use crate::module_context::ModuleContext;
+use crate::no_return::NoReturnAnalysis;
 use crate::options::{Options, Threads, Tier};
+use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, Taking};
 use crate::places;
 use crate::probes;
-use crate::reshape;
 use crate::residual;
 use crate::sample::{self, Planned};
 use crate::shape::prepare;
 use crate::stream::{self, Streams};
-use crate::surroundings::Surroundings;
-use crate::twins;
+use crate::transform;
 use indexmap::IndexSet;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -33,7 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
-use trodden_flow::program::{ByRounds, Cells, Choices, NumberedPaths, UsualRounds};
+use trodden_flow::program::{Cells, Choices, DominantCounting, NumberedPaths, TripCounting};
 use trodden_flow::residual::Known;
 use trodden_flow::{Graph, Node, Plan, ProbeProgram, Residual};
 use trodden_unit::events::CELLS;
@@ -43,14 +43,14 @@ use trodden_unit::{
 use trodden_unit::{Version, shape};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
-mod asked;
 mod choice;
+mod path_sets;
 mod segments;
 
 use choice::{choose, is_emitted};
 
 /// Why a function is not counted where only some paths are asked for.
-const UNASKED: &str = "none of its paths was asked for (--interesting)";
+const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
 
 /// Why it is not where segments are counted.
 const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments)";
@@ -67,15 +67,15 @@ pub enum Outcome {
 /// Instruments a module in place, or only writes what its blocks compute.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
     let options = Options::of_environment(|name| std::env::var_os(name))?;
-    if options.markers {
-        markers::mark(module);
+    if options.placeholders {
+        placeholders::insert(module);
     }
-    if !module.functions().any(is_emitted) && options.facts.is_none() {
+    if !module.functions().any(is_emitted) && options.properties.is_none() {
         return Ok(Outcome::Code);
     }
-    if let Some(directions) = &options.apply {
+    if let Some(plan) = &options.apply {
         let chosen: Vec<Value> = choose(module).0;
-        return reshape::apply(module, machine, &chosen, directions, options.reach_all).map(|()| Outcome::Code);
+        return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| Outcome::Code);
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
@@ -84,9 +84,9 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     }
     let mut work = Unit::begin(module, options)?;
     let (chosen, skipped) = work.choose();
-    if let Some(file) = work.options.facts.clone() {
-        let facts = facts::of(module, &chosen, &work.abandonment, work.positions);
-        std::fs::write(&file, facts.to_bytes()).map_err(|source| Error::Facts { file, source })?;
+    if let Some(file) = work.options.properties.clone() {
+        let properties = block_properties::of(module, &chosen, &work.no_return, work.positions);
+        std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::Properties { file, source })?;
         return Ok(Outcome::NoCode);
     }
     work.map.skipped = skipped;
@@ -106,20 +106,20 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if work.options.tier == Tier::Residual {
         emit::define_direct_bias(module);
     }
-    emit::forget_unused(&[work.around.bias, work.around.counters]);
+    emit::forget_unused(&[work.context.bias, work.context.counters]);
     if let Some(streams) = work.streams {
-        emit::forget_unused(&[work.around.enter]);
+        emit::forget_unused(&[work.context.enter]);
         streams.forget_unused();
         if let Some(pattern) = &work.options.recorder {
             emit::default_output(module, pattern.as_bytes());
         }
     }
     if work.options.segments.is_some() {
-        emit::forget_unused(&[work.around.enter]);
-        work.context.iter().for_each(|word| emit::forget_unused(&[*word]));
+        emit::forget_unused(&[work.context.enter]);
+        work.context_word.iter().for_each(|word| emit::forget_unused(&[*word]));
     }
     if let Some(count) = work.count {
-        emit::forget_unused(&[work.around.enter, count]);
+        emit::forget_unused(&[work.context.enter, count]);
     }
     let each = match work.options.tier {
         Tier::Residual => 2,
@@ -142,8 +142,8 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
         return Err(Error::ForeignAssembler);
     }
-    if options.tails_apart {
-        addresses::keep_tails_apart();
+    if options.no_tail_merging {
+        addresses::forbid_tail_merging();
     }
     let copy = Copy::of(module);
     let mut work = Unit::begin(copy.module, options)?;
@@ -184,34 +184,34 @@ fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options,
     if numbering.paths() != known.paths {
         return None;
     }
-    let aside = planned.draft.aside();
-    let (paths, single) = (&known.known, &residual::hubs(&planned.draft));
-    let residual = Residual::of(&dag, &numbering, Known { paths, single, aside: &aside, crowding: options.crowding });
+    let excluded = planned.cfg.excluded();
+    let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
+    let residual = Residual::of(&dag, &numbering, Known { paths, single, excluded: &excluded, cache_pressure: options.cache_pressure });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     let plan = Plan { dag, numbering, probes, partial: None, share: None };
-    Some(if versions { residual.versions(graph, &plan) } else { residual.looked_up(graph, &plan) })
+    Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })
 }
 
 struct Unit {
     module: Module,
     options: Options,
-    abandonment: Abandonment,
+    no_return: NoReturnAnalysis,
     positions: Positions,
-    around: Surroundings,
+    context: ModuleContext,
     chosen: IndexSet<Value>,
     map: UnitMap,
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
     /// Of the tier `addresses`, for each function.
     marks: Vec<Marks>,
-    markers: Option<Markers>,
+    placeholders: Option<Placeholders>,
     events: Option<Events>,
     /// Of stream builds.
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
     /// The word by which callers tell callees their context, where segments are counted.
-    context: Option<Value>,
+    context_word: Option<Value>,
 }
 
 impl Unit {
@@ -221,7 +221,7 @@ impl Unit {
             Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
             Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
         };
-        let around = Surroundings { module, counters, bias, enter };
+        let context = ModuleContext { module, counters, bias, enter };
         let mut map = UnitMap {
             source: module.source(),
             producer: String::new(),
@@ -239,34 +239,34 @@ impl Unit {
             calls: calls::of(module),
             aliases: calls::aliases(module),
         };
-        let markers = if options.markers {
+        let placeholders = if options.placeholders {
             let kind = if options.coverage { CounterKind::Coverage } else { CounterKind::Edges };
             let taking = Taking { kind, shared: options.threads == Threads::Atomic };
-            Some(Markers::take(module, around.counters, &mut map.counters, taking)?)
+            Some(Placeholders::take(module, context.counters, &mut map.counters, taking)?)
         } else {
-            discard_markers(module, around.counters)?;
+            discard_placeholders(module, context.counters)?;
             None
         };
         let events = options.events.map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
-        let abandonment = Abandonment::of(module, options.reach_all).with_calls(options.reach_calls);
+        let no_return = NoReturnAnalysis::of(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
         let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
         Ok(Unit {
             module,
             options,
-            abandonment,
+            no_return,
             positions,
-            around,
+            context,
             count,
             chosen: IndexSet::new(),
             map,
             marks: Vec::new(),
-            markers,
+            placeholders,
             events,
             streams,
             in_tables: 0,
-            context: None,
+            context_word: None,
         })
     }
 
@@ -285,46 +285,46 @@ impl Unit {
         skipped.extend(callbacks.iter().map(|f| Skipped { name: f.name(), reason: "it is called at untested paths".into() }));
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
         skipped.extend(refused.iter().filter_map(|f| Some(Skipped { name: f.name(), reason: reason(f)?.into() })));
-        let (chosen, unasked): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_asked_for(*f));
-        let reason = if self.options.segments.is_some() { NO_SEGMENT } else { UNASKED };
-        skipped.extend(unasked.iter().map(|f| Skipped { name: f.name(), reason: reason.into() }));
+        let (chosen, not_interesting): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| self.is_interesting(*f));
+        let reason = if self.options.segments.is_some() { NO_SEGMENT } else { NOT_INTERESTING };
+        skipped.extend(not_interesting.iter().map(|f| Skipped { name: f.name(), reason: reason.into() }));
         self.chosen = chosen.iter().copied().collect();
         (chosen, skipped)
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let standing = (self.options.tier == Tier::Addresses).then(|| Standing::of(function));
+        let pseudo_probes = (self.options.tier == Tier::Addresses).then(|| PseudoProbes::of(function));
         let mut planned = self.plan(function)?;
         let choices = self.choices(&planned);
-        match standing {
-            Some(standing) => self.marks.push(standing.marks(function, &planned.draft)),
-            None if let Some(count) = self.count => residual::insert(self.around, count, &planned, self.map.counters, choices),
+        match pseudo_probes {
+            Some(pseudo_probes) => self.marks.push(pseudo_probes.marks(function, &planned.cfg)),
+            None if let Some(count) = self.count => residual::insert(self.context, count, &planned, self.map.counters, choices),
             None => {
-                let Planned { draft, graph, program, frequencies, .. } = &mut planned;
-                probes::run_passes(program, frequencies, &places::block_properties(draft, graph), choices);
+                let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
+                probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), choices);
                 if self.options.count_hits {
                     program.count_hits();
                 }
                 let location = crate::debug::no_line(self.module, function);
                 let entry = function.entry();
-                let stream = self.streams.map(|s| s.enter(function, self.map.counters, self.around.counters, location));
+                let stream = self.streams.map(|s| s.enter(function, self.map.counters, self.context.counters, location));
                 let base = match stream {
-                    Some(_) => self.around.counters,
-                    None => probes::counters_of_thread(self.around, function, location, planned.open),
+                    Some(_) => self.context.counters,
+                    None => probes::counters_of_thread(self.context, function, location, planned.open),
                 };
                 let events = self.events.map(|e| e.begin(self.module, entry, location));
-                let Planned { draft, program, .. } = &planned;
+                let Planned { cfg, program, .. } = &planned;
                 let words = match program.cells() {
                     Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
                     Cells::Paths | Cells::Labels { .. } => None,
                 };
                 let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
-                probes::insert(self.around, function, draft, program, counters);
-                if let Some(markers) = &mut self.markers {
-                    markers.settle(base);
+                probes::insert(self.context, function, cfg, program, counters);
+                if let Some(placeholders) = &mut self.placeholders {
+                    placeholders.resolve(base);
                 }
                 if let Some(stream) = stream {
-                    stream.resume_where_control_comes_back(function, draft, location);
+                    stream.resume_where_control_comes_back(function, cfg, location);
                 }
             }
         }
@@ -336,7 +336,7 @@ impl Unit {
     /// The sample tier: what becomes of a function depends on the others, so all are planned first.
     fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
         let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
-        let tier = sample::Tier::of(self.around, &planned, self.options.choices.rounds);
+        let tier = sample::Tier::of(self.context, &planned, self.options.choices.trip_counts);
         for mut planned in planned {
             let function = planned.function;
             tier.insert(&mut planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
@@ -357,39 +357,39 @@ impl Unit {
         // Before the function's blocks change: whether its callers have all claimed regions.
         // Those that count unknown paths only claim none.
         let open = self.options.tier == Tier::Residual || self.may_be_first(function);
-        if let Some(markers) = &mut self.markers {
-            markers.count_computed(function, self.around.counters);
+        if let Some(placeholders) = &mut self.placeholders {
+            placeholders.count_computed(function, self.context.counters);
         }
         let prepared = prepare(self.module, function);
-        let draft = Draft::of(function, &prepared, &self.abandonment, &mut self.positions);
-        if let Some(markers) = &mut self.markers {
-            markers.note(function, &draft, &self.abandonment, self.map.functions.len(), &mut self.map.counters);
+        let cfg = FunctionCfg::of(function, &prepared, &self.no_return, &mut self.positions);
+        if let Some(placeholders) = &mut self.placeholders {
+            placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
         }
-        let edges = draft.edges.iter().map(|e| (e.from, e.to)).collect();
-        let nodes = draft.nodes.len() as u32;
+        let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
+        let nodes = cfg.nodes.len() as u32;
         let graph =
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
-        let (frequencies, measured) = self.frequencies(&function.name(), &draft, &graph);
+        let (frequencies, measured) = self.frequencies(&function.name(), &cfg, &graph);
         // A copy of a residual build has whole functions, each as the build itself has it.
         let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
         let plan = match is_part {
-            true => self.plan_of_part(&function.name(), &draft, &graph)?,
-            false => self.plan_of_all(&draft, &graph, &frequencies),
+            true => self.plan_of_part(&function.name(), &cfg, &graph)?,
+            false => self.plan_of_all(&cfg, &graph, &frequencies),
         };
         let mut planned =
-            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, draft, graph, frequencies, measured, open };
+            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, cfg, graph, frequencies, measured, open };
         if !is_part {
             self.plan_for_paths(&mut planned, versions)?;
         }
-        asked::judge(&planned)?;
+        path_sets::verify(&planned)?;
         Ok(planned)
     }
 
     /// What is known of a function's paths, if that is the tier's business and anything is.
-    fn known_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
+    fn known_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
         let known = self.options.known.as_ref()?;
-        let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
-        known.of(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
+        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        known.of(&self.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
     }
 
     fn part_of(&self, name: &str) -> Option<&FunctionPart> {
@@ -397,22 +397,22 @@ impl Unit {
     }
 
     /// The plan of this copy's part of a function.
-    fn plan_of_part(&self, name: &str, draft: &Draft, graph: &Graph) -> Result<Plan, Error> {
+    fn plan_of_part(&self, name: &str, cfg: &FunctionCfg, graph: &Graph) -> Result<Plan, Error> {
         let other = || Error::OtherParts(name.to_owned());
-        let known = self.part_of(name).filter(|k| k.shape == shape(&draft.blocks, &draft.edges)).ok_or_else(other)?;
+        let known = self.part_of(name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
         let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
         let plan = if numbering.paths() == known.paths { Plan::of_part(dag, known.part.clone()) } else { None };
         plan.ok_or_else(other)
     }
 
-    fn plan_of_all(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies) -> Plan {
-        Plan::ball_larus(graph, &draft.forced, frequencies, &self.options.plan_of(self.in_tables))
+    fn plan_of_all(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_of(self.in_tables))
     }
 
     /// Keeps code generation from mistaking what was made of a function, and checks it.
     fn finish_code(&self, function: Value, parts: &[Value]) -> Result<(), Error> {
         for &part in parts {
-            twins::part(self.module, part);
+            identical_phis::split(self.module, part);
             // It writes memory now.
             part.remove_attribute("memory");
             if llvm!(LLVMVerifyFunction(part.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
@@ -430,7 +430,7 @@ impl Unit {
 
     /// The same, where it counts there.
     fn enter_with(&mut self, planned: Planned, storage: Storage) {
-        let Planned { function, position, draft, program, .. } = planned;
+        let Planned { function, position, cfg, program, .. } = planned;
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
@@ -447,18 +447,18 @@ impl Unit {
             name: function.name(),
             local: is_local(function),
             position,
-            shape: shape(&draft.blocks, &draft.edges),
-            code: draft.code,
+            shape: shape(&cfg.blocks, &cfg.edges),
+            code: cfg.code,
             first_counter: self.map.counters,
             counters,
             storage,
-            blocks: draft.blocks,
-            edges: draft.edges,
+            blocks: cfg.blocks,
+            edges: cfg.edges,
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
             cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_rounds: program.by_rounds(),
-            calls: draft.calls,
+            by_trip_count: program.by_trip_count(),
+            calls: cfg.calls,
         });
         self.map.counters += words;
     }
@@ -466,7 +466,7 @@ impl Unit {
     /// Where the next function's counts are kept.
     fn storage(&self, planned: &Planned) -> Storage {
         match planned.program.cells() {
-            Cells::Interesting(cells) => Storage::Interesting(chosen::described(cells, self.map.counters)),
+            Cells::Interesting(cells) => Storage::Interesting(interesting::described(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
                 first_word: self.map.counters,
                 words: *cells,
@@ -503,14 +503,14 @@ impl Unit {
     }
 
     /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still
-    /// told apart by what is likely.
-    fn frequencies(&self, name: &str, draft: &Draft, graph: &Graph) -> (Frequencies, bool) {
+    /// distinguished by what is likely.
+    fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph) -> (Frequencies, bool) {
         const UNSEEN: f64 = 1e-3;
-        let estimate = Frequencies::estimate(graph, &branch_weights(graph, &draft.hints));
-        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&draft.blocks, &draft.edges), draft.edges.len()));
+        let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
+        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&cfg.blocks, &cfg.edges), cfg.edges.len()));
         let of_paths = || {
-            let known = self.known_of(name, draft).or_else(|| self.asked_of(name, draft)).map(|k| k.edges.as_slice());
-            known.or_else(|| self.segments_of(name, draft).map(|(_, function)| function.edges.as_slice()))
+            let known = self.known_of(name, cfg).or_else(|| self.interesting_of(name, cfg)).map(|k| k.edges.as_slice());
+            known.or_else(|| self.segments_of(name, cfg).map(|(_, function)| function.edges.as_slice()))
         };
         // Paths may be asked for that nobody has seen yet.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
@@ -522,8 +522,8 @@ impl Unit {
         }
     }
 
-    /// Rounds pay in loops that are known to come round often, in tight ones, and where the program counts them; most
-    /// loops do not come round often. Where events are summed up, they are read when a path ends, and then only.
+    /// Iterations pay in loops that are known to iterate often, in tight ones, and where the program counts them; most
+    /// loops do not iterate often. Where events are summed up, they are read when a path ends, and then only.
     fn choices(&self, planned: &Planned) -> Choices {
         let Planned { program, measured, .. } = planned;
         let is_interesting = matches!(program.cells(), Cells::Interesting(_));
@@ -532,19 +532,19 @@ impl Unit {
             return stream::PLAIN;
         }
         if self.events.is_some() {
-            return Choices { rounds: ByRounds::No, early: false, usual: UsualRounds::Together };
+            return Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
         }
         if self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits {
-            // A way out would count what was not seen, or look for paths that were not taken; and each round has hits of its own.
-            return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
+            // An exit edge would count what was not seen, or look for paths that were not taken; and each iteration has hits of its own.
+            return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
         }
         let choices = match self.options.threads {
-            Threads::Atomic => Choices { usual: UsualRounds::Together, ..choices },
+            Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
             Threads::Own => choices,
         };
         if self.options.watches {
-            // Whoever watches for paths is told of each at once.
-            return Choices { rounds: ByRounds::No, usual: choices.usual.min(UsualRounds::Apart), ..choices };
+            // A watch for paths is notified of each at once.
+            return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
         }
         // To count an unknown path takes a comparison besides.
         if *measured || self.options.tier == Tier::Residual { choices.in_registers() } else { choices }
@@ -569,15 +569,15 @@ impl Unit {
         }
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
-        self.map.edge_profile = self.markers.map(Markers::finish);
+        self.map.edge_profile = self.placeholders.map(Placeholders::finish);
         (self.map, self.options)
     }
 }
 
 /// Takes counters out that an earlier variant of the unit had for its markers.
-fn discard_markers(module: Module, counters: Value) -> Result<(), MarkerError> {
-    if markers::is_marked(module) {
-        Markers::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();
+fn discard_placeholders(module: Module, counters: Value) -> Result<(), PlaceholderError> {
+    if placeholders::has_placeholders(module) {
+        Placeholders::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();
     }
     Ok(())
 }

@@ -29,21 +29,21 @@ pub fn weigh_head(module: Module, block: Block, weight: i64) {
 
 /// Tells code generation that a branch's first way is hardly ever taken.
 pub fn mark_unlikely(module: Module, branch: Value) {
-    mark_ways_unlikely(module, branch, &BTreeSet::from([0]));
+    mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
 
 /// Tells code generation that these ways of a terminator are hardly ever taken; says nothing of those that have no other beside them.
-pub fn mark_ways_unlikely(module: Module, terminator: Value, ways: &BTreeSet<usize>) {
+pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTreeSet<usize>) {
     let all = terminator.successors().len();
-    if ways.len() == all || !has_weights(terminator) {
+    if successors.len() == all || !has_weights(terminator) {
         return;
     }
-    let weight = |way| if ways.contains(&way) { 1 } else { (1 << 20) - 1 };
+    let weight = |at| if successors.contains(&at) { 1 } else { (1 << 20) - 1 };
     set_weights(module, terminator, (0..all).map(weight));
 }
 
 /// Tells code generation how often each way of a terminator is taken; says nothing if none is.
-pub fn weigh_ways(module: Module, terminator: Value, executions: &[u64]) {
+pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
     const MOST: u64 = 1 << 30;
     let most = executions.iter().copied().max().unwrap_or_default();
     if most == 0 || executions.len() < 2 || !has_weights(terminator) {
@@ -62,15 +62,15 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
     let before = read(terminator).filter(|w| w.len() == targets.len()).unwrap_or_else(|| vec![0.0; targets.len()]);
     let mut same: IndexMap<Block, (f64, f64)> = IndexMap::new();
     for (to, weight) in targets.iter().zip(&before) {
-        let (ways, sum) = same.entry(*to).or_default();
-        (*ways, *sum) = (*ways + 1.0, *sum + weight);
+        let (successors, sum) = same.entry(*to).or_default();
+        (*successors, *sum) = (*successors + 1.0, *sum + weight);
     }
     let share = |(way, to): (usize, &Block)| {
-        let (ways, sum) = same[to];
-        let part = if sum > 0.0 { before[way] / sum } else { 1.0 / ways };
+        let (successors, sum) = same[to];
+        let part = if sum > 0.0 { before[way] / sum } else { 1.0 / successors };
         (counts[way] as f64 * part) as u64
     };
-    weigh_ways(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
+    weigh_successors(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
 }
 
 /// Says how often a function was entered.

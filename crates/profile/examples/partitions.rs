@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
@@ -90,14 +90,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn row(procedures: &[Procedure], strategy: Strategy, copies: usize, bounds: &[Bound; 2]) -> Row {
+fn row(procedures: &[Procedure], strategy: Strategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
     let slowest = |measure: Measure| {
         let options = Options { copies, all_procedures: true, fold_again: false, measure };
         hits::slowest(procedures, &plan(procedures, strategy, &options), measure)
     };
     let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));
     let [of_labels, of_all] = bounds;
-    let share = |hits: u64, bound: &Bound| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
+    let share = |hits: u64, bound: &LowerBound| 100.0 * hits as f64 / bound.sequential.max(1) as f64;
     Row {
         all: share(all, of_all),
         labels: share(labels, of_labels),

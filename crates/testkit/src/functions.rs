@@ -91,7 +91,7 @@ fn empty(name: &str) -> FunctionMap {
         dag: Vec::new(),
         values: Vec::new(),
         cuts: Vec::new(),
-        by_rounds: Vec::new(),
+        by_trip_count: Vec::new(),
         calls: Vec::new(),
     }
 }

@@ -138,10 +138,10 @@ fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == name).unwrap();
         let mut counts: Vec<u64> = unit.counts_of(function).map(|(_, count)| count).collect();
         counts.sort_unstable();
-        (counts, function.by_rounds.len())
+        (counts, function.by_trip_count.len())
     };
     // In each call: the path from the entry, those from the loop's head to its end, the one that leaves it.
-    for (name, counts, by_rounds) in [
+    for (name, counts, by_trip_count) in [
         ("up", vec![10, 10, 140], 1),
         ("down", vec![10, 10, 30], 1),
         ("steps", vec![10, 10, 50], 1),
@@ -153,7 +153,7 @@ fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
         ("far", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
-        assert_eq!(sorted(&counted, name), (counts, by_rounds), "{name}");
+        assert_eq!(sorted(&counted, name), (counts, by_trip_count), "{name}");
     }
     for name in ["up", "down", "steps", "many", "told", "fours", "near", "far", "left", "nested", "main"] {
         assert_eq!(sorted(&counted, name).0, sorted(&off, name).0, "{name}");
@@ -224,7 +224,7 @@ fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
 }
 
 #[test]
-fn a_tight_loop_that_no_test_entered_is_counted_by_rounds() {
+fn a_tight_loop_that_no_test_entered_is_counted_by_trip_count() {
     let place = Place::with(&[(
         "prog.c",
         "static unsigned steps[8];\n\

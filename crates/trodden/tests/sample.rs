@@ -160,7 +160,7 @@ fn a_burst_begins_and_ends_within_a_short_loop() {
     // Without a look in the loop it would be all or nothing.
     assert!(seen > 1000 && seen < rounds / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
-    assert_eq!(places.by_rounds.len(), 1, "the inner loop is counted when it is left");
+    assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
 }
 
 /// Waits, so that a recorder has found it, and then calls a function a thousand times.

@@ -194,7 +194,7 @@ pub struct FunctionMap {
     /// Edges where paths were cut (loops, mostly), each with the reason.
     pub cuts: Vec<(Edge, CutReason)>,
     /// Edges that close loops which are counted when they are left, by their rounds: a round costs no addition.
-    pub by_rounds: Vec<Edge>,
+    pub by_trip_count: Vec<Edge>,
     /// What its blocks call, each callee of a block once, in the order of the blocks.
     pub calls: Vec<BlockCall>,
 }

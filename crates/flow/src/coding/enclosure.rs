@@ -2,7 +2,7 @@
 //!
 //! log2: halve or double into [1, 2), then one bit by each squaring, in fixed point with the lower bound rounded down
 //! and the upper up (Knuth, TAOCP 1, section 1.2.2, exercise 25 ff.). 2^x: the product of square roots of square roots
-//! of two for the bits of x, again rounded both ways. Fixed point carries [`GUARD`] more bits than are asked for; where
+//! of two for the bits of x, again rounded both ways. Fixed point carries [`GUARD`] more bits than are needed; where
 //! both bounds no longer agree on a bit, the enclosure ends there and is wider.
 
 use num_bigint::{BigInt, BigUint};

@@ -28,12 +28,12 @@ pub type Rational = BigRational;
 /// Part of [0, 1) that an edge has in a context: from, to.
 pub type Range = (Rational, Rational);
 
-/// A place where a path goes on in one way or another.
+/// A place where a path has several successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     /// The node.
     pub node: u32,
-    /// A way there: in the preferential model the one that the context is about, else any.
+    /// A path to there: in the preferential model the one that the context is about, else any.
     pub prefix: Vec<DagEdgeId>,
     /// The edges that can be taken, and the range of each.
     pub choices: Vec<(DagEdgeId, Range)>,
@@ -226,16 +226,16 @@ impl Model {
         let mut sum = Enclosure::exactly(BigRational::zero());
         for (at, context) in self.contexts.iter().enumerate() {
             let mut own = Enclosure::exactly(BigRational::zero());
-            let mut inside = BigRational::zero();
+            let mut region = BigRational::zero();
             for choice in context.values() {
                 let share = &choice.range.1 - &choice.range.0;
                 reached[choice.next] = &reached[choice.next] + &reached[at] * &share;
                 own = own.plus(&surprise(&share, bits));
-                inside += share;
+                region += share;
             }
             if !self.holes[at].is_zero() {
                 let numbers = BigRational::from_integer(self.holes[at].clone());
-                let each = (BigRational::one() - inside) / &numbers;
+                let each = (BigRational::one() - region) / &numbers;
                 own = own.plus(&surprise(&each, bits).times(&numbers));
             }
             sum = sum.plus(&own.times(&reached[at]));

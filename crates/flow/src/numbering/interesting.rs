@@ -1,11 +1,11 @@
-//! The paths that a scheme has to tell apart: given as a list of paths, or as a set of edges.
+//! The paths that a scheme has to distinguish: given as a list of paths, or as a set of edges.
 //!
 //! Both are needed. SPP and PSPP (P3 paper, section 3.1) work on *interesting edges*: what is interesting to them is
 //! every path whose edges all are (the closure). PPP and the table of known paths work on the paths themselves. A list
 //! of paths gives a set of edges, their union, whose closure may hold more paths; a set of edges gives the list of its
 //! closure, if that is not too long.
 //!
-//! Invariants: every edge of the set lies on an interesting path (others are dropped: no path could tell that they were
+//! Invariants: every edge of the set lies on an interesting path (others are dropped: no path could show that they were
 //! there); paths are sorted by their Ball-Larus identities, without repetition; there is at least one.
 
 use super::NumberingError;
@@ -172,7 +172,7 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
 }
 
-/// Nodes that marked edges reach from `start`, with `ends` telling which way edges lead and nodes in a matching order.
+/// Nodes that marked edges reach from `start`, with `ends` giving the direction of edges and nodes in a matching order.
 fn reach<'a>(
     dag: &Dag,
     marked: &[bool],

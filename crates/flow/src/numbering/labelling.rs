@@ -70,7 +70,7 @@ impl Span {
     }
 }
 
-/// What the end of a path is told as.
+/// What the end of a path is recognised as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// The interesting path with this counter.
@@ -79,7 +79,7 @@ pub enum Class {
     Unknown,
 }
 
-/// How registers are told as paths.
+/// How registers are recognised as paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Classification {
     /// Every path is known: its counter is the register.
@@ -160,7 +160,7 @@ impl Labelling {
         known.map_or(Class::Unknown, Class::Known)
     }
 
-    /// How registers are told as paths.
+    /// How registers are recognised as paths.
     pub fn classification(&self) -> &Classification {
         &self.classification
     }
@@ -190,7 +190,7 @@ impl Labelling {
         }
     }
 
-    /// How many contents of the registers are told as known; none if they are not listed.
+    /// How many contents of the registers are recognised as known; none if they are not listed.
     pub fn accepted(&self) -> Option<u128> {
         match &self.classification {
             Classification::Every { paths } => Some((*paths).into()),

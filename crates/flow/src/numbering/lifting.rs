@@ -4,7 +4,7 @@
 //! 2^bits`, rounded up, have that residue. Where nearly all numbers are taken, a choice of the coefficients' lowest bit has to
 //! halve the paths nearly evenly, the next bit has to halve either half, and so on. A bit of all coefficients is a word of a linear
 //! code over two elements: bits of independent paths can be chosen, those of the others follow. A group of paths whose numbers
-//! agree so far and that can be divided in one way only gives an equation, since the sum of its bits is known; what the equations
+//! agree so far and that can be divided in one manner only gives an equation, since the sum of its bits is known; what the equations
 //! leave is chosen group by group, so that one that does not halve is noticed early. All paths take part in every bit, while a
 //! search that gives one path its number after the other knows nothing of most of them for long.
 //!

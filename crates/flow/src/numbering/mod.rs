@@ -4,15 +4,15 @@
 //! |---|---|---|---|---|
 //! | `ball-larus` | Ball and Larus (1996) | all | 1 | - |
 //! | `spp` | Apiwattanapong and Harrold (2002); P3 paper, section 2.2 | closure of edges | 1 | may have an interesting path's identity |
-//! | `mspp` | its repair: P3 paper, section 5 | closure of edges | 1 | told apart |
-//! | `pertinent` | compact numbers for a closure, such as the paths through given nodes | closure of edges | 1 | told apart |
-//! | `pspp` | P3 paper, algorithm 1 | closure of edges | 1 | told apart |
-//! | `ppp` | thesis, figure 3.10 | any list | 2 | told apart by their Ball-Larus identity |
-//! | `known-table` | a perfect hash of Ball-Larus identities | any list | 1 | told apart |
-//! | `ppp-optimal` | thesis, problem A | any list | 2 | told apart by their Ball-Larus identity |
+//! | `mspp` | its repair: P3 paper, section 5 | closure of edges | 1 | distinguished |
+//! | `pertinent` | compact numbers for a closure, such as the paths through given nodes | closure of edges | 1 | distinguished |
+//! | `pspp` | P3 paper, algorithm 1 | closure of edges | 1 | distinguished |
+//! | `ppp` | thesis, figure 3.10 | any list | 2 | distinguished by their Ball-Larus identity |
+//! | `known-table` | a perfect hash of Ball-Larus identities | any list | 1 | distinguished |
+//! | `ppp-optimal` | thesis, problem A | any list | 2 | distinguished by their Ball-Larus identity |
 //! | `approximate` | thesis, section 6.2.1 | any list | 1 | may have an interesting path's identity |
 //!
-//! Nothing here judges the result: that is [`crate::verify`], which shares no code with these modules.
+//! Nothing here verifies the result: that is the task of [`crate::verify`], which shares no code with these modules.
 
 mod ball_larus;
 mod interesting;

@@ -2,7 +2,7 @@
 //!
 //! Fewer numbers than paths are impossible. So a labelling whose span is the number of paths is optimal; linearly
 //! independent paths have one unless the lattice of their numbers is too coarse ([`super::lattice`]). Otherwise spans
-//! are searched in turn, in two ways: over the numbers of the paths that have a pivot, the others following, which
+//! are searched in turn, twice: over the numbers of the paths that have a pivot, the others following, which
 //! mostly finds at once what there is plenty of; and bit by bit ([`super::lifting`]), which finds what is rare, and
 //! exhausts spans where paths have much in common. A span that a search exhausts is impossible, which raises the bound;
 //! one that it fills is the best so far. Searches have more patience each time. Where the budget ends first, the bound

@@ -81,8 +81,8 @@ pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingE
     let mut values = vec![0i64; dag.edges().len()];
     let mut behind = vec![0i64; dag.node_count()];
     behind[dag.exit().index()] = 1;
-    let mut inside = vec![false; dag.node_count()];
-    inside[dag.entry().index()] = true;
+    let mut region = vec![false; dag.node_count()];
+    region[dag.entry().index()] = true;
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut sum = 0i64;
         for &edge in dag.out(node).iter().filter(|e| set.has(**e)) {
@@ -90,10 +90,10 @@ pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingE
             sum += behind[dag.edge(edge).to.index()];
         }
         behind[node.index()] = sum;
-        inside[node.index()] |= sum > 0;
+        region[node.index()] |= sum > 0;
     }
     // A path that left may come back and leave again: only the first time matters, but the sum must fit a word.
-    let leaves = |e: DagEdgeId| !set.has(e) && inside[dag.edge(e).from.index()];
+    let leaves = |e: DagEdgeId| !set.has(e) && region[dag.edge(e).from.index()];
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
     match most(dag, &values) {
         Some(_) => Ok(values),

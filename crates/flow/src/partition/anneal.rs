@@ -63,8 +63,8 @@ impl State<'_> {
             shares.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
         let loads: Vec<u64> = (0..copies).map(|copy| costs.iter().map(|c| c[copy]).sum()).collect();
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
-        let dear = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_SHARE * mean;
-        let movable = (0..costs.len()).filter(dear).collect();
+        let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_SHARE * mean;
+        let movable = (0..costs.len()).filter(expensive).collect();
         State { weighers, shares, costs, loads, movable, mean, random: Sequence(1) }
     }
 

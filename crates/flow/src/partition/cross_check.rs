@@ -104,7 +104,7 @@ mod tests {
             for at in 0..procedures.len() {
                 match &old.parts[at] {
                     Some(part) => assert_eq!(Some(part), new.parts[at].as_ref(), "copy {copy} counts what it counted"),
-                    None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "the seldom edge alone"),
+                    None if at == 0 => assert_eq!(counted(new, at)[..2], [false, true], "the seldom edge single"),
                     None if at == 3 => assert_eq!(counted(new, at)[..2], [true, true]),
                     // Too expensive, or never executed.
                     None => assert!(new.parts[at].is_none()),
@@ -114,8 +114,8 @@ mod tests {
             assert!(cost <= slowest / 100 * PERCENT + FREE, "{cost}");
         }
         let mut one = plan(&procedures, Strategy::Sbl, &Options { copies: 1, ..options });
-        let alone = one.copies[0].parts.clone();
+        let single = one.copies[0].parts.clone();
         add(&procedures, &mut one, options.measure);
-        assert_eq!(one.copies[0].parts, alone);
+        assert_eq!(one.copies[0].parts, single);
     }
 }

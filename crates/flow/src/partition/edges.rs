@@ -60,13 +60,13 @@ pub struct Network {
 pub struct Unbalanced(pub u32);
 
 impl Network {
-    /// Of a graph all of whose edges are cut. `reaches` tells the edges that stand for a call that might not come back,
+    /// Of a graph all of whose edges are cut. `reaches` says which edges that stand for a call that might not come back,
     /// `returning` the blocks that follow one that returns twice.
     pub fn of(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
-        let abandons = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
+        let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
         let arrive = |node: Node| if returning(node) { outside } else { node };
-        let depart = |node: Node| if returning(node) || abandons(node) { outside } else { node };
+        let depart = |node: Node| if returning(node) || ends_by_call(node) { outside } else { node };
         let event = |last: &DagEdgeId| {
             let edge = dag.edge(*last);
             let first = dag.incoming(edge.from).first().copied();
@@ -96,7 +96,7 @@ impl Network {
         chords
     }
 
-    /// The places, of which the outside and the entry are joined: how often the function is called is not counted apart.
+    /// The places, of which the outside and the entry are joined: how often the function is called is not counted by itself.
     fn joined_by_calls(&self) -> DisjointSets {
         let most = self.events.iter().flat_map(|e| [e.from.0, e.to.0]).chain([self.entry.0, self.outside.0]).max().unwrap_or(0);
         let mut sets = DisjointSets::new(most as usize + 1);

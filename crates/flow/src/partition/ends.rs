@@ -1,4 +1,4 @@
-//! Where a path's identity is decided: the edges behind which only one way leads to the exit.
+//! Where a path's identity is decided: the edges behind which only one path leads to the exit.
 //!
 //! Every path takes exactly one such edge, its *end*. That is the earliest place where the path can be counted, and a
 //! count is one memory access wherever it stands; so counts are made there (as [`crate::program`] does where it pays),
@@ -21,13 +21,13 @@ impl Ends {
     /// Finds the ends.
     pub fn of(dag: &Dag) -> Ends {
         // Paths to the exit, of which two are as good as many.
-        let mut ways = vec![0u8; dag.node_count()];
-        ways[dag.exit().index()] = 1;
+        let mut paths_to_exit = vec![0u8; dag.node_count()];
+        paths_to_exit[dag.exit().index()] = 1;
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-            let sum: u32 = dag.out(node).iter().map(|e| u32::from(ways[dag.edge(*e).to.index()])).sum();
-            ways[node.index()] = sum.min(2) as u8;
+            let sum: u32 = dag.out(node).iter().map(|e| u32::from(paths_to_exit[dag.edge(*e).to.index()])).sum();
+            paths_to_exit[node.index()] = sum.min(2) as u8;
         }
-        let mut decided: Vec<bool> = ways.iter().map(|w| *w == 1).collect();
+        let mut decided: Vec<bool> = paths_to_exit.iter().map(|w| *w == 1).collect();
         // A function of one path is decided at its beginning: the edges out of the entry are ends all the same.
         decided[dag.entry().index()] = false;
         let is_end = |e: &DagEdgeId| decided[dag.edge(*e).to.index()] && !decided[dag.edge(*e).from.index()];

@@ -9,32 +9,33 @@
 //!    ([`tasks`], [`published`]), or by the ends of paths ([`ends`], [`weighted`], [`exact`]);
 //! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts ([`part`], [`labels`]);
 //! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
-//! 5. [`hits`] is what a plan costs, exactly, and [`bound`] what every plan costs at least ([`apart`], [`alone`]).
+//! 5. [`hits`] is what a plan costs, exactly, and [`lower_bound`] what every plan costs at least ([`separation_bound`],
+//!    [`single_path_bound`]).
 //!
 //! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the
 //! interesting paths have different sums of increments; what is counted at an interesting path's end with its sum is
 //! that path's executions and no other's.
 
-pub mod alone;
 mod anneal;
-pub mod apart;
-pub mod bound;
 pub mod cross_check;
 pub mod edges;
 pub mod ends;
 pub mod exact;
 pub mod hits;
 pub mod labels;
+pub mod lower_bound;
 pub mod part;
 pub mod published;
 pub mod reduce;
+pub mod separation_bound;
+pub mod single_path_bound;
 pub mod tasks;
 mod weighing;
 pub mod weighted;
 
-pub use bound::Bound;
 pub use ends::Ends;
 pub use hits::Hits;
+pub use lower_bound::LowerBound;
 pub use part::Part;
 
 use crate::dag::{Dag, DagEdgeId};

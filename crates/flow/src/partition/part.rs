@@ -1,6 +1,6 @@
 //! What one copy does in one procedure: increments of the path register, and where it counts.
 //!
-//! Three ways to make one, of which the callers take the cheapest that fits:
+//! Three constructions, of which the callers take the cheapest that fits:
 //!
 //! - [`Part::whole`]: all paths, Ball-Larus, increments where the values are or on chords;
 //! - [`Part::selective`]: the paths of a set of edges, by precise selective labels, likewise; every path is counted,
@@ -49,20 +49,20 @@ impl Part {
         Some(Part::counting_all(dag, all, numbering.values().to_vec(), frequencies, measure))
     }
 
-    /// The paths all of whose edges are in `wanted`; counts are made at every end. The DAG has less than 2^63 paths.
-    pub fn selective(dag: &Dag, wanted: &[bool], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = closure(dag, wanted);
+    /// The paths all of whose edges are in `interesting_ends`; counts are made at every end. The DAG has less than 2^63 paths.
+    pub fn selective(dag: &Dag, interesting_ends: &[bool], frequencies: &[u64], measure: Measure) -> Part {
+        let interesting = closure(dag, interesting_ends);
         let values = pspp(dag, &interesting);
         Part::counting_all(dag, interesting, values, frequencies, measure)
     }
 
-    /// The paths with one of the `wanted` ends. The DAG has less than 2^63 paths.
-    pub fn by_ends(dag: &Dag, wanted: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = leading_to(dag, wanted);
+    /// The paths with one of the `interesting_ends` ends. The DAG has less than 2^63 paths.
+    pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
+        let interesting = leading_to(dag, interesting_ends);
         let values = number_within(dag, &interesting);
         let mut part =
             Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
-        wanted.iter().for_each(|e| part.counted[e.index()] = true);
+        interesting_ends.iter().for_each(|e| part.counted[e.index()] = true);
         part
     }
 
@@ -133,7 +133,7 @@ impl Part {
         let found = Ends::of(dag);
         let mut ends = vec![false; dag.edges().len()];
         found.edges().iter().for_each(|e| ends[e.index()] = true);
-        let direct = settled(dag, &found, &values);
+        let direct = resolved(dag, &found, &values);
         let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
         let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
         let inner = dag.edge_ids().filter(inner).collect();
@@ -147,17 +147,17 @@ impl Part {
     }
 }
 
-/// The same sums with nothing behind the ends: what is there belongs to the one way that leads on.
-fn settled(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
+/// The same sums with nothing behind the ends: what is there belongs to the one path that leads on.
+fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     let mut behind = vec![0; dag.node_count()];
-    let mut settled = values.to_vec();
+    let mut resolved = values.to_vec();
     for &node in dag.order().iter().rev().filter(|n| ends.is_decided(**n) && **n != dag.exit()) {
         let only = dag.out(node)[0];
         behind[node.index()] = values[only.index()] + behind[dag.edge(only).to.index()];
-        settled[only.index()] = 0;
+        resolved[only.index()] = 0;
     }
-    ends.edges().iter().for_each(|e| settled[e.index()] += behind[dag.edge(*e).to.index()]);
-    settled
+    ends.edges().iter().for_each(|e| resolved[e.index()] += behind[dag.edge(*e).to.index()]);
+    resolved
 }
 
 /// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead
@@ -199,11 +199,11 @@ fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bo
     (increments, height(dag.exit()))
 }
 
-/// The edges on paths with one of the wanted ends.
-fn leading_to(dag: &Dag, wanted: &[DagEdgeId]) -> Vec<bool> {
+/// The edges on paths with one of the interesting ends.
+fn leading_to(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
     let ends = Ends::of(dag);
     let mut interesting = vec![false; dag.edges().len()];
-    wanted.iter().for_each(|e| interesting[e.index()] = true);
+    interesting_ends.iter().for_each(|e| interesting[e.index()] = true);
     let mut leads = vec![false; dag.node_count()];
     for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
         for &edge in dag.out(node) {
@@ -213,7 +213,7 @@ fn leading_to(dag: &Dag, wanted: &[DagEdgeId]) -> Vec<bool> {
     }
     // And on from there.
     let mut passed = vec![false; dag.node_count()];
-    wanted.iter().for_each(|e| passed[dag.edge(*e).to.index()] = true);
+    interesting_ends.iter().for_each(|e| passed[dag.edge(*e).to.index()] = true);
     for &node in dag.order().iter().filter(|n| ends.is_decided(**n)) {
         if passed[node.index()] {
             for &edge in dag.out(node) {

@@ -1,12 +1,12 @@
 //! The reduced graph: diamonds and triangles folded into dummy nodes, so that paths which share all but a simple conditional stay together.
 //!
-//! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two ways, each over one node with
-//! nothing else, to one node; in a triangle one of the ways is an edge. Folded are those with nothing else between
+//! Source: Afraz, Saha and Kanade (2015), section 3.2. A diamond is a node with two successors, each over one node with
+//! nothing else, to one node; in a triangle one of the edges is an edge. Folded are those with nothing else between
 //! begin and end (otherwise edges would be lost), and none that begins at the entry or ends at the exit. A switch whose
-//! ways all meet at once folds as well: it is a diamond of more ways. Parallel edges count as ways.
+//! edges all meet at once folds as well: it is a diamond of more edges. Parallel edges count as edges.
 //!
 //! Folding again, until nothing folds, is an extension: a folded conditional may be all that stands in a way of another
-//! one. O(edges) a round.
+//! one. O(edges) an iteration.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -20,7 +20,7 @@ pub struct Reduced {
     /// The nodes that are left, in topological order.
     pub order: Vec<Node>,
     /// For each node the edges folded into it.
-    pub inside: Vec<Vec<DagEdgeId>>,
+    pub region: Vec<Vec<DagEdgeId>>,
     /// For each node its out-edges, as places in `edges`.
     pub out: Vec<Vec<usize>>,
 }
@@ -37,7 +37,7 @@ pub fn original_edges(reduced: &Reduced, edges: &[bool], originals: usize) -> Ve
     let mut out = vec![false; originals];
     for (_, &(edge, from, to)) in edges.iter().zip(&reduced.edges).filter(|(wanted, _)| **wanted) {
         out[edge.index()] = true;
-        let folded = reduced.inside[from.index()].iter().chain(&reduced.inside[to.index()]);
+        let folded = reduced.region[from.index()].iter().chain(&reduced.region[to.index()]);
         folded.for_each(|e| out[e.index()] = true);
     }
     out
@@ -50,7 +50,7 @@ struct Folding<'a> {
     out: Vec<Vec<DagEdgeId>>,
     into: Vec<Vec<DagEdgeId>>,
     gone: Vec<bool>,
-    inside: Vec<Vec<DagEdgeId>>,
+    region: Vec<Vec<DagEdgeId>>,
 }
 
 impl Folding<'_> {
@@ -63,11 +63,11 @@ impl Folding<'_> {
             out: nodes().map(|n| dag.out(n).to_vec()).collect(),
             into: nodes().map(|n| dag.incoming(n).to_vec()).collect(),
             gone: vec![false; dag.node_count()],
-            inside: vec![Vec::new(); dag.node_count()],
+            region: vec![Vec::new(); dag.node_count()],
         }
     }
 
-    /// Folds what there is before the round; whether there was something.
+    /// Folds what there is before the iteration; whether there was something.
     fn round(&mut self) -> bool {
         let found: Vec<(Node, Node)> = self.dag.order().iter().filter_map(|n| Some((*n, self.conditional(*n)?))).collect();
         let mut folded = false;
@@ -83,17 +83,17 @@ impl Folding<'_> {
 
     /// The end of the conditional that begins at a node.
     fn conditional(&self, begin: Node) -> Option<Node> {
-        let ways = &self.out[begin.index()];
-        if self.gone[begin.index()] || begin == self.dag.entry() || ways.len() < 2 {
+        let edges = &self.out[begin.index()];
+        if self.gone[begin.index()] || begin == self.dag.entry() || edges.len() < 2 {
             return None;
         }
-        // A triangle's direct edge leads to the end itself, which other ways reach over a node.
-        let middle: Vec<Option<Node>> = ways.iter().map(|e| self.over(self.to[e.index()])).collect();
+        // A triangle's direct edge leads to the end itself, which other edges reach over a node.
+        let middle: Vec<Option<Node>> = edges.iter().map(|e| self.over(self.to[e.index()])).collect();
         let direct = |e: &DagEdgeId| self.to[e.index()];
-        let candidates: BTreeSet<Node> = ways.iter().map(direct).chain(middle.iter().flatten().copied()).collect();
-        let reaches = |end: Node| ways.iter().zip(&middle).all(|(e, m)| direct(e) == end || *m == Some(end));
-        let alone = |end: Node| self.into[end.index()].len() == ways.len();
-        candidates.into_iter().find(|end| *end != self.dag.exit() && reaches(*end) && alone(*end))
+        let candidates: BTreeSet<Node> = edges.iter().map(direct).chain(middle.iter().flatten().copied()).collect();
+        let reaches = |end: Node| edges.iter().zip(&middle).all(|(e, m)| direct(e) == end || *m == Some(end));
+        let single = |end: Node| self.into[end.index()].len() == edges.len();
+        candidates.into_iter().find(|end| *end != self.dag.exit() && reaches(*end) && single(*end))
     }
 
     /// Where a node with one in-edge and one out-edge leads.
@@ -105,25 +105,25 @@ impl Folding<'_> {
     }
 
     fn fold(&mut self, begin: Node, end: Node) {
-        let ways = std::mem::take(&mut self.out[begin.index()]);
+        let edges = std::mem::take(&mut self.out[begin.index()]);
         let mut content = Vec::new();
-        for edge in ways {
+        for edge in edges {
             content.push(edge);
             let middle = self.to[edge.index()];
             if middle != end {
-                content.append(&mut self.inside[middle.index()]);
+                content.append(&mut self.region[middle.index()]);
                 content.append(&mut self.out[middle.index()]);
                 self.gone[middle.index()] = true;
             }
         }
-        content.append(&mut self.inside[end.index()]);
+        content.append(&mut self.region[end.index()]);
         self.gone[end.index()] = true;
         self.into[end.index()].clear();
         self.out[begin.index()] = std::mem::take(&mut self.out[end.index()]);
         for edge in &self.out[begin.index()] {
             self.from[edge.index()] = begin;
         }
-        self.inside[begin.index()].extend(content);
+        self.region[begin.index()].extend(content);
     }
 
     fn finish(self) -> Reduced {
@@ -137,6 +137,6 @@ impl Folding<'_> {
                 edges.push((*edge, self.from[edge.index()], self.to[edge.index()]));
             }
         }
-        Reduced { edges, order, inside: self.inside, out }
+        Reduced { edges, order, region: self.region, out }
     }
 }

@@ -58,7 +58,7 @@ impl Growth<'_> {
         count
     }
 
-    /// Beginnings that have ways to go on, with everything behind those ways; and paths that are whole.
+    /// Beginnings that have edges onwards, with everything behind those edges; and paths that are whole.
     fn complete(self, dag: &Dag) -> Vec<Vec<bool>> {
         let mut out = Vec::new();
         for &node in &self.reduced.order {

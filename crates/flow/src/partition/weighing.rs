@@ -1,7 +1,7 @@
 //! What a copy costs that profiles the paths of some ends of a procedure, quickly enough to ask it many thousand times.
 //!
 //! The labels that [`Part::by_ends`](super::Part::by_ends) places stand on the chords of a spanning tree of greatest
-//! weight over the nodes that lead to the wanted ends, so their cost is the weight of the edges that are not in the
+//! weight over the nodes that lead to the interesting ends, so their cost is the weight of the edges that are not in the
 //! tree; counts add the weight of the ends. That is exact but for chords whose increment happens to be zero. The cost
 //! never falls when ends are added. O(edges) for a set that was not asked before.
 
@@ -71,7 +71,7 @@ impl EndSet {
 }
 
 /// Where an edge leads, and which end it is, if one.
-type Way = (Node, Option<usize>);
+type Successor = (Node, Option<usize>);
 
 /// A procedure while sets of its ends are weighed.
 pub struct Weigher {
@@ -81,13 +81,13 @@ pub struct Weigher {
     pub weights: Vec<u64>,
     /// Ends from the most frequent to the least.
     pub by_weight: Vec<usize>,
-    /// Ends as they come on the way through the procedure.
+    /// Ends in the order of the procedure.
     pub by_place: Vec<usize>,
     /// Sets of ends behind one node, by weight.
     pub clusters: Vec<EndSet>,
     entry: Node,
     /// Undecided nodes, last first, with their edges.
-    order: Vec<(Node, Vec<Way>)>,
+    order: Vec<(Node, Vec<Successor>)>,
     /// Edges between undecided nodes (and ends, where those cost as labels do), by falling weight.
     sorted: Vec<(Node, Node, u64, Option<usize>)>,
     known: HashMap<EndSet, u64>,
@@ -107,7 +107,7 @@ impl Weigher {
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();
         let undecided = || dag.order().iter().copied().filter(|n| !found.is_decided(*n));
         let edges = |n: Node| dag.out(n).iter().map(|e| (dag.edge(*e).to, place.get(e).copied())).collect();
-        let order: Vec<(Node, Vec<Way>)> = undecided().map(|n| (n, edges(n))).collect();
+        let order: Vec<(Node, Vec<Successor>)> = undecided().map(|n| (n, edges(n))).collect();
         let mut sorted: Vec<_> =
             undecided().flat_map(|n| dag.out(n)).map(|e| (dag.edge(*e), procedure.frequencies[e.index()], place.get(e).copied())).collect();
         sorted.retain(|(_, _, end)| end.is_none() || measure == Measure::Labels);

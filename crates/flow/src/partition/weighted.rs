@@ -1,6 +1,6 @@
 //! Partitions by measured frequencies: copies share the [ends](super::ends) of paths among them.
 //!
-//! What an interesting path costs is its count; what makes a partition dear is the labels that several copies execute
+//! What an interesting path costs is its count; what makes a partition expensive is the labels that several copies execute
 //! for the same part of a procedure. So procedures stay whole where that is good enough, and are divided where it is
 //! not:
 //!
@@ -26,7 +26,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Procedures cost little that cost less than an equal share of all, divided by this.
 const CHEAP: u64 = 200;
 /// How much work that a move adds counts against it, in the trials.
-const DEARNESS: [f64; 3] = [0.3, 1.0, 0.0];
+const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// Edges that one trial may look at.
 const MOST_WORK: u64 = 120_000_000;
 /// Procedures, the most expensive ones of the slowest copy, of which parts are moved.
@@ -39,7 +39,7 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let shares = exact::best(&mut weighers, copies).unwrap_or_else(|| {
-        let trials = DEARNESS.map(|dearness| Search::new(&mut weighers, procedures, copies, dearness).run());
+        let trials = SUM_PRICES.map(|sum_price| Search::new(&mut weighers, procedures, copies, sum_price).run());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
         refine(&mut weighers, best.map(|(shares, _)| shares).unwrap_or_default())
     });
@@ -79,7 +79,7 @@ struct Search<'a> {
     shares: Shares,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
-    dearness: f64,
+    sum_price: f64,
     work_before: u64,
 }
 
@@ -94,11 +94,11 @@ struct Move {
 }
 
 impl<'a> Search<'a> {
-    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, dearness: f64) -> Search<'a> {
+    fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> Search<'a> {
         let shares = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
         let costs = vec![vec![0; copies]; weighers.len()];
         let work_before = weighers.iter().map(|w| w.work).sum();
-        Search { weighers, procedures, shares, costs, loads: vec![0; copies], dearness, work_before }
+        Search { weighers, procedures, shares, costs, loads: vec![0; copies], sum_price, work_before }
     }
 
     fn run(mut self) -> (Shares, u64) {
@@ -127,7 +127,7 @@ impl<'a> Search<'a> {
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
         let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP;
         let negligible = cheap / order.len().max(1) as u64;
-        // What each copy has of procedures that no load tells apart: those go round.
+        // What each copy has of procedures that no load distinguishes: those iterate.
         let mut idle = vec![0u64; copies];
         let mut homes = HashMap::<usize, BTreeSet<usize>>::new();
         for (cost, at) in order {
@@ -197,7 +197,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let added = (new_from + new_to).saturating_sub(self.loads[from] + self.loads[to]);
-        let price = greater as f64 + self.dearness * added as f64;
+        let price = greater as f64 + self.sum_price * added as f64;
         Some(Move { procedure, set: set.clone(), to, left, joined, price })
     }
 

@@ -1,4 +1,4 @@
-//! Which counter counts a path: what a program's counters mean to whoever reads them.
+//! Which counter counts a path: what the counters of a program mean.
 
 use crate::partition::Part;
 use crate::selected::Ending;

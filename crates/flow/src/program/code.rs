@@ -29,12 +29,12 @@ pub struct DominantIteration {
     /// The index that it counts.
     pub index: i64,
     /// If its executions are kept in a register.
-    pub held: Option<Held>,
+    pub in_register: Option<RegisterCounted>,
 }
 
 /// Where executions of a dominant iteration are kept in a register. At the loop's head it is 0 if control comes from elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct RegisterCounted {
     /// The loop's head.
     pub head: Node,
     /// The nodes where there may be some in it, the head first, in the order of an iteration.

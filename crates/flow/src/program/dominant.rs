@@ -7,11 +7,11 @@
 //! that nearly all iterations add to, the guess is always right; one comparison distinguishes them.
 //!
 //! Where a loop mostly iterates so several times before it is left or calls something, these iterations are not even
-//! added to memory one by one: their number is kept in a register ([`Held`]), and written where control leaves the part
+//! added to memory one by one: their number is kept in a register ([`RegisterCounted`]), and written where control leaves the part
 //! of the loop that calls nothing, or enters a loop in it.
 
 use super::BlockProperties;
-use super::code::{Code, DominantIteration, Frame, Held};
+use super::code::{Code, DominantIteration, Frame, RegisterCounted};
 use super::operation::{DominantId, Operation};
 use crate::dag::CutReason;
 use crate::frequency::{Frequencies, innermost_loops};
@@ -27,17 +27,17 @@ const MOST_WRITES: usize = 8;
 
 /// What counts the dominant iterations of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum UsualRounds {
+pub enum DominantCounting {
     /// What counts all others, too.
-    Together,
+    Shared,
     /// An instruction of their own.
-    Apart,
+    Split,
     /// The same, or a register where that is worthwhile.
-    Held,
+    Register,
 }
 
 /// Splits the counts of the dominant iterations of all loops that have one.
-pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: UsualRounds) {
+pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: DominantCounting) {
     code.dominant = iterations(frame, code, frequencies, blocks, which);
     for place in 0..code.dominant.len() {
         let (id, back) = (DominantId(place), code.dominant[place].back);
@@ -46,7 +46,7 @@ pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &B
                 *operation = Operation::CountIteration { increment, dominant: id };
             }
         }
-        for edge in code.dominant[place].held.iter().flat_map(|h| &h.writes) {
+        for edge in code.dominant[place].in_register.iter().flat_map(|h| &h.writes) {
             code.operations[edge.index()].insert(0, Operation::FlushDominant(id));
         }
     }
@@ -57,15 +57,15 @@ fn iterations(
     code: &Code,
     frequencies: &Frequencies,
     blocks: &BlockProperties,
-    which: UsualRounds,
+    which: DominantCounting,
 ) -> Vec<DominantIteration> {
-    if frame.back_edges().next().is_none() || which == UsualRounds::Together {
+    if frame.back_edges().next().is_none() || which == DominantCounting::Shared {
         return Vec::new();
     }
     let walk = Walk { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
     let mut found: Vec<(DominantIteration, f64)> = frame.back_edges().filter_map(|back| walk.iteration(back)).collect();
-    if which == UsualRounds::Held {
-        // Of a loop that is closed by several edges the most frequent iteration is held.
+    if which == DominantCounting::Register {
+        // Of a loop that is closed by several edges the most frequent iteration is in the register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
         for (i, (dominant, often)) in found.iter().enumerate() {
             let best = most_frequent.entry(frame.graph.to(dominant.back)).or_insert(i);
@@ -74,7 +74,7 @@ fn iterations(
             }
         }
         for (head, i) in most_frequent {
-            found[i].0.held = walk.held(head, found[i].0.back, found[i].1);
+            found[i].0.in_register = walk.in_register(head, found[i].0.back, found[i].1);
         }
     }
     found.into_iter().map(|(dominant, _)| dominant).collect()
@@ -114,7 +114,7 @@ impl Walk<'_> {
         let latch = self.frame.graph.from(back);
         let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet[latch.index()])?;
         let often = self.frequencies.node(head) * prefix.probability * self.share(latch, back);
-        let dominant = DominantIteration { back, index: prefix.register.wrapping_add(increment), held: None };
+        let dominant = DominantIteration { back, index: prefix.register.wrapping_add(increment), in_register: None };
         (prefix.size + self.blocks.sizes[latch.index()] <= SHORT).then_some((dominant, often))
     }
 
@@ -147,7 +147,7 @@ impl Walk<'_> {
     }
 
     /// How the dominant iterations of a loop are kept in a register, if they can be and that is worthwhile.
-    fn held(&self, head: Node, back: Edge, often: f64) -> Option<Held> {
+    fn in_register(&self, head: Node, back: Edge, often: f64) -> Option<RegisterCounted> {
         let body = self.body(head)?;
         let nodes = self.holding(head, &body);
         let stays = |e: Edge| self.frame.graph.to(e) == head || (nodes.contains(&self.frame.graph.to(e)) && self.frame.cut(e).is_none());
@@ -157,7 +157,7 @@ impl Walk<'_> {
         // Of an endless loop they never would be.
         let can = !writes.is_empty() && nodes.contains(&self.frame.graph.from(back)) && writes.iter().all(|e| self.blocks.open[e.index()]);
         let pays = often >= WORTHWHILE * written && writes.len() <= MOST_WRITES;
-        (can && pays).then_some(Held { head, nodes, writes })
+        (can && pays).then_some(RegisterCounted { head, nodes, writes })
     }
 
     /// The nodes of a loop that is entered at its head only, with those of loops in it.
@@ -177,7 +177,7 @@ impl Walk<'_> {
         (head != self.frame.graph.entry()).then_some(body)
     }
 
-    /// The nodes of a loop at which there may be held rounds: none in the loops in it.
+    /// The nodes of a loop at which there may be iterations in a register: none in the loops in it.
     fn holding(&self, head: Node, body: &BTreeSet<Node>) -> Vec<Node> {
         let mut nodes = vec![head];
         let may = |n: Node| n != head && body.contains(&n) && self.innermost[n.index()] == Some(head) && self.blocks.quiet[n.index()];

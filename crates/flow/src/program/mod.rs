@@ -39,8 +39,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 pub use cells::{Cells, InterestingCells};
-pub use code::{DominantIteration, Held, TripCountedLoop};
-pub use dominant::UsualRounds;
+pub use code::{DominantIteration, RegisterCounted, TripCountedLoop};
+pub use dominant::DominantCounting;
 
 /// What a backend knows of a function beyond its graph: by number of node or edge.
 #[derive(Clone, Debug)]
@@ -66,35 +66,35 @@ pub struct BlockProperties {
 
 /// Which loops of one path are counted by trip count, of those that iterate often enough, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ByRounds {
+pub enum TripCounting {
     /// None.
-    No,
+    Off,
     /// Those of a few instructions, those with a constant trip count, and those with one exit edge whose iterations the
     /// program counts. In short ones an addition to the same word of memory in each iteration is what the processor waits
     /// for: it takes some five cycles from one to the next, where an iteration takes one or two. Longer iterations hide that.
     Tight,
     /// All.
-    Often,
+    On,
 }
 
 /// Which passes are run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     /// Loops of one path that are counted by trip count.
-    pub rounds: ByRounds,
+    pub trip_counts: TripCounting,
     /// Counts are made early.
     pub early: bool,
     /// What counts the dominant iterations of short loops.
-    pub usual: UsualRounds,
+    pub dominant: DominantCounting,
 }
 
 impl Choices {
     /// Numbers of iterations are kept in registers wherever that is worthwhile, unless a pass is off: a program that is
     /// killed in the middle of a loop loses them.
     pub fn in_registers(self) -> Choices {
-        let rounds = if self.rounds == ByRounds::Tight { ByRounds::Often } else { self.rounds };
-        let usual = if self.usual == UsualRounds::Apart { UsualRounds::Held } else { self.usual };
-        Choices { rounds, usual, ..self }
+        let trip_counts = if self.trip_counts == TripCounting::Tight { TripCounting::On } else { self.trip_counts };
+        let dominant = if self.dominant == DominantCounting::Split { DominantCounting::Register } else { self.dominant };
+        Choices { trip_counts, dominant, ..self }
     }
 }
 
@@ -293,16 +293,16 @@ impl ProbeProgram {
     fn run(&mut self, pass: Pass, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) {
         let ProbeProgram { frame, code, admitted, .. } = self;
         match pass {
-            Pass::TripCounts if admitted.trip_counts => trip_counts::run(frame, code, frequencies, blocks, choices.rounds),
+            Pass::TripCounts if admitted.trip_counts => trip_counts::run(frame, code, frequencies, blocks, choices.trip_counts),
             Pass::EarlyCounts if admitted.early_counts != EarlyCounts::Nowhere => {
                 early_counts::run(frame, code, frequencies, blocks, choices.early && admitted.early_counts == EarlyCounts::Worthwhile);
             }
-            Pass::DominantIterations if admitted.dominant => dominant::run(frame, code, frequencies, blocks, choices.usual),
+            Pass::DominantIterations if admitted.dominant => dominant::run(frame, code, frequencies, blocks, choices.dominant),
             Pass::TripCounts | Pass::EarlyCounts | Pass::DominantIterations => {}
         }
     }
 
-    /// Sets what is done on an edge. Whoever does that verifies the program.
+    /// Sets what is done on an edge. The caller verifies the program afterwards.
     pub fn set_operations(&mut self, edge: Edge, operations: Vec<Operation>) {
         self.code.operations[edge.index()] = operations;
     }
@@ -400,7 +400,7 @@ impl ProbeProgram {
     }
 
     /// The edges that close loops which are counted by trip count.
-    pub fn by_rounds(&self) -> Vec<Edge> {
+    pub fn by_trip_count(&self) -> Vec<Edge> {
         self.code.loops.iter().map(|l| l.back).collect()
     }
 

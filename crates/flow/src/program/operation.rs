@@ -16,7 +16,7 @@ pub struct LoopId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DominantId(pub usize);
 
-/// A call in the function, numbered by whoever makes the program.
+/// A call in the function, numbered by the maker of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallSite(pub u32);
 
@@ -59,7 +59,7 @@ pub enum Operation {
         /// The increments from the loop's head to this edge.
         partial: i64,
     },
-    /// Executions of a dominant iteration that are kept in a register: `count[index] += held`, `held = 0`.
+    /// Executions of a dominant iteration that are kept in a register: `count[index] += register`, `register = 0`.
     FlushDominant(DominantId),
     /// Counts hits of a copy's probes, to check what they are said to be.
     CountHits(Hits),

@@ -1,6 +1,6 @@
 //! The program of one copy's part of the paths: each is counted on its end ([`crate::partition::ends`]), if its end is the copy's.
 //!
-//! Behind an end only one way leads on and no call on it is one that might not come back, so a count there is as exact
+//! Behind an end only one edge leads on and no call on it is one that might not come back, so a count there is as exact
 //! as one where the path is over. Where nothing of interest can come any more, nothing is done until the next path
 //! begins.
 //!

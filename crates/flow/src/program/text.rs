@@ -36,10 +36,10 @@ impl fmt::Display for ProbeProgram {
         }
         for (number, it) in self.dominant().iter().enumerate() {
             write!(f, "dominant {number}: counter {}", it.index)?;
-            match &it.held {
+            match &it.in_register {
                 None => writeln!(f, ", split")?,
-                Some(held) => {
-                    let nodes: Vec<String> = held.nodes.iter().map(|n| self.name(*n)).collect();
+                Some(register) => {
+                    let nodes: Vec<String> = register.nodes.iter().map(|n| self.name(*n)).collect();
                     writeln!(f, ", in a register at {}", nodes.join(" "))?;
                 }
             }
@@ -62,9 +62,9 @@ impl ProbeProgram {
             None => node.0.to_string(),
             Some(None) => "exit".to_owned(),
             Some(Some(place)) => match place.version {
-                Version::Inside(0) => place.node.0.to_string(),
-                Version::Inside(copy) => format!("{}.{copy}", place.node.0),
-                Version::Counted => format!("{}.counted", place.node.0),
+                Version::Known(0) => place.node.0.to_string(),
+                Version::Known(copy) => format!("{}.{copy}", place.node.0),
+                Version::Instrumented => format!("{}.counted", place.node.0),
             },
         }
     }

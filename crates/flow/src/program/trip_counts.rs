@@ -5,7 +5,7 @@
 
 use super::code::{Code, Frame, TripCountedLoop};
 use super::operation::{Operation, value_set};
-use super::{BlockProperties, ByRounds};
+use super::{BlockProperties, TripCounting};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 
@@ -23,8 +23,8 @@ const MOST_EXITS: usize = 3;
 const MOST_NODES: usize = 64;
 
 /// Counts loops by their trip counts where that pays. Takes time linear in the size of the graph and of its loops.
-pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: ByRounds) {
-    if which == ByRounds::No {
+pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
+    if which == TripCounting::Off {
         return;
     }
     for back in frame.back_edges() {
@@ -63,32 +63,32 @@ impl Candidate {
         Some(Candidate { back, nodes, exits, start, trip_count })
     }
 
-    fn pays(&self, frame: &Frame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: ByRounds) -> bool {
+    fn pays(&self, frame: &Frame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) -> bool {
         let graph = &frame.graph;
         let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
         let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= TIGHT;
         let entering = code.live(graph.incoming(self.nodes[0])).filter(|e| *e != self.back);
         let outside: f64 = entering.map(|e| frequencies.edge(e)).sum();
         let iterates = frequencies.edge(self.back) >= WORTHWHILE_ITERATIONS * outside;
-        self.trip_count.is_some() || (which == ByRounds::Often || is_counted_by_program || is_short()) && iterates
+        self.trip_count.is_some() || (which == TripCounting::On || is_counted_by_program || is_short()) && iterates
     }
 
     fn rewrite(self, frame: &Frame, code: &mut Code) {
         let (graph, of) = (&frame.graph, code.next_loop());
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
-            let (inside, leaving): (Vec<Edge>, Vec<Edge>) =
+            let (region, leaving): (Vec<Edge>, Vec<Edge>) =
                 graph.out(*node).iter().partition(|e| stays(graph, &self.nodes, self.back, **e));
             let exits: Vec<Edge> = code.live(&leaving).collect();
             exits.iter().for_each(|e| code.operations[e.index()].insert(0, Operation::Flush { of, partial }));
-            for operation in code.on(inside[0]) {
+            for operation in code.on(region[0]) {
                 match operation {
                     Operation::Add(increment) => partial = partial.wrapping_add(*increment),
                     Operation::Count { increment } => whole = partial.wrapping_add(*increment),
                     _ => {}
                 }
             }
-            code.operations[inside[0].index()].retain(|o| !matches!(o, Operation::Add(_) | Operation::Count { .. }));
+            code.operations[region[0].index()].retain(|o| !matches!(o, Operation::Add(_) | Operation::Count { .. }));
         }
         code.operations[self.back.index()] = vec![Operation::Iterate(of)];
         let Candidate { back, nodes, start, trip_count, .. } = self;
@@ -108,8 +108,8 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
     match code.behind_flushes(back) {
         [Operation::Count { .. }, Operation::Set(_)] => true,
         [Operation::Set(_)] => {
-            let inside = |pair: &[Node]| code.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
-            nodes.windows(2).filter_map(inside).any(counts)
+            let region = |pair: &[Node]| code.live(graph.out(pair[0])).find(|e| graph.to(*e) == pair[1]);
+            nodes.windows(2).filter_map(region).any(counts)
         }
         _ => false,
     }

@@ -1,17 +1,17 @@
-//! The inside as a finite automaton: the first version of a function, in which some of its blocks may be several.
+//! the known-path region as a finite automaton: the original code of a function, in which some of its blocks may be several.
 //!
 //! A state is a node of the path graph in a context: what was taken before it, as far as that matters. Its words are
-//! paths, its letters edges; every path is known that it takes without an edge it has no way for, and that does not end
+//! paths, its letters edges; every path is known that it takes without an edge it has no transition for, and that does not end
 //! *unclear*.
 //!
-//! Invariants: state 0 is the graph's entry; ways lead to states of the edge's head.
+//! Invariants: state 0 is the graph's entry; transitions lead to states of the edge's head.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// A way from one state to another.
+/// A transition from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Transition {
     /// The edge it takes.
     pub edge: DagEdgeId,
     /// Where it leads; `None` where the path ends.
@@ -25,11 +25,11 @@ pub struct Way {
 pub struct State {
     /// The node.
     pub node: Node,
-    /// The ways from here.
-    pub ways: Vec<Way>,
+    /// The transitions from here.
+    pub transitions: Vec<Transition>,
 }
 
-/// The inside.
+/// the known-path region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {
     states: Vec<State>,
@@ -41,22 +41,22 @@ impl Automaton {
         Automaton { states }
     }
 
-    /// One state for each node; the ways are the edges inside.
-    pub fn of_edges(dag: &Dag, inside: &[bool], unclear: &[bool]) -> Automaton {
+    /// One state for each node; the transitions are the edges of the region.
+    pub fn of_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
         // The entry first: it changes places with node 0.
         let number = |node: Node| match node {
             n if n == dag.entry() => 0,
             Node(0) => dag.entry().index(),
             n => n.index(),
         };
-        let mut states: Vec<State> = (0..dag.node_count() as u32).map(|n| State { node: Node(n), ways: Vec::new() }).collect();
+        let mut states: Vec<State> = (0..dag.node_count() as u32).map(|n| State { node: Node(n), transitions: Vec::new() }).collect();
         states.swap(0, dag.entry().index());
         for state in &mut states {
-            let out = dag.out(state.node).iter().filter(|e| inside[e.index()]);
-            state.ways = out
+            let out = dag.out(state.node).iter().filter(|e| region[e.index()]);
+            state.transitions = out
                 .map(|&edge| {
                     let to = dag.edge(edge).to;
-                    Way { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear[edge.index()] }
+                    Transition { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear[edge.index()] }
                 })
                 .collect();
         }
@@ -68,9 +68,9 @@ impl Automaton {
         &self.states
     }
 
-    /// The way that an edge takes from a state, if that stays inside.
-    pub fn way(&self, state: usize, edge: DagEdgeId) -> Option<Way> {
-        self.states[state].ways.iter().copied().find(|w| w.edge == edge)
+    /// The transition on an edge from a state, if that stays in the region.
+    pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<Transition> {
+        self.states[state].transitions.iter().copied().find(|w| w.edge == edge)
     }
 
     /// For each state, whether the path register has to be kept there: an edge outside or an unclear end may follow.
@@ -80,8 +80,9 @@ impl Automaton {
         order.sort_by_key(|s| std::cmp::Reverse(position[self.states[*s].node.index()]));
         let mut needed = vec![false; self.states.len()];
         for at in order {
-            let State { node, ways } = &self.states[at];
-            needed[at] = ways.len() < dag.out(*node).len() || ways.iter().any(|w| w.unclear || w.to.is_some_and(|to| needed[to]));
+            let State { node, transitions } = &self.states[at];
+            needed[at] =
+                transitions.len() < dag.out(*node).len() || transitions.iter().any(|w| w.unclear || w.to.is_some_and(|to| needed[to]));
         }
         needed
     }

@@ -17,7 +17,7 @@ pub enum Fault {
     #[error("there are too many paths behind node {0}")]
     TooMany(u32),
     /// Increments sum up to something else.
-    #[error("the increments on the way through edge {0} do not add up to the numbers")]
+    #[error("the increments on the path through edge {0} do not add up to the numbers")]
     Increments(u32),
 }
 

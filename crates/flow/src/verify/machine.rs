@@ -8,7 +8,7 @@
 use crate::graph::{Edge, Node};
 use crate::partition::Hits;
 use crate::program::operation::{CallSite, DominantId, LoopId, Operation};
-use crate::program::{Held, ProbeProgram};
+use crate::program::{ProbeProgram, RegisterCounted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is in a stream.
@@ -55,7 +55,7 @@ pub struct Machine {
     /// Iterations of loops that are counted by their trip count.
     iterations: BTreeMap<LoopId, u64>,
     /// Executions of dominant iterations that are kept in a register.
-    held: BTreeMap<DominantId, u64>,
+    in_register: BTreeMap<DominantId, u64>,
 }
 
 impl Default for Machine {
@@ -67,7 +67,7 @@ impl Default for Machine {
             stream: Vec::new(),
             hits: Hits::default(),
             iterations: BTreeMap::new(),
-            held: BTreeMap::new(),
+            in_register: BTreeMap::new(),
         }
     }
 }
@@ -104,8 +104,8 @@ impl Machine {
             Operation::Count { increment } => self.count(register?.wrapping_add(increment), 1),
             Operation::CountIteration { increment, dominant } => {
                 let (index, it) = (register?.wrapping_add(increment), program.dominant_of(dominant));
-                match it.held.is_some() && index == it.index {
-                    true => *self.held.entry(dominant).or_default() += 1,
+                match it.in_register.is_some() && index == it.index {
+                    true => *self.in_register.entry(dominant).or_default() += 1,
                     false => self.count(index, 1),
                 }
             }
@@ -123,8 +123,8 @@ impl Machine {
                 self.register = Some(if n > 0 { it.start } else { register }.wrapping_add(partial));
             }
             Operation::FlushDominant(dominant) => {
-                let held = self.held.remove(&dominant).unwrap_or(0);
-                self.count(program.dominant_of(dominant).index, held);
+                let in_register = self.in_register.remove(&dominant).unwrap_or(0);
+                self.count(program.dominant_of(dominant).index, in_register);
             }
             Operation::CountHits(hits) => self.hits = [self.hits, hits].into_iter().sum(),
             Operation::Emit { increment } => self.stream.push(Event::Path(register?.wrapping_add(increment))),
@@ -148,9 +148,11 @@ impl Machine {
                 return Err(MachineFault::Iterations(edge, *id));
             }
         }
-        let leaves = |held: &Held, node: Node| !held.nodes.contains(&node) || (node == held.head && !held.nodes.contains(&from));
-        for id in self.held.keys() {
-            if program.dominant_of(*id).held.as_ref().is_none_or(|held| leaves(held, to)) {
+        let leaves = |in_register: &RegisterCounted, node: Node| {
+            !in_register.nodes.contains(&node) || (node == in_register.head && !in_register.nodes.contains(&from))
+        };
+        for id in self.in_register.keys() {
+            if program.dominant_of(*id).in_register.as_ref().is_none_or(|register| leaves(register, to)) {
                 return Err(MachineFault::Dominant(edge, *id));
             }
         }

@@ -1,9 +1,9 @@
-//! Judge of numberings: does a labelling tell interesting paths apart, from each other and from all others?
+//! Verifier of numberings: does a labelling distinguish interesting paths, from each other and from all others?
 //!
 //! Shares no code with [`crate::numbering`]: it takes the increments as they will be inserted and asks for the class of
 //! what they sum to. Three properties (P3 paper, section 2.1; thesis, problem A):
-//! - *uniqueness*: every interesting path is told, and each as another;
-//! - *validity*: no other path is told as an interesting one;
+//! - *uniqueness*: every interesting path is recognised, and each as another;
+//! - *validity*: no other path is recognised as an interesting one;
 //! - *compactness*: the interesting paths' numbers lie in the span that is claimed, and both its ends are taken.
 //!
 //! Small graphs are enumerated. On large ones ([`pairs`]) a search looks for an interesting path and another one with
@@ -61,14 +61,14 @@ pub enum Method {
 pub enum Finding {
     /// It holds.
     Holds,
-    /// It does not hold for this path, and this other one if it takes two. Without a path: more is told as known than
+    /// It does not hold for this path, and this other one if it takes two. Without a path: more is recognised as known than
     /// there are interesting paths.
     Fails(Vec<DagEdgeId>, Option<Vec<DagEdgeId>>),
     /// No fault among the paths that were drawn.
     NotRefuted,
 }
 
-/// Uninteresting paths that are told as interesting ones.
+/// Uninteresting paths that are recognised as interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Aliases {
     /// This many.
@@ -87,9 +87,9 @@ pub enum Aliases {
 pub struct Verdict {
     /// How it was reached.
     pub method: Method,
-    /// Whether every interesting path is told, and each as another.
+    /// Whether every interesting path is recognised, and each as another.
     pub uniqueness: Finding,
-    /// Whether no other path is told as an interesting one.
+    /// Whether no other path is recognised as an interesting one.
     pub validity: Finding,
     /// Whether the claimed span is that of the interesting paths' numbers.
     pub compactness: Finding,
@@ -128,7 +128,7 @@ pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &V
 
 /// The verdict where the search for pairs came to an end.
 fn exact(dag: &Dag, members: &Members, labelling: &Labelling, budget: &VerifyBudget, found: pairs::Found) -> Verdict {
-    // Sums differ; besides, each sum of an interesting path must be told, and nothing else.
+    // Sums differ; besides, each sum of an interesting path must be recognised, and nothing else.
     let mut tally = Tally::default();
     if !members.each(dag, |path| tally.add(dag, labelling, members, path)) {
         paths::draw(dag, members, budget.samples, |path| tally.add(dag, labelling, members, path));
@@ -137,7 +137,7 @@ fn exact(dag: &Dag, members: &Members, labelling: &Labelling, budget: &VerifyBud
     let sums_differ = found.interesting.is_none();
     let finding = |pair: Option<pairs::Pair>| pair.map_or(Finding::Holds, |(p, q)| Finding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
-    // What no interesting path sums to must not be told as one, or the sums of another might be.
+    // What no interesting path sums to must not be recognised as one, or the sums of another might be.
     let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
     let validity = if surplus { Finding::Fails(Vec::new(), None) } else { finding(found.other) };
     let valid = validity == Finding::Holds;
@@ -162,7 +162,7 @@ struct Tally {
     others: u64,
     aliases: u64,
     /// For each class the interesting path that has it.
-    told: HashMap<u64, Vec<DagEdgeId>>,
+    recognised: HashMap<u64, Vec<DagEdgeId>>,
     ends: Option<(i64, i64)>,
     not_unique: Option<Finding>,
     not_valid: Option<Finding>,
@@ -177,7 +177,7 @@ impl Tally {
             self.others += 1;
             if let Class::Known(slot) = class {
                 self.aliases += 1;
-                self.not_valid.get_or_insert_with(|| Finding::Fails(path.to_vec(), self.told.get(&slot).cloned()));
+                self.not_valid.get_or_insert_with(|| Finding::Fails(path.to_vec(), self.recognised.get(&slot).cloned()));
             }
             return;
         }
@@ -185,7 +185,7 @@ impl Tally {
         let fault = match class {
             Class::Unknown => Some(Finding::Fails(path.to_vec(), None)),
             Class::Known(slot) => {
-                self.told.insert(slot, path.to_vec()).filter(|o| o != path).map(|other| Finding::Fails(path.to_vec(), Some(other)))
+                self.recognised.insert(slot, path.to_vec()).filter(|o| o != path).map(|other| Finding::Fails(path.to_vec(), Some(other)))
             }
         };
         self.not_unique = self.not_unique.take().or(fault);
@@ -201,7 +201,7 @@ impl Tally {
         match self.ends {
             Some((low, high)) if (low, high) == (span.low, span.high) => Finding::Holds,
             Some((low, high)) if part && low >= span.low && high <= span.high => Finding::NotRefuted,
-            _ => Finding::Fails(self.told.values().next().cloned().unwrap_or_default(), None),
+            _ => Finding::Fails(self.recognised.values().next().cloned().unwrap_or_default(), None),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Two paths with the same sums: an exact search over pairs of nodes and the difference of the sums so far.
 //!
 //! One path is interesting, the other any; while they are the same they are one. Where they part, the one whose node
-//! comes first in topological order goes on, so that both are never far apart. A state is two nodes, how far each has
+//! comes first in topological order goes on, so that both are never far from each other. A state is two nodes, how far each has
 //! been read as an interesting path, and the difference of the sums in each register. It is dropped when no rest of the
 //! two paths can make the difference zero: the least and greatest sums behind each node are known. States visited once
 //! are not visited again, so the work is bounded by their number, which the caller limits.
@@ -34,8 +34,8 @@ struct State {
     first: (Node, u32),
     /// The other: none of the latter if it is no interesting path any more.
     second: (Node, Option<u32>),
-    /// Whether they have parted.
-    apart: bool,
+    /// Whether they have split.
+    differ: bool,
     difference: Sums,
 }
 
@@ -49,21 +49,21 @@ struct Visit {
 /// Looks for paths with the same sums; `None` if there were more states than `most`, or sums do not fit words.
 pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) -> Option<Found> {
     let all = vec![true; dag.edges().len()];
-    let (inside, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
+    let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
     let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
         return None;
     }
     let mut place = vec![0; dag.node_count()];
     dag.order().iter().enumerate().for_each(|(i, n)| place[n.index()] = i);
-    let start = State { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), apart: false, difference: [0, 0] };
+    let start = State { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
     let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);
     let mut open = vec![0];
     let mut found = Found { interesting: None, other: None };
     while let Some(at) = open.pop() {
         let state = visits[at].state;
-        if state.apart && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
+        if state.differ && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
             let of = if state.second.1.is_some() { &mut found.interesting } else { &mut found.other };
             if of.is_none() {
                 *of = Some(paths_to(&visits, at));
@@ -74,11 +74,11 @@ pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) 
             continue;
         }
         let too_many = each_successor(dag, members, labelling, &place, state, &mut |next, edges| {
-            let rests = (inside[next.first.0.index()], outside[next.second.0.index()]);
+            let rests = (region[next.first.0.index()], outside[next.second.0.index()]);
             let (Some(a), Some(b)) = rests else { return ControlFlow::Continue(()) };
             // The difference so far plus what the first can still add minus what the second can must be able to be zero.
             let can = |i: usize| next.difference[i] + a[i].0 - b[i].1 <= 0 && next.difference[i] + a[i].1 - b[i].0 >= 0;
-            if (!next.apart || (can(0) && can(1))) && seen.insert(next) {
+            if (!next.differ || (can(0) && can(1))) && seen.insert(next) {
                 if seen.len() > most {
                     return ControlFlow::Break(());
                 }
@@ -107,14 +107,14 @@ fn each_successor(
     visit: &mut dyn FnMut(State, Edges) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     let sums = |e: DagEdgeId| labelling.increments(e).map(i128::from);
-    if !state.apart {
+    if !state.differ {
         for &e in dag.out(state.first.0) {
             let Some(first) = members.step(state.first.1, e) else { continue };
             for &f in dag.out(state.first.0) {
                 let second = (dag.edge(f).to, state.second.1.and_then(|s| members.step(s, f)));
                 let (a, b) = (sums(e), sums(f));
                 let difference = [a[0] - b[0], a[1] - b[1]];
-                let next = State { first: (dag.edge(e).to, first), second, apart: e != f, difference };
+                let next = State { first: (dag.edge(e).to, first), second, differ: e != f, difference };
                 visit(next, (Some(e), Some(f)))?;
             }
         }
@@ -173,7 +173,8 @@ pub fn ends(dag: &Dag, members: &Members, labelling: &Labelling) -> Option<(i64,
 /// Paths by their sums and how far they have been read as an interesting path.
 type Counts = HashMap<([i64; 2], Option<u32>), u128>;
 
-/// How many uninteresting paths are told as interesting ones: paths are counted by their sums. `None` if there were more sums than `most`.
+/// How many uninteresting paths are recognised as interesting ones: paths are counted by their sums. `None` if there
+/// were more sums than `most`.
 pub fn aliases(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) -> Option<u128> {
     // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
     let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];

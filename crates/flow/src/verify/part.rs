@@ -2,10 +2,10 @@
 //!
 //! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are
 //! in intervals that do not overlap. And each is counted once, in the word of its number, if what the register lacks to
-//! the sum of values is the same on all ways to a node, and is made up for by the offset and by the values behind the
-//! edge where the path is counted, which must be the same on all interesting ways on.
+//! the sum of values is the same on all paths to a node, and is made up for by the offset and by the values behind the
+//! edge where the path is counted, which must be the same on all interesting paths onwards.
 //!
-//! That paths of other copies are not counted in words of this one's is not judged here: copies that differ in what
+//! That paths of other copies are not counted in words of this one's is not verified here: copies that differ in what
 //! both count are found out when they are merged.
 
 use crate::dag::{Dag, DagEdgeId};
@@ -18,7 +18,7 @@ pub enum PartFault {
     #[error("numbers of interesting paths behind node {0} overlap")]
     Numbers(u32),
     /// The register does not hold the path's number where it is counted.
-    #[error("the increments on the way through edge {0} do not add up to the numbers")]
+    #[error("the increments on the path through edge {0} do not add up to the numbers")]
     Increments(u32),
     /// An interesting path is not counted, or twice.
     #[error("interesting paths through edge {0} are not counted once")]
@@ -33,7 +33,7 @@ type Interval = (i128, i128);
 /// # Errors
 /// That is not so.
 pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
-    let inside = |e: &&DagEdgeId| part.interesting[e.index()];
+    let region = |e: &&DagEdgeId| part.interesting[e.index()];
     let mut behind: Vec<Option<Interval>> = vec![None; dag.node_count()];
     behind[dag.exit().index()] = Some((0, 0));
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -42,7 +42,7 @@ pub fn verify_part(dag: &Dag, part: &Part) -> Result<(), PartFault> {
             let value = i128::from(part.values[e.index()]);
             Some((least + value, most + value))
         };
-        let mut intervals: Vec<Interval> = dag.out(node).iter().filter(inside).filter_map(of).collect();
+        let mut intervals: Vec<Interval> = dag.out(node).iter().filter(region).filter_map(of).collect();
         intervals.sort_unstable();
         if intervals.windows(2).any(|pair| pair[0].1 >= pair[1].0) {
             return Err(PartFault::Numbers(node.0));

@@ -1,4 +1,4 @@
-//! Paths for the judge: which are interesting, all of them, or some at random.
+//! Paths for the verifier: which are interesting, all of them, or some at random.
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -130,11 +130,11 @@ fn behind(dag: &Dag, marked: &[bool]) -> Vec<u128> {
 
 /// Visits paths drawn at random: half of them from all, each equally likely, half from those over the interesting edges.
 pub fn draw(dag: &Dag, members: &Members, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
-    let (all, inside) = (vec![true; dag.edges().len()], members.edges(dag));
-    let (of_all, of_inside) = (behind(dag, &all), behind(dag, &inside));
+    let (all, region) = (vec![true; dag.edges().len()], members.edges(dag));
+    let (of_all, of_inside) = (behind(dag, &all), behind(dag, &region));
     let mut state = 0x2545_f491_4f6c_dd1du64;
     for sample in 0..samples {
-        let (marked, weights) = if sample % 2 == 0 { (&all, &of_all) } else { (&inside, &of_inside) };
+        let (marked, weights) = if sample % 2 == 0 { (&all, &of_all) } else { (&region, &of_inside) };
         let mut path = Vec::new();
         let mut node = dag.entry();
         while node != dag.exit() {

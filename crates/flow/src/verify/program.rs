@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 pub struct WalkBudget {
     /// Number of walks.
     pub walks: u64,
-    /// After so many edges a walk takes the shortest way to the exit.
+    /// After so many edges a walk takes the shortest path to the exit.
     pub edges: usize,
 }
 

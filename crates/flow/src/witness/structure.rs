@@ -108,10 +108,10 @@ impl Structure {
                 Action::Unwind => UNWINDS,
                 Action::End => ENDS,
                 Action::Call { callee, after, unwound } => {
-                    let inside = of(&exits, self.pushdown.entry(*callee));
-                    let behind = if inside & RETURNS != 0 { of(&exits, *after) } else { 0 };
-                    let above = if inside & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
-                    (inside & ENDS) | behind | above
+                    let region = of(&exits, self.pushdown.entry(*callee));
+                    let behind = if region & RETURNS != 0 { of(&exits, *after) } else { 0 };
+                    let above = if region & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
+                    (region & ENDS) | behind | above
                 }
             };
             if new != exits[place as usize] {

@@ -157,13 +157,13 @@ fn calls(program: &Program, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f6
     let mut order: Vec<FunctionId> = program.function_ids().collect();
     order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
     for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {
-        let inside: Vec<_> = same.iter().flat_map(|f| callees(program, *f).map(move |c| (*f, c))).collect();
-        let recursive = inside.iter().any(|(f, (_, g, _))| component[f.index()] == component[g.index()]);
+        let region: Vec<_> = same.iter().flat_map(|f| callees(program, *f).map(move |c| (*f, c))).collect();
+        let recursive = region.iter().any(|(f, (_, g, _))| component[f.index()] == component[g.index()]);
         if recursive {
             let from_outside: f64 = same.iter().map(|f| calls[f.index()]).sum();
             same.iter().for_each(|f| calls[f.index()] = (from_outside * RECURSION).min(MOST_CALLS));
         }
-        for (caller, (node, callee, part)) in inside {
+        for (caller, (node, callee, part)) in region {
             if component[caller.index()] != component[callee.index()] {
                 let entered = if per_run(caller) { 1.0 } else { calls[caller.index()] };
                 let more = of[caller.index()].node(node) * entered * part;

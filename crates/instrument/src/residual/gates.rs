@@ -1,12 +1,12 @@
-//! Gates: blocks in front of loops of the first version, through which comes whatever does not come round the loop.
+//! Gates: blocks in front of loops of the checking code, through which comes whatever does not iterate the loop.
 //!
-//! Where the counted version comes back to a loop's head, it is one more way round, whose values are others: code
+//! Where the instrumented code comes back to a loop's head, it is one more way iteration, whose values are others: code
 //! generation sees a loop of two versions, whose counters are no counters any more and whose bounds may change. With a
-//! gate in front of the head the loop has the ways round that it had, and what comes back enters it anew:
+//! gate in front of the head the loop has the ways iteration that it had, and what comes back enters it again:
 //!
 //! ```text
 //!   before ---> gate ---> head ---> ... ---> latch --(back edge)--> head
-//!                ^                   `--> counted version --'
+//!                ^                   `--> instrumented code --'
 //! ```
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -16,12 +16,12 @@ use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Puts gates in front of the loops of the first version that `counted` blocks, those of the other, lead back to.
+/// Puts gates in front of the loops of the checking code that `counted` blocks, those of the other, lead back to.
 /// `nests` are the heads of loops that held others before there were two versions.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, nests: &IndexSet<Block>) {
-    let ways = Ways::of(function, heads, counted);
+    let flow = ControlFlow::of(function, heads, counted);
     for &head in heads {
-        if let Some(outer) = ways.outer_predecessors(head) {
+        if let Some(outer) = flow.outer_predecessors(head) {
             gate(module, head, &outer);
             if nests.contains(&head) {
                 keep_counters(module, head);
@@ -72,36 +72,36 @@ fn is_step_of(value: Value, phi: Value) -> bool {
 }
 
 /// The ways between a function's blocks.
-struct Ways {
+struct ControlFlow {
     number: IndexMap<Block, usize>,
     behind: Vec<Vec<usize>>,
-    /// Blocks of the counted version, and what comes behind them before the first one.
+    /// Blocks of the instrumented code, and what comes behind them before the first one.
     counted: Vec<bool>,
-    /// Where control comes to the first version: the entry, and the heads to which the other comes back.
+    /// Where control comes to the checking code: the entry, and the heads to which the other comes back.
     starts: Vec<usize>,
 }
 
-impl Ways {
-    /// `first` are the blocks of the first version, `counted` those of the other; what probes have made belongs to what it comes behind.
-    fn of(function: Value, first: &[Block], counted: &IndexSet<Block>) -> Ways {
+impl ControlFlow {
+    /// `first` are the blocks of the checking code, `counted` those of the other; what probes have made belongs to what it comes behind.
+    fn of(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let behind = blocks.iter().map(|b| b.terminator().successors().iter().map(|s| number[s]).collect()).collect();
-        let mut ways = Ways { number, behind, counted: vec![false; blocks.len()], starts: vec![0] };
+        let mut flow = ControlFlow { number, behind, counted: vec![false; blocks.len()], starts: vec![0] };
         let mut is_first = vec![false; blocks.len()];
-        first.iter().for_each(|b| is_first[ways.number[b]] = true);
+        first.iter().for_each(|b| is_first[flow.number[b]] = true);
         let mut stack: Vec<usize> = (0..blocks.len()).filter(|i| counted.contains(&blocks[*i])).collect();
         while let Some(at) = stack.pop() {
             match is_first[at] {
-                true => ways.starts.push(at),
-                false if !std::mem::replace(&mut ways.counted[at], true) => stack.extend(&ways.behind[at]),
+                true => flow.starts.push(at),
+                false if !std::mem::replace(&mut flow.counted[at], true) => stack.extend(&flow.behind[at]),
                 false => {}
             }
         }
-        ways
+        flow
     }
 
-    /// Blocks to which control comes without the counted version and without this block.
+    /// Blocks to which control comes without the instrumented code and without this block.
     fn reached_without(&self, block: usize) -> Vec<bool> {
         let mut reached = vec![false; self.behind.len()];
         let mut stack = self.starts.clone();
@@ -113,7 +113,7 @@ impl Ways {
         reached
     }
 
-    /// The blocks that lead to a loop's head and are not in the loop; `None` if the counted version is not among them,
+    /// The blocks that lead to a loop's head and are not in the loop; `None` if the instrumented code is not among them,
     /// if there is no loop, or if one of them cannot be led elsewhere.
     fn outer_predecessors(&self, head: Block) -> Option<IndexSet<Block>> {
         let at = self.number[&head];
@@ -136,7 +136,7 @@ fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
     let location = head.instructions().next().and_then(Value::location);
     Builder::at_end(module, gate, location).jump(head);
     phis::rebuild(module, head, |entries| {
-        let (outside, mut inside): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, b)| outer.contains(b));
+        let (outside, mut others): (Vec<_>, Vec<_>) = entries.into_iter().partition(|(_, b)| outer.contains(b));
         let kind = outside[0].0.kind();
         let arriving = match outside.iter().all(|(v, _)| *v == outside[0].0) {
             true => outside[0].0,
@@ -146,8 +146,8 @@ fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
                 phi
             }
         };
-        inside.push((arriving, gate));
-        inside
+        others.push((arriving, gate));
+        others
     });
     for block in outer {
         let end = block.terminator();

@@ -1,20 +1,20 @@
-//! Where control may change versions: which loops look at the switch as they come round, and which functions leave the
+//! Where control may change versions: which loops check as they iterate, and which functions leave the
 //! decision to their callers.
 //!
-//! What makes estimates unbiased is not how often the switch is looked at: a path is counted exactly if the switch was
-//! on when it was looked at last, and the switch knows nothing of the program. So places are chosen for cost, as long
+//! What makes estimates unbiased is not how often the switch is checked: a path is counted exactly if the switch was
+//! on when it was checked last, and the switch knows nothing of the program. So places are chosen for cost, as long
 //! as a program cannot run for long without passing one:
 //!
-//! - innermost loops that call nothing have one if a round is long, or, once in several rounds ([`super::unroll`]), if
+//! - innermost loops that call nothing have one if an iteration is long, or, once in several iterations ([`super::unroll`]), if
 //!   no loop around them has (and in `main`), but not in functions that may be called again and again and have few
-//!   other looks: there, and in all others, one run of the loop stays in one version;
-//! - other loops have one if a round is long enough for it not to matter, or if nothing around them has and they call something;
-//! - where rounds of such loops are short, too, they look once in several rounds: many come round only a few times, and
-//!   never look. Not in functions with computed jumps, whose dispatch suffered by it (an interpreter's instructions grew by 4
+//!   other checks: there, and in all others, one run of the loop stays in one version;
+//! - other loops have one if an iteration is long enough for it not to matter, or if nothing around them has and they call something;
+//! - where iterations of such loops are short, too, they check once in several iterations: many iterate only a few times, and
+//!   never check. Not in functions with indirect branches, whose dispatch suffered by it (an interpreter's instructions grew by 4
 //!   %);
-//! - a loop in nearly every round of which an inner one is entered that looks at the switch needs none of its own; so
+//! - a loop in nearly every iteration of which an inner one is entered that checks needs none of its own; so
 //!   mostly one loop of a nest has;
-//! - where computed jumps arrive, if each version has landings of its own, those have one behind which much is done
+//! - where indirect branches arrive, if each version has landings of its own, those have one behind which much is done
 //!   before the next such jump, and those of an interpreter's instructions that may set its program counter to
 //!   something else than what follows ([`super::steps`]), most of the time: those that may as well go on cost more than
 //!   they bring;
@@ -26,9 +26,9 @@
 //!
 //! Loops are those that retreating edges close. In irreducible code a loop is entered elsewhere than at the target of
 //! such an edge, too; then it consists of the nodes that lie on a way from that target back to it, and is not unrolled:
-//! to look at the switch at its closing edges is right whoever enters it.
+//! to check at its closing edges is right wherever it is entered.
 
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Value};
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
@@ -37,44 +37,44 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node};
 use trodden_unit::EdgeKind;
 
-/// A round of an inner loop below so many instructions is too short for a look at the switch.
+/// An iteration of an inner loop below so many instructions is too short for a check.
 const SHORT: f64 = 256.0;
 /// The same of an outermost loop, where nothing else may come to look at it.
 const SHORT_OUTERMOST: f64 = 64.0;
-/// A round of an innermost loop that calls nothing is long from so many instructions on.
+/// An iteration of an innermost loop that calls nothing is long from so many instructions on.
 const LONG: f64 = 128.0;
-/// What follows a computed jump is long from so many on. An interpreter may do little that is longer for a long time,
+/// What follows an indirect branch is long from so many on. An interpreter may do little that is longer for a long time,
 /// and stay in one version as long.
 const LONG_BEHIND_JUMP: f64 = 128.0;
 /// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and
 /// the ends of counting loops among them.
 const LIKELY_JUMP: f64 = 0.4;
-/// The same of interpreters with so many instructions that they share one dispatch, where a look costs more.
+/// The same of interpreters with so many instructions that they share one dispatch, where a check costs more.
 const LIKELY_JUMP_SHARED: f64 = 0.55;
-/// So many instructions there are from one look to the next in a short loop that looks once in several rounds.
-const APART: f64 = 64.0;
-/// The same in other loops, those that call something or hold others: many of them come round only a few times (a list
-/// of equal hashes), and have no look then.
-const APART_WITH_CALLS: f64 = 128.0;
-/// So many instructions may a loop have with its copies: a round may be short only by estimate.
+/// So many instructions there are from one check to the next in a short loop that checks once in several iterations.
+const DISTANCE: f64 = 64.0;
+/// The same in other loops, those that call something or hold others: many of them iterate only a few times (a list
+/// of equal hashes), and have no check then.
+const DISTANCE_WITH_CALLS: f64 = 128.0;
+/// So many instructions may a loop have with its copies: an iteration may be short only by estimate.
 const MOST_CODE: f64 = 512.0;
-/// So many rounds, at most.
-const MOST_ROUNDS: usize = 16;
-/// A function with so many loops that look has its values merged in many places: more of them hardly matter. One more
+/// So many iterations, at most.
+const MOST_ITERATIONS: usize = 16;
+/// A function with so many loops that check has its values merged in many places: more of them hardly matter. One more
 /// in a function with one (dynamic programming over a matrix) cost 8 % of what it executes.
-const MANY_LOOKS: usize = 3;
-/// A loop of so many blocks that calls something is held for the heart of an interpreter: its rounds are short, and
+const MANY_CHECKS: usize = 3;
+/// A loop of so many blocks that calls something is held for the heart of an interpreter: its iterations are short, and
 /// nobody knows when it ends.
 const MANY_BLOCKS: usize = 64;
-/// How often an inner loop is assumed to come round, at most. Static estimates say 32, but loops that matter for cost
-/// are those that come round less.
-const ROUNDS: f64 = 3.0;
+/// How often an inner loop is assumed to iterate, at most. Static estimates say 32, but loops that matter for cost
+/// are those that iterate less.
+const MOST_TRIPS: f64 = 3.0;
 /// What a call counts for.
 const CALL: f64 = 24.0;
-/// Of how many rounds of a loop must an inner one that looks at the switch be part, to make the outer one's own look needless.
+/// Of how many iterations of a loop must an inner one that checks be part, to make the outer one's own check needless.
 const NEARLY_ALWAYS: f64 = 0.9;
 
-/// A loop: the edges that close it, and what one round does.
+/// A loop: the edges that close it, and what one iteration does.
 struct Loop {
     head: Node,
     back: Vec<Edge>,
@@ -82,36 +82,36 @@ struct Loop {
     calls: bool,
 }
 
-/// The loops of a function that look at the switch.
+/// The loops of a function that check.
 #[derive(Clone, Default)]
-pub struct Looks {
-    /// Back edges: in each round.
-    pub each_round: Vec<Edge>,
-    /// Once in several rounds.
+pub struct CheckSites {
+    /// Back edges: in each iteration.
+    pub each_iteration: Vec<Edge>,
+    /// Once in several iterations.
     pub unrolled: Vec<Unrolled>,
 }
 
-impl Looks {
+impl CheckSites {
     /// Whether none does.
     pub fn is_empty(&self) -> bool {
-        self.each_round.is_empty() && self.unrolled.is_empty()
+        self.each_iteration.is_empty() && self.unrolled.is_empty()
     }
 }
 
-/// A short loop that looks at the switch once in several rounds.
+/// A short loop that checks once in several iterations.
 #[derive(Clone)]
 pub struct Unrolled {
     /// The edge that closes it.
     pub back: Edge,
     /// Its nodes.
     pub body: Vec<Node>,
-    /// In so many rounds once.
-    pub rounds: usize,
+    /// In so many iterations once.
+    pub iterations: usize,
 }
 
 /// The nodes of a function's loops.
-pub fn in_loops(draft: &Draft, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
-    loops(draft, graph, dag).into_iter().flat_map(|l| l.body).collect()
+pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
+    loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
 /// What is known of a function's calls.
@@ -121,126 +121,132 @@ pub enum Function {
     Main,
     /// It is called a few times.
     Seldom,
-    /// It may be called again and again: its short loops look only if many others do.
+    /// It may be called again and again: its short loops check only if many others do.
     Other,
 }
 
-/// Chooses the loops of a function that look at the switch, and that may be copied for it if the function does not jump by address.
-pub fn looks(draft: &Draft, graph: &Graph, dag: &Dag, frequencies: &Frequencies, of: Function, jumps_by_address: bool) -> Looks {
+/// Chooses the loops of a function that check, and that may be copied for it if the function does not jump by address.
+pub fn check_sites(
+    cfg: &FunctionCfg,
+    graph: &Graph,
+    dag: &Dag,
+    frequencies: &Frequencies,
+    of: Function,
+    jumps_by_address: bool,
+) -> CheckSites {
     let is_main = of == Function::Main;
-    let mut loops = loops(draft, graph, dag);
+    let mut loops = loops(cfg, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
-    let mut chosen = Looks::default();
-    let mut looking: Vec<&Loop> = Vec::new();
+    let mut chosen = CheckSites::default();
+    let mut checking: Vec<&Loop> = Vec::new();
     let (mut covered, mut short): (Vec<&Loop>, Vec<&Loop>) = (Vec::new(), Vec::new());
-    // Loops around them may come round without such a look.
+    // Loops around them may iterate without such a check.
     let mut now_and_then: Vec<&Loop> = Vec::new();
     for (at, this) in loops.iter().enumerate() {
-        let rounds = frequencies.node(this.head).max(f64::MIN_POSITIVE);
-        // How often an inner loop comes round says nothing here: the one case of a hundred that has a loop may never be taken.
-        if looking.iter().any(|l| this.body.contains(&l.head) && l.in_rounds(graph, frequencies) >= NEARLY_ALWAYS * rounds) {
+        let iterations = frequencies.node(this.head).max(f64::MIN_POSITIVE);
+        // How often an inner loop iterates says nothing here: the one case of a hundred that has a loop may never be taken.
+        if checking.iter().any(|l| this.body.contains(&l.head) && l.in_iterations(graph, frequencies) >= NEARLY_ALWAYS * iterations) {
             covered.push(this);
             continue;
         }
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
-        let round = this.round(draft, frequencies);
-        let long = round >= if outermost { SHORT_OUTERMOST } else { SHORT };
-        if innermost && !this.calls && round < LONG {
+        let length = this.iteration_length(cfg, frequencies);
+        let long = length >= if outermost { SHORT_OUTERMOST } else { SHORT };
+        if innermost && !this.calls && length < LONG {
             short.push(this);
         } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
-            let holds_looks = !innermost && (is_main || looking.iter().any(|l| this.body.contains(&l.head)));
-            match this.unrolled(draft, graph, frequencies, APART_WITH_CALLS) {
-                Some(unrolled) if unrolled.rounds > 1 && !holds_looks && !jumps_by_address => {
+            let holds_checks = !innermost && (is_main || checking.iter().any(|l| this.body.contains(&l.head)));
+            match this.unrolled(cfg, graph, frequencies, DISTANCE_WITH_CALLS) {
+                Some(unrolled) if unrolled.iterations > 1 && !holds_checks && !jumps_by_address => {
                     chosen.unrolled.push(unrolled);
                     now_and_then.push(this);
                 }
                 _ => {
-                    chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e)));
-                    looking.push(this);
+                    chosen.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
+                    checking.push(this);
                 }
             }
         }
     }
-    looking.extend(now_and_then);
-    let stays_as_it_is = of == Function::Other && looking.len() < MANY_LOOKS;
+    checking.extend(now_and_then);
+    let stays_as_it_is = of == Function::Other && checking.len() < MANY_CHECKS;
     for this in short.into_iter().filter(|_| !stays_as_it_is) {
-        if is_main || !looking.iter().chain(&covered).any(|l| l.body.contains(&this.head)) {
-            match this.unrolled(draft, graph, frequencies, APART) {
-                Some(unrolled) if unrolled.rounds > 1 => chosen.unrolled.push(unrolled),
-                _ => chosen.each_round.extend(this.back.iter().filter(|e| can_carry(draft, **e))),
+        if is_main || !checking.iter().chain(&covered).any(|l| l.body.contains(&this.head)) {
+            match this.unrolled(cfg, graph, frequencies, DISTANCE) {
+                Some(unrolled) if unrolled.iterations > 1 => chosen.unrolled.push(unrolled),
+                _ => chosen.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e))),
             }
         }
     }
-    chosen.each_round.sort();
+    chosen.each_iteration.sort();
     chosen
 }
 
 impl Loop {
-    /// In how many rounds of the loop around it it looks at the switch: no more than it is entered, and no more than it comes round.
-    fn in_rounds(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
+    /// In how many iterations of the loop around it it checks: no more than it is entered, and no more than it iterates.
+    fn in_iterations(&self, graph: &Graph, frequencies: &Frequencies) -> f64 {
         let from_outside = graph.incoming(self.head).iter().filter(|e| !self.body.contains(&graph.from(**e)));
         let entered: f64 = from_outside.map(|e| frequencies.edge(*e)).sum();
         entered.min(self.back.iter().map(|e| frequencies.edge(*e)).sum())
     }
 
-    /// How it looks at the switch once in several rounds, with so many instructions from one look to the next, if it is
+    /// How it checks once in several iterations, with so many instructions from one check to the next, if it is
     /// entered at its head only, closed by one edge, and of blocks of which there may be several.
-    fn unrolled(&self, draft: &Draft, graph: &Graph, frequencies: &Frequencies, apart: f64) -> Option<Unrolled> {
+    fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<Unrolled> {
         let &[back] = self.back.as_slice() else { return None };
         let is_entered = |n: &Node| *n != self.head && graph.incoming(*n).iter().any(|e| !self.body.contains(&graph.from(*e)));
-        let is_simple = |n: &Node| {
-            draft.nodes[n.index()].is_some_and(|b| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch))
-        };
-        if !can_carry(draft, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
+        let is_simple =
+            |n: &Node| cfg.nodes[n.index()].is_some_and(|b| matches!(b.terminator().opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch));
+        if !can_carry(cfg, back) || self.body.iter().any(|n| is_entered(n) || !is_simple(n)) {
             return None;
         }
         let mut body: Vec<Node> = self.body.iter().copied().collect();
         body.sort();
-        let rounds = (apart / self.round(draft, frequencies).max(1.0)).ceil();
-        let all: f64 = self.body.iter().map(|n| work(draft, *n)).sum();
-        let rounds = rounds.min(MOST_CODE / all.max(1.0)) as usize;
-        Some(Unrolled { back, body, rounds: rounds.min(MOST_ROUNDS) })
+        let iterations = (distance / self.iteration_length(cfg, frequencies).max(1.0)).ceil();
+        let all: f64 = self.body.iter().map(|n| work(cfg, *n)).sum();
+        let iterations = iterations.min(MOST_CODE / all.max(1.0)) as usize;
+        Some(Unrolled { back, body, iterations: iterations.min(MOST_ITERATIONS) })
     }
 
-    /// Instructions of a round, by cautious estimate.
-    fn round(&self, draft: &Draft, frequencies: &Frequencies) -> f64 {
-        let rounds = frequencies.node(self.head).max(f64::MIN_POSITIVE);
-        self.body.iter().map(|n| (frequencies.node(*n) / rounds).min(ROUNDS) * work(draft, *n)).sum()
+    /// Instructions of an iteration, by cautious estimate.
+    fn iteration_length(&self, cfg: &FunctionCfg, frequencies: &Frequencies) -> f64 {
+        let iterations = frequencies.node(self.head).max(f64::MIN_POSITIVE);
+        self.body.iter().map(|n| (frequencies.node(*n) / iterations).min(MOST_TRIPS) * work(cfg, *n)).sum()
     }
 }
 
-/// Of the blocks where computed jumps arrive, those behind which much is done before the next computed jump, or the
-/// end, or the next round of a loop; and those of an interpreter's instructions that may jump.
-pub fn long_landings(landings: &[Block], draft: &Draft, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
+/// Of the blocks where indirect branches arrive, those behind which much is done before the next indirect branch, or the
+/// end, or the next iteration of a loop; and those of an interpreter's instructions that may jump.
+pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: &Dag, frequencies: &Frequencies) -> Vec<Block> {
     let jumping = super::steps::jumping(landings);
     // What is ahead of a block: work, and how likely a jump.
     let mut ahead = vec![(0.0, 0.0); graph.node_count()];
     for &node in dag.order().iter().rev() {
         let often = frequencies.node(node).max(f64::MIN_POSITIVE);
-        let goes_on = |e: &&Edge| dag.cut(**e).is_none() && draft.edges[e.index()].kind != EdgeKind::Reach;
-        let (mut far, mut jumps) = (work(draft, node), 0.0);
+        let goes_on = |e: &&Edge| dag.cut(**e).is_none() && cfg.edges[e.index()].kind != EdgeKind::Reach;
+        let (mut far, mut jumps) = (work(cfg, node), 0.0);
         for edge in graph.out(node).iter().filter(goes_on) {
             let (share, behind) = (frequencies.edge(*edge) / often, ahead[graph.to(*edge).index()]);
             far += share * behind.0;
             jumps += share * behind.1;
         }
-        let is_jump = draft.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
+        let is_jump = cfg.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
         ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
     let likely = if landings.len() <= super::dispatch::COPIED { LIKELY_JUMP } else { LIKELY_JUMP_SHARED };
     let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= likely;
-    let looks = |landing: &Block| draft.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));
-    landings.iter().copied().filter(looks).collect()
+    let sites = |landing: &Block| cfg.nodes.iter().position(|n| *n == Some(*landing)).is_some_and(|n| is_chosen(ahead[n]));
+    landings.iter().copied().filter(sites).collect()
 }
 
 /// Whether code can go on the edge itself. Exceptions arrive in landing pads only.
-fn can_carry(draft: &Draft, edge: Edge) -> bool {
-    let kind = draft.edges[edge.index()].kind;
+fn can_carry(cfg: &FunctionCfg, edge: Edge) -> bool {
+    let kind = cfg.edges[edge.index()].kind;
     matches!(kind, EdgeKind::Always | EdgeKind::True | EdgeKind::False | EdgeKind::Case(_) | EdgeKind::Default | EdgeKind::Normal)
 }
 
-fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
+fn loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> Vec<Loop> {
     let mut by_head = BTreeMap::<Node, Vec<Edge>>::new();
     for cut in dag.cuts().iter().filter(|c| c.reason == CutReason::Back) {
         by_head.entry(graph.to(cut.edge)).or_default().push(cut.edge);
@@ -256,10 +262,10 @@ fn loops(draft: &Draft, graph: &Graph, dag: &Dag) -> Vec<Loop> {
         }
         if body.contains(&graph.entry()) && head != graph.entry() {
             // It has another entrance than its head: what lies in front of that is no part of it.
-            let around = reached(graph, head);
-            body.retain(|n| around.contains(n));
+            let reachable = reached(graph, head);
+            body.retain(|n| reachable.contains(n));
         }
-        let calls = body.iter().any(|n| draft.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
+        let calls = body.iter().any(|n| cfg.nodes[n.index()].is_some_and(|b| b.instructions().any(is_call)));
         loops.push(Loop { head, back, body, calls });
     }
     loops
@@ -274,10 +280,10 @@ fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
     reached
 }
 
-fn work(draft: &Draft, node: Node) -> f64 {
-    let Some(block) = draft.nodes.get(node.index()).copied().flatten() else { return 0.0 };
+fn work(cfg: &FunctionCfg, node: Node) -> f64 {
+    let Some(block) = cfg.nodes.get(node.index()).copied().flatten() else { return 0.0 };
     let calls = block.instructions().filter(|i| is_call(*i)).count();
-    f64::from(draft.blocks[node.index()].instructions) + CALL * calls as f64
+    f64::from(cfg.blocks[node.index()].instructions) + CALL * calls as f64
 }
 
 /// Whether an instruction calls a function that is not part of the language.
@@ -309,7 +315,7 @@ pub fn without_entry(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) 
             };
             *next += 1;
             match state.get(&callee) {
-                // The chain comes back to it: it looks at the switch.
+                // The chain comes back to it: it checks.
                 Some(State::Open) => _ = left.swap_remove(&callee),
                 Some(State::Done) => {}
                 None => {
@@ -323,18 +329,18 @@ pub fn without_entry(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) 
 }
 
 /// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last
-/// thing it does. One call of it then goes as deep as the stack is, and does no more in all: it needs no look at the
+/// thing it does. One call of it then goes as deep as the stack is, and does no more in all: it needs no check at the
 /// switch.
-pub fn recurs_once(function: Value, draft: &Draft, graph: &Graph, dag: &Dag) -> bool {
+pub fn recurs_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> bool {
     if dag.cuts().iter().any(|c| c.reason != CutReason::Back) {
         return false;
     }
     let own_calls = |node: Node| -> Vec<Value> {
-        let block = draft.nodes.get(node.index()).copied().flatten();
+        let block = cfg.nodes.get(node.index()).copied().flatten();
         block.map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
     };
     let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
-    let loops = loops(draft, graph, dag);
+    let loops = loops(cfg, graph, dag);
     // Of each node, the most calls on a way from there on.
     let mut most = vec![0; graph.node_count()];
     for &node in dag.order().iter().rev() {

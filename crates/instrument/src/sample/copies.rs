@@ -1,11 +1,11 @@
-//! Copies of blocks: the second version of a function's code.
+//! Copies of blocks: the instrumented code of a function's code.
 //!
-//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built anew
+//! LLVM-C clones single instructions; what they refer to among themselves is set here, and phi nodes are built again
 //! because their incoming blocks cannot be changed. Metadata stays with the copies. What only debug information knows
 //! of variables stays with the originals, which run nearly all the time.
 //!
 //! Invariant: a copy refers to copies of what was copied, and to the same as its original otherwise (arguments,
-//! constants, blocks of computed jumps).
+//! constants, blocks of indirect branches).
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use indexmap::IndexMap;

@@ -1,14 +1,14 @@
-//! Computed jumps by way of constant tables: a table of its own for each version.
+//! Indirect branches by way of constant tables: a table of its own for each version.
 //!
-//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The counted version
-//! gets a copy of the table with the addresses of its own blocks, and so neither version needs to look at the switch
-//! where such jumps arrive: each stays by itself. It is looked at only where what follows is long
+//! The dispatch of an interpreter loads a block's address from a constant table and jumps there. The instrumented code
+//! gets a copy of the table with the addresses of its own blocks, and so neither version needs to check
+//! where such jumps arrive: each stays by itself. It is checked only where what follows is long
 //! ([`super::checks::long_landings`]).
 //!
-//! That works if all addresses that a function's computed jumps use come from tables that hold addresses of its own
+//! That works if all addresses that a function's indirect branches use come from tables that hold addresses of its own
 //! blocks and nothing else, and are used for nothing else. Other functions have one landing for both versions.
 //!
-//! Code generation copies the code in front of a computed jump to each place that leads there, so that each instruction
+//! Code generation copies the code in front of an indirect branch to each place that leads there, so that each instruction
 //! of the interpreter has a jump of its own; but not where there are many such places, many targets, and values merged
 //! in them, as there are where versions meet. That bound is [raised](crate::bounds::COPIED_JUMPS).
 //!
@@ -26,7 +26,7 @@ use llvm_sys::{LLVMLinkage, LLVMOpcode};
 /// instructions by it; one with some 250 would lose 15 %, by values moved about at each.
 pub const COPIED: usize = 128;
 
-/// The tables of a function's computed jumps.
+/// The tables of a function's indirect branches.
 pub struct Tables {
     /// An instruction's operand that is a table, and that table.
     uses: Vec<(Value, u32, Value)>,
@@ -35,7 +35,7 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Finds the tables; `None` if there are no computed jumps, or if not all of them go by way of tables.
+    /// Finds the tables; `None` if there are no indirect branches, or if not all of them go by way of tables.
     pub fn of(function: Value) -> Option<Tables> {
         let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
         let mut tables = Tables { uses: Vec::new(), addresses: IndexSet::new() };
@@ -105,9 +105,9 @@ impl Tables {
         }
     }
 
-    /// Lets the fast version have its tables' addresses from the function's entry on. In a function of one version the
+    /// Lets the checking code have its tables' addresses from the function's entry on. In a function of one version the
     /// first jump comes before all others, and they use its address of the table; here control may come from the other
-    /// version, and each jump would make the address anew (3 % of an interpreter's instructions). Code
+    /// version, and each jump would make the address again (3 % of an interpreter's instructions). Code
     /// generation keeps what it cannot tell to be a constant.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();

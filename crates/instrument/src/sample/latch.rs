@@ -1,10 +1,10 @@
 //! Interpreters that are one `switch` in a loop: where the interpreted program goes on to what follows, the loop comes
-//! round without a look at the switch of the tier.
+//! round without a check of the tier.
 //!
-//! The block that ends a round is made twice in each version: one for what brings the program counter of the
-//! interpreted program elsewhere, with the look, and one for what brings it a constant further on
+//! The block that ends an iteration is made twice in each version: one for what brings the program counter of the
+//! interpreted program elsewhere, with the check, and one for what brings it a constant further on
 //! ([`super::steps::going_on`]), without. Whatever an interpreted program does for long, it jumps. Both versions are
-//! parted alike, and so an instruction's chance to be counted does not depend on what the one before was.
+//! split alike, and so an instruction's chance to be counted does not depend on what the one before was.
 //!
 //! Invariant: the copy does what the block does, the probes at its end included. Paths and their numbers are not concerned.
 
@@ -14,7 +14,7 @@ use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use indexmap::{IndexMap, IndexSet};
 
-/// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its look, which
+/// Parts the end of a loop, if it is that of an interpreter. Gives the phi nodes of the one that keeps its check, which
 /// are no more, with those in their place.
 pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(Value, Value)> {
     if latch == head || latch.terminator().successors() != [head] {
@@ -25,16 +25,16 @@ pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(
         return Vec::new();
     }
     let copies = Copies::make(module, &[latch], function, &IndexMap::new(), Lines::Keep);
-    let without_look = copies.block(latch);
+    let without_check = copies.block(latch);
     for phi in head.phis() {
-        let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_look)).collect();
+        let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_check)).collect();
         phi.add_incoming(&more);
     }
     for block in &on {
         let end = block.terminator();
         let ways = end.successors().into_iter().enumerate().filter(|(_, to)| *to == latch);
-        ways.for_each(|(index, _)| end.set_successor(index, without_look));
+        ways.for_each(|(index, _)| end.set_successor(index, without_check));
     }
-    phis::rebuild(module, without_look, |old| old.into_iter().filter(|(_, from)| on.contains(from)).collect());
+    phis::rebuild(module, without_check, |old| old.into_iter().filter(|(_, from)| on.contains(from)).collect());
     phis::rebuild(module, latch, |old| old.into_iter().filter(|(_, from)| !on.contains(from)).collect())
 }

@@ -1,25 +1,25 @@
 //! The sample tier: two versions of each function's blocks, of which the counted one runs only while a switch is on.
 //!
-//! The published way (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts:
-//! Hirzel and Chilimbi, "Bursty tracing", 2001), with another trigger: nobody counts down in the program; a byte in a
-//! page of its own says which version is to run, and whoever records flips it from outside. Control changes versions
-//! only where a path begins: at the function's entry and on back edges ([`checks`] chooses which), and where computed
-//! jumps arrive. So every path that is counted was executed wholly in the counted version.
+//! The published framework (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts:
+//! Hirzel and Chilimbi, "Bursty tracing", 2001), with another trigger: the program does not count down; a byte in a
+//! page of its own says which version is to run, and the recorder flips it from outside. Control changes versions
+//! only where a path begins: at the function's entry and on back edges ([`checks`] chooses which), and where indirect
+//! branches arrive. So every path that is counted was executed wholly in the instrumented code.
 //!
-//! The original blocks stay the fast version; copies ([`copies`]) get the probes. In both, a chosen back edge goes
-//! through a block that looks at the switch:
+//! The original blocks stay the checking code; copies ([`copies`]) get the probes. In both, a chosen back edge goes
+//! through a block that checks:
 //!
 //! ```text
 //!   fast:     tail --> check --off--> head           counted:  tail' --> count, check --on--> head'
 //!                        `--on--> claim region --> head'                      `--off--> head
 //! ```
 //!
-//! A short loop has its look once in several rounds, the fast version being unrolled ([`unroll`]).
+//! A short loop has its check once in several iterations, the checking code being unrolled ([`unroll`]).
 //!
-//! Values that live where versions meet are merged there ([`ssa`]). Computed jumps have addresses of blocks in data:
+//! Values that live where versions meet are merged there ([`ssa`]). Indirect branches have addresses of blocks in data:
 //! each version gets tables of its own ([`dispatch`]). Where that cannot be, both jump to the same block, which looks
 //! at the switch and goes on in one of them. A function in which versions change nowhere but at its entry becomes two:
-//! itself and `NAME.counted`, to which it jumps if the switch is on; so the fast version's frame does not grow. If it
+//! itself and `NAME.counted`, to which it jumps if the switch is on; so the checking code's frame does not grow. If it
 //! leaves the decision to its callers, it stays untouched, and counted code calls the other.
 
 mod checks;
@@ -32,12 +32,12 @@ mod unroll;
 
 use crate::bounds;
 use crate::counting::Counters;
-use crate::describe::{Draft, Site};
+use crate::describe::{FunctionCfg, Site};
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::module_context::ModuleContext;
 use crate::phis;
 use crate::probes;
 use crate::shape::{move_to_new_block, new_block_behind};
-use crate::surroundings::Surroundings;
 use crate::weights;
 use copies::{Copies, Lines};
 use dispatch::Tables;
@@ -48,12 +48,12 @@ use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
 use ssa::Definitions;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::program::{ByRounds, Choices, UsualRounds};
+use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
-use checks::{Function, Looks};
+use checks::{CheckSites, Function};
 use unroll::Unrolled;
 
 /// How much more often than its copy the head of a loop is entered, for code generation.
@@ -68,7 +68,7 @@ pub struct Planned {
     /// Where it is declared.
     pub position: Option<Position>,
     /// Its description; sites and nodes are those of its blocks as they are.
-    pub draft: Draft,
+    pub cfg: FunctionCfg,
     /// Its graph.
     pub graph: Graph,
     /// What is to be inserted; the passes are run when that is done.
@@ -83,25 +83,25 @@ pub struct Planned {
 
 /// The tier's decisions for a unit.
 pub struct Tier {
-    around: Surroundings,
+    context: ModuleContext,
     switch: Value,
     /// Functions that are two, with their counted versions.
     counted: IndexMap<Value, Value>,
-    /// Those of them that leave the decision to their callers: counted code calls the counted version.
+    /// Those of them that leave the decision to their callers: counted code calls the instrumented code.
     left_to_callers: IndexMap<Value, Value>,
-    /// The loops of each function that look at the switch.
-    looks: IndexMap<Value, Looks>,
-    /// Which of the others are counted by rounds.
-    rounds: ByRounds,
+    /// The loops of each function that check.
+    sites: IndexMap<Value, CheckSites>,
+    /// Which of the others are counted by iterations.
+    iterations: TripCounting,
 }
 
 impl Tier {
     /// Decides which functions become two; makes the second ones, still empty.
-    pub fn of(around: Surroundings, functions: &[Planned], rounds: ByRounds) -> Tier {
-        let switch = crate::emit::declare_switch(around.module);
+    pub fn of(context: ModuleContext, functions: &[Planned], iterations: TripCounting) -> Tier {
+        let switch = crate::emit::declare_switch(context.module);
         let seldom = seldom_called(functions);
-        let looks: IndexMap<Value, Looks> = functions.iter().map(|f| (f.function, f.looks(&seldom))).collect();
-        let two: Vec<&Planned> = functions.iter().filter(|f| !f.jumps_by_address() && looks[&f.function].is_empty()).collect();
+        let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&seldom))).collect();
+        let two: Vec<&Planned> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
         let is_candidate: IndexSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
@@ -109,16 +109,16 @@ impl Tier {
             calls.map(Value::callee).filter(|c| is_candidate.contains(c)).collect()
         };
         let mut calls: IndexMap<Value, Vec<Value>> = candidates.iter().map(|f| (*f, callees(f))).collect();
-        for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.draft, &f.graph, f.program.dag())) {
+        for planned in two.iter().filter(|f| checks::recurs_once(f.function, &f.cfg, &f.graph, f.program.dag())) {
             calls.entry(planned.function).or_default().retain(|c| *c != planned.function);
         }
         let without_entry = checks::without_entry(&candidates, &calls);
-        let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(around.module, f.function))).collect();
+        let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(context.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
-        Tier { around, switch, counted, left_to_callers, looks, rounds }
+        Tier { context, switch, counted, left_to_callers, sites, iterations }
     }
 
-    /// Makes a function's counted version, with its probes.
+    /// Makes a function's instrumented code, with its probes.
     ///
     /// # Errors
     /// Says why, if its probes are such that control cannot change versions.
@@ -131,15 +131,20 @@ impl Tier {
         Ok(())
     }
 
-    /// When the counted version counts what. Counts stay at the ends of their paths: an early one could be made before
-    /// versions change, for a path that is then executed in the other. Loops are counted by rounds if versions do not
+    /// When the instrumented code counts what. Counts stay at the ends of their paths: an early one could be made before
+    /// versions change, for a path that is then executed in the other. Loops are counted by iterations if versions do not
     /// change in them.
     fn run_passes(&self, planned: &mut Planned) {
-        let Planned { draft, graph, program, frequencies, .. } = planned;
-        let mut blocks = crate::places::block_properties(draft, graph);
-        let looks = &self.looks[&planned.function];
-        blocks.crossed = looks.each_round.iter().copied().chain(looks.unrolled.iter().map(|l| l.back)).collect();
-        probes::run_passes(program, frequencies, &blocks, Choices { rounds: self.rounds, early: false, usual: UsualRounds::Together });
+        let Planned { cfg, graph, program, frequencies, .. } = planned;
+        let mut blocks = crate::places::block_properties(cfg, graph);
+        let sites = &self.sites[&planned.function];
+        blocks.crossed = sites.each_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
+        probes::run_passes(
+            program,
+            frequencies,
+            &blocks,
+            Choices { trip_counts: self.iterations, early: false, dominant: DominantCounting::Shared },
+        );
     }
 
     /// The functions that hold the code of a function now.
@@ -147,27 +152,27 @@ impl Tier {
         [Some(function), self.counted.get(&function).copied()].into_iter().flatten().collect()
     }
 
-    /// Makes the counted version of a function that becomes two.
+    /// Makes the instrumented code of a function that becomes two.
     fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
-        let copies = Copies::make(self.around.module, &blocks, counted, &known, Lines::Drop);
-        let draft = moved(&planned.draft, &copies);
+        let copies = Copies::make(self.context.module, &blocks, counted, &known, Lines::Drop);
+        let cfg = moved(&planned.cfg, &copies);
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
-        let base = probes::counters_of_thread(self.around, counted, None, !is_left);
+        let base = probes::counters_of_thread(self.context, counted, None, !is_left);
         let counters = Counters::own(base, first_counter);
-        probes::insert(self.around, counted, &draft, &planned.program, counters);
+        probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
             self.look_at_entry(planned.function, counted);
         }
     }
 
-    /// Lets a function begin with a look at the switch, and its counted version take its place if that is on: by a
-    /// jump, so that the fast version's frame is its own.
+    /// Lets a function begin with a check, and its instrumented code take its place if that is on: by a
+    /// jump, so that the checking code's frame is its own.
     fn look_at_entry(&self, function: Value, counted: Value) {
-        let (module, location) = (self.around.module, crate::debug::no_line(self.around.module, function));
+        let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
         let (entry, old) = probes::part_entry(module, function);
         let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
         let builder = Builder::at_end(module, instead, location);
@@ -184,12 +189,12 @@ impl Tier {
             true => llvm!(LLVMBuildRetVoid(builder.raw())),
             false => llvm!(LLVMBuildRet(builder.raw(), call.0)),
         };
-        self.look(entry, instead, old, location);
+        self.insert_check(entry, instead, old, location);
     }
 
     /// Ends a block: goes to `on` if the switch is on, else to `off`.
-    fn look(&self, block: Block, on: Block, off: Block, location: Option<LLVMMetadataRef>) {
-        let module = self.around.module;
+    fn insert_check(&self, block: Block, on: Block, off: Block, location: Option<LLVMMetadataRef>) {
+        let module = self.context.module;
         let builder = Builder::at_end(module, block, location);
         let value = builder.load(module.i8(), self.switch);
         // It changes behind the compiler's back.
@@ -202,8 +207,8 @@ impl Tier {
 }
 
 impl Planned {
-    /// The loops that look at the switch.
-    fn looks(&self, seldom: &IndexSet<Value>) -> Looks {
+    /// The loops that check.
+    fn check_sites(&self, seldom: &IndexSet<Value>) -> CheckSites {
         let of = if self.function.name() == "main" {
             Function::Main
         } else if seldom.contains(&self.function) {
@@ -211,7 +216,7 @@ impl Planned {
         } else {
             Function::Other
         };
-        checks::looks(&self.draft, &self.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
+        checks::check_sites(&self.cfg, &self.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
     }
 
     fn jumps_by_address(&self) -> bool {
@@ -220,9 +225,9 @@ impl Planned {
 
     /// The functions that it calls directly, each with whether it does so in a loop.
     fn calls(&self) -> Vec<(Value, bool)> {
-        let repeated = checks::in_loops(&self.draft, &self.graph, self.program.dag());
+        let repeated = checks::in_loops(&self.cfg, &self.graph, self.program.dag());
         let of_node = |n: Node| {
-            let block = self.draft.nodes.get(n.index()).copied().flatten();
+            let block = self.cfg.nodes.get(n.index()).copied().flatten();
             let calls = block.into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
             let repeated = repeated.contains(&n);
             calls.map(move |callee| (callee, repeated))
@@ -252,7 +257,7 @@ fn seldom_called(functions: &[Planned]) -> IndexSet<Value> {
     seldom
 }
 
-/// A function of the same kind for the counted version.
+/// A function of the same kind for the instrumented code.
 fn declare_counted(module: Module, function: Value) -> Value {
     let kind = llvm!(LLVMGlobalGetValueType(function.0));
     let counted = llvm!(LLVMAddFunction(module.raw, c_string(&format!("{}.counted", function.name())).as_ptr(), kind));
@@ -286,20 +291,20 @@ fn parameters(function: Value) -> Vec<Value> {
 }
 
 /// The description, of the copies.
-pub fn moved(draft: &Draft, copies: &Copies) -> Draft {
+pub fn moved(cfg: &FunctionCfg, copies: &Copies) -> FunctionCfg {
     let site = |site: &Site| match site {
         Site::Before(i) => Site::Before(copies.value(*i)),
         Site::BeforeThenHead(i) => Site::BeforeThenHead(copies.value(*i)),
         other => other.clone(),
     };
-    Draft {
-        nodes: draft.nodes.iter().map(|n| n.map(|b| copies.block(b))).collect(),
-        sites: draft.sites.iter().map(site).collect(),
-        ..draft.clone()
+    FunctionCfg {
+        nodes: cfg.nodes.iter().map(|n| n.map(|b| copies.block(b))).collect(),
+        sites: cfg.sites.iter().map(site).collect(),
+        ..cfg.clone()
     }
 }
 
-/// The blocks where computed jumps arrive.
+/// The blocks where indirect branches arrive.
 pub fn landings(function: Value) -> Vec<Block> {
     let jumps = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr));
     let targets: IndexSet<Block> = jumps.flat_map(Value::successors).collect();
@@ -307,24 +312,24 @@ pub fn landings(function: Value) -> Vec<Block> {
     function.blocks().filter(|b| targets.contains(b)).collect()
 }
 
-/// Lets these blocks, where computed jumps arrive, keep their phi nodes only; gives each with the block that has the rest.
-pub fn part_landings(module: Module, landings: &[Block], draft: &mut Draft) -> Vec<(Block, Block)> {
+/// Lets these blocks, where indirect branches arrive, keep their phi nodes only; gives each with the block that has the rest.
+pub fn part_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) -> Vec<(Block, Block)> {
     let mut parts = Vec::new();
     for &landing in landings {
         let body = move_to_new_block(module, landing);
-        draft.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
+        cfg.nodes.iter_mut().filter(|n| **n == Some(landing)).for_each(|n| *n = Some(body));
         parts.push((landing, body));
     }
     parts
 }
 
-/// A function while it gets its second version.
+/// A function while it gets its instrumented code.
 struct Double<'a> {
     tier: &'a Tier,
     module: Module,
     function: Value,
     location: Option<LLVMMetadataRef>,
-    /// Addresses of the counters, computed where control enters the counted version.
+    /// Addresses of the counters, computed where control enters the instrumented code.
     bases: Vec<Value>,
     /// Where versions meet.
     meeting: IndexSet<Block>,
@@ -332,19 +337,19 @@ struct Double<'a> {
 
 impl Double<'_> {
     fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
-        let (module, function) = (tier.around.module, planned.function);
+        let (module, function) = (tier.context.module, planned.function);
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: IndexSet::new() };
-        let mut draft = planned.draft.clone();
+        let mut cfg = planned.cfg.clone();
         let tables = Tables::of(function);
         if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
             bounds::COPIED_JUMPS.raise();
         }
-        let (landings, looks) = work.places(planned, tables.as_ref());
-        let landings = part_landings(module, &landings, &mut draft);
-        let crossings = work.split_back_edges(&mut draft, &planned.graph, &looks.each_round, false);
-        let short: Vec<Edge> = looks.unrolled.iter().map(|l| l.back).collect();
-        let short = work.split_back_edges(&mut draft, &planned.graph, &short, true);
+        let (landings, sites) = work.places(planned, tables.as_ref());
+        let landings = part_landings(module, &landings, &mut cfg);
+        let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.each_iteration, false);
+        let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
+        let short = work.split_back_edges(&mut cfg, &planned.graph, &short, true);
         let entry = probes::part_entry(module, function);
         let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
@@ -357,20 +362,20 @@ impl Double<'_> {
             None => work.join_landings(&landings, &copies),
         }
         let (claim, _) = work.claim(copies.block(entry.1));
-        tier.look(entry.0, claim, entry.1, location);
-        let counted = moved(&draft, &copies);
+        tier.insert_check(entry.0, claim, entry.1, location);
+        let counted = moved(&cfg, &copies);
         let counters = Counters::own(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.around, function, &counted, &planned.program, counters);
+        let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
         copies.replace(&replaced);
         let mut is_interpreter = false;
         for &(check, head) in &crossings {
-            let parted = latch::part(module, function, check, head);
-            is_interpreter |= !parted.is_empty();
-            copies.replace_originals(&parted);
+            let split = latch::part(module, function, check, head);
+            is_interpreter |= !split.is_empty();
+            copies.replace_originals(&split);
             copies.replace(&latch::part(module, function, copies.block(check), copies.block(head)));
         }
         let unrolled: Vec<Unrolled> =
-            looks.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&draft, l, *check, *head)).collect();
+            sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
         // Before anything is erased: what is made later may come to lie where that was.
         let values = values(&copies, &fast, &unrolled);
         let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
@@ -387,7 +392,7 @@ impl Double<'_> {
         if let Some(tables) = &tables {
             tables.keep_addresses(module, function);
         }
-        // With a count there, code generation takes its weights for measured, and lays the counted version behind the
+        // With a count there, code generation takes its weights for measured, and lays the instrumented code behind the
         // loops of the fast one. Beside counts that were measured, one that was not would say that the function is hot.
         if !weights::has_entries(module, function) && !weights::is_profiled(module) {
             weights::weigh_function(module, function, ENTRIES);
@@ -398,36 +403,36 @@ impl Double<'_> {
         Ok(())
     }
 
-    /// Where control changes versions: blocks where computed jumps arrive, and back edges.
-    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, Looks) {
+    /// Where control changes versions: blocks where indirect branches arrive, and back edges.
+    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, CheckSites) {
         let mut landings = landings(self.function);
-        let mut looks = self.tier.looks[&planned.function].clone();
+        let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
             let live = tables.live();
-            let Planned { draft, graph, program, frequencies, .. } = planned;
-            landings = checks::long_landings(&landings, draft, graph, program.dag(), frequencies);
+            let Planned { cfg, graph, program, frequencies, .. } = planned;
+            landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
-            let is_free = |e: &Edge| draft.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
-            looks.each_round.retain(is_free);
-            looks.unrolled.retain(|l| is_free(&l.back));
+            let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
+            sites.each_iteration.retain(is_free);
+            sites.unrolled.retain(|l| is_free(&l.back));
         }
-        (landings, looks)
+        (landings, sites)
     }
 
-    fn unroll(&self, draft: &Draft, looks: &checks::Unrolled, check: Block, head: Block) -> Unrolled {
-        let body = looks.body.iter().filter_map(|n| draft.nodes[n.index()]).collect();
-        unroll::unroll(self.module, body, head, check, looks.rounds, self.location)
+    fn unroll(&self, cfg: &FunctionCfg, sites: &checks::Unrolled, check: Block, head: Block) -> Unrolled {
+        let body = sites.body.iter().filter_map(|n| cfg.nodes[n.index()]).collect();
+        unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
     }
 
     /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives
     /// these blocks with the edges' heads.
-    fn split_back_edges(&self, draft: &mut Draft, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
+    fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
         let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
         let mut crossings = Vec::new();
         for &edge in edges {
-            let block = |node: trodden_flow::Node| draft.nodes[node.index()].expect("a block");
+            let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
-            let ways: Vec<usize> = match &draft.sites[edge.index()] {
+            let ways: Vec<usize> = match &cfg.sites[edge.index()] {
                 Site::OnEdge(successors) => successors.clone(),
                 _ if new => vec![0],
                 _ => Vec::new(),
@@ -439,7 +444,7 @@ impl Double<'_> {
                 ways.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
             }
-            draft.sites[edge.index()] = Site::Before(check.terminator());
+            cfg.sites[edge.index()] = Site::Before(check.terminator());
             crossings.push((check, to));
         }
         for (to, renamed) in renames {
@@ -448,7 +453,7 @@ impl Double<'_> {
         crossings
     }
 
-    /// What both versions' computed jumps bring to their landings.
+    /// What both versions' indirect branches bring to their landings.
     fn join_landings(&self, landings: &[(Block, Block)], copies: &Copies) {
         for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
             let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
@@ -456,40 +461,40 @@ impl Double<'_> {
         }
     }
 
-    /// A block that sees to it that the thread has a region, and goes on in the counted version.
+    /// A block that sees to it that the thread has a region, and goes on in the instrumented code.
     /// Gives its first and its last block.
     fn claim(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
-        let (base, end) = probes::counters_at(self.tier.around, block, self.location);
+        let (base, end) = probes::counters_at(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
         self.bases.push(base);
         (block, end)
     }
 
-    /// Lets control change versions where computed jumps arrive: in one block for both versions, or in that of each.
+    /// Lets control change versions where indirect branches arrive: in one block for both versions, or in that of each.
     fn look_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
         let (claim, _) = self.claim(counted_body);
-        self.tier.look(landing, claim, body, self.location);
+        self.tier.insert_check(landing, claim, body, self.location);
         if counted_landing == landing {
             self.meeting.insert(landing);
         } else {
-            self.tier.look(counted_landing, counted_body, body, self.location);
+            self.tier.insert_check(counted_landing, counted_body, body, self.location);
             self.meeting.extend([body, counted_body]);
         }
     }
 
-    /// Lets control change versions on the edge that goes through `check`, which the fast version comes to from the
+    /// Lets control change versions on the edge that goes through `check`, which the checking code comes to from the
     /// `last` copy of an unrolled loop's body, or from no copy.
     fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
         let (claim, claimed) = self.claim(counted_head);
         for (block, on, off) in [(check, claim, head), (counted_check, counted_head, head)] {
             block.terminator().erase();
-            self.tier.look(block, on, off, self.location);
+            self.tier.insert_check(block, on, off, self.location);
         }
         for phi in counted_head.phis() {
-            let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin anew on a back edge")?;
+            let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin again on a back edge")?;
             let original = copies.original(value);
             // Variables in the stack frame are shared, as are merged values where versions have met.
             let computed = !llvm!(LLVMIsAInstruction(value.0)).is_null() && llvm!(LLVMIsAAllocaInst(value.0)).is_null();
@@ -508,7 +513,7 @@ impl Double<'_> {
 
     /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from
     /// outside. Without being told, code generation would take both for equally hot, and keep in the frame what the
-    /// fast version has in registers.
+    /// checking code has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {
             weights::weigh_head(self.module, fast, FAST_HEAD);

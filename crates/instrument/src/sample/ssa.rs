@@ -7,8 +7,8 @@
 //! that of Braun et al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2;
 //! done by worklist here, since functions may be deep.
 //!
-//! What code generation would make anew where it is used (an address a constant away from another, a comparison) is not
-//! merged but made anew: merged, it would be in a register or in the stack frame all the time, which in large functions
+//! What code generation would make again where it is used (an address a constant away from another, a comparison) is not
+//! merged but made again: merged, it would be in a register or in the stack frame all the time, which in large functions
 //! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
 //! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
 //! twice).
@@ -60,7 +60,7 @@ pub struct Flow {
     /// As often as a block leads to another.
     before: Vec<Vec<usize>>,
     behind: Vec<Vec<usize>>,
-    /// Place of each block in reverse postorder, and the other way round.
+    /// Place of each block in reverse postorder, and the other way iteration.
     position: Vec<usize>,
     order: Vec<usize>,
     meeting: Vec<bool>,
@@ -90,10 +90,11 @@ impl Flow {
     /// Repairs the uses of values that are several: two of the given kind, one in each version, or any number.
     pub fn merge(&mut self, values: &[Vec<Value>], two: Definitions) {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Several } else { two };
-        let mut anew: Vec<(&[Value], Vec<Anew>)> = values.iter().filter_map(|d| Some((d.as_slice(), all_anew(d, kind(d), two)?))).collect();
-        // What is made of others first: the others are merged where it is made anew.
-        anew.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
-        for (definitions, ways) in anew {
+        let mut again: Vec<(&[Value], Vec<Rematerialised>)> =
+            values.iter().filter_map(|d| Some((d.as_slice(), all_rematerialised(d, kind(d), two)?))).collect();
+        // What is made of others first: the others are merged where it is made again.
+        again.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
+        for (definitions, ways) in again {
             self.recompute(definitions, &ways, kind(definitions));
         }
         for definitions in values {
@@ -138,14 +139,14 @@ impl Flow {
         }
     }
 
-    /// Of a value of several versions, with the way to make each anew: makes it anew in front of each use that values
+    /// Of a value of several versions, with the way to make each again: makes it again in front of each use that values
     /// of more than one reach. What it is made of is to be seen to afterwards.
-    fn recompute(&mut self, definitions: &[Value], ways: &[Anew], of_kind: Definitions) {
+    fn recompute(&mut self, definitions: &[Value], ways: &[Rematerialised], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         self.solve(&live, &defined);
-        let way: IndexMap<Value, Anew> = definitions.iter().copied().zip(ways.iter().copied()).collect();
+        let source: IndexMap<Value, Rematerialised> = definitions.iter().copied().zip(ways.iter().copied()).collect();
         let mut made = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));
@@ -155,23 +156,23 @@ impl Flow {
                 Arrival::Phi(_) => *made.entry((definition, block, at_end)).or_insert_with(|| {
                     let mut others = self.blocks[block].instructions();
                     let before = if at_end { None } else { others.find(|i| uses_value(*i, definition)) };
-                    self.make_anew(definition, way[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
+                    self.rematerialise(definition, source[&definition], before.unwrap_or_else(|| self.blocks[block].terminator()))
                 }),
             };
             llvm!(LLVMSetOperand(user.0, operand, value.0));
         }
     }
 
-    fn make_anew(&self, definition: Value, way: Anew, before: Value) -> Value {
+    fn rematerialise(&self, definition: Value, source: Rematerialised, before: Value) -> Value {
         let builder = Builder::before(self.module, before, None);
-        match way {
-            Anew::Again => {
+        match source {
+            Rematerialised::Again => {
                 let copy = Value(llvm!(LLVMInstructionClone(definition.0)));
                 builder.insert(copy);
                 copy.set_location(before.location());
                 copy
             }
-            Anew::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
+            Rematerialised::LowerPart(whole) => Value(llvm!(LLVMBuildTrunc(builder.raw(), whole.0, definition.kind(), c"".as_ptr()))),
         }
     }
 
@@ -256,21 +257,21 @@ impl Flow {
     }
 }
 
-/// How a value is made anew where it is used, in other blocks than its own.
+/// How a value is made again where it is used, in other blocks than its own.
 #[derive(Clone, Copy)]
-enum Anew {
+enum Rematerialised {
     /// By the same instruction.
     Again,
     /// As the lower part of this one.
     LowerPart(Value),
 }
 
-/// How a value is made anew, if it is.
-fn anew(value: Value) -> Option<Anew> {
-    if is_cloned(value) { Some(Anew::Again) } else { extension(value).map(Anew::LowerPart) }
+/// How a value is made again, if it is.
+fn again(value: Value) -> Option<Rematerialised> {
+    if is_cloned(value) { Some(Rematerialised::Again) } else { extension(value).map(Rematerialised::LowerPart) }
 }
 
-/// Whether code generation makes such a value anew where it is used, rather than keep it.
+/// Whether code generation makes such a value again where it is used, rather than keep it.
 fn is_cloned(value: Value) -> bool {
     let is_constant = |index: u32| llvm!(LLVMIsConstant(llvm!(LLVMGetOperand(value.0, index)))) != 0;
     match value.opcode() {
@@ -291,28 +292,28 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// How all definitions of a value are made anew, if all are; `two` is what two definitions are. Where there may be
-/// several, comparisons are not: in residual builds that was dearer by up to 0.8 % of what is executed. Nor are lower
+/// How all definitions of a value are made again, if all are; `two` is what two definitions are. Where there may be
+/// several, comparisons are not: in residual builds that was more expensive by up to 0.8 % of what is executed. Nor are lower
 /// parts in residual builds (5 % of an interpreter), whose two definitions are of that kind.
-fn all_anew(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Anew>> {
-    let is_allowed = |value: Value, way: &Anew| match way {
-        Anew::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
-        Anew::LowerPart(_) => two == Definitions::OnePerVersion,
+fn all_rematerialised(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialised>> {
+    let is_allowed = |value: Value, source: &Rematerialised| match source {
+        Rematerialised::Again => of_kind == Definitions::OnePerVersion || !value.is(LLVMOpcode::LLVMICmp),
+        Rematerialised::LowerPart(_) => two == Definitions::OnePerVersion,
     };
-    definitions.iter().map(|d| anew(*d).filter(|way| is_allowed(*d, way))).collect()
+    definitions.iter().map(|d| again(*d).filter(|source| is_allowed(*d, source))).collect()
 }
 
-/// How many values one after the other are to be made anew before this one can be, itself among them.
+/// How many values one after the other are to be made again before this one can be, itself among them.
 fn steps_to(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
     while !llvm!(LLVMIsAInstruction(at.0)).is_null()
-        && let Some(way) = anew(at)
+        && let Some(source) = again(at)
     {
         let operand = |index: u32| Value(llvm!(LLVMGetOperand(at.0, index)));
-        at = match way {
-            Anew::LowerPart(whole) => whole,
-            Anew::Again if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 => operand(1),
-            Anew::Again => operand(0),
+        at = match source {
+            Rematerialised::LowerPart(whole) => whole,
+            Rematerialised::Again if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 => operand(1),
+            Rematerialised::Again => operand(0),
         };
         steps += 1;
     }

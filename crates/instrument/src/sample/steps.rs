@@ -16,7 +16,7 @@ use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 const MANY: usize = 48;
 
 /// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks
-/// where computed jumps arrive.
+/// where indirect branches arrive.
 pub fn jumping(landings: &[Block]) -> IndexSet<Block> {
     let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));

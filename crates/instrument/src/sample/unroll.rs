@@ -1,16 +1,16 @@
-//! Short loops that look at the switch once in several rounds: the fast version has as many copies of the loop's body,
-//! of which the last one ends with the look.
+//! Short loops that check once in several iterations: the checking code has as many copies of the loop's body,
+//! of which the last one ends with the check.
 //!
-//! A loop of a few instructions that came by a look in each round would cost half as much again; without one, a run of
-//! it that lasts a second would be counted whole or not at all. The counted version stays as it is, and looks in each
-//! round.
+//! A loop of a few instructions that came by a check in each iteration would cost half as much again; without one, a run of
+//! it that lasts a second would be counted whole or not at all. The instrumented code stays as it is, and checks in each
+//! iteration.
 //!
 //! ```text
 //!   fast:   head --> ... --> next head --> ... --> ... --> check --off--> head
 //!                                                            `--on--> claim region --> head'
 //! ```
 //!
-//! Invariant: the block of the look stays where it was, before the loop's head; what leads there is the last copy.
+//! Invariant: the block of the check stays where it was, before the loop's head; what leads there is the last copy.
 
 use super::copies::{Copies, Lines};
 use super::incoming_from;
@@ -28,9 +28,9 @@ pub struct Unrolled {
 }
 
 impl Unrolled {
-    /// The copy from which the look is reached.
+    /// The copy from which the check is reached.
     pub fn last(&self) -> &Copies {
-        self.copies.last().expect("there are several rounds")
+        self.copies.last().expect("there are several iterations")
     }
 
     /// The values of each instruction of the loop: its own and the copies'.
@@ -41,11 +41,18 @@ impl Unrolled {
 }
 
 /// Unrolls a loop of these blocks, in which a jump from `check` leads back to `head`, so that control comes by `check`
-/// once in so many rounds.
-pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, rounds: usize, location: Option<LLVMMetadataRef>) -> Unrolled {
+/// once in so many iterations.
+pub fn unroll(
+    module: Module,
+    body: Vec<Block>,
+    head: Block,
+    check: Block,
+    iterations: usize,
+    location: Option<LLVMMetadataRef>,
+) -> Unrolled {
     let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
     let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();
-    let mut copies: Vec<Copies> = (1..rounds).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
+    let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
     tell_exits(&body, check, &copies);
     let original = Copies::default();
     for at in 0..copies.len() {
@@ -62,7 +69,7 @@ pub fn unroll(module: Module, body: Vec<Block>, head: Block, check: Block, round
         let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
         this.replace(&replaced);
     }
-    let last = copies.last().expect("there are several rounds");
+    let last = copies.last().expect("there are several iterations");
     for (phi, value) in head.phis().zip(&brought) {
         let place = phi.incoming().iter().position(|(_, from)| *from == check).expect("the edge was there");
         llvm!(LLVMSetOperand(phi.0, place as u32, last.value(*value).0));

@@ -1,7 +1,7 @@
 //! Which functions of a unit are counted, and why others are not.
 
-use crate::abandon::is_definition;
 use crate::llvm::{Module, Value, llvm};
+use crate::no_return::is_definition;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode};

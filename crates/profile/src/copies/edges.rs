@@ -30,7 +30,7 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
             dag: dag.edges().to_vec(),
             values: numbering.values().to_vec(),
             cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_rounds: Vec::new(),
+            by_trip_count: Vec::new(),
             calls: Vec::new(),
             ..function.clone()
         });

@@ -273,7 +273,7 @@ fn costs(profile: &Profile, image: Identity, unit: Identity) -> HashMap<u64, Cos
             let instructions: u64 = path.blocks.iter().map(|b| u64::from(function.blocks[b.index()].instructions)).sum();
             // Some loops are counted by trip count: once, when they are left.
             let is_free =
-                matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_rounds.contains(&edge));
+                matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(edge)) if function.by_trip_count.contains(&edge));
             let cost = Cost { instructions: instructions as f64, counting: if is_free { 0.0 } else { COST } };
             all.insert(function.first_counter + path.id, cost);
         }
@@ -447,7 +447,7 @@ mod tests {
         for seed in 0..40 {
             let (mut map, _) = functions::unit(&mut Random::new(seed), "a.c", 3, 8);
             for function in &mut map.functions {
-                function.by_rounds = function.cuts.iter().map(|(edge, _)| *edge).collect();
+                function.by_trip_count = function.cuts.iter().map(|(edge, _)| *edge).collect();
             }
             let counts = (0..map.counters).map(|counter| (counter, 1)).collect();
             let map = Arc::new(map);

@@ -91,7 +91,7 @@ impl UnitBuilder {
             dag: walker.plan.dag.edges().to_vec(),
             values: walker.plan.numbering.values().to_vec(),
             cuts: walker.plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-            by_rounds: Vec::new(),
+            by_trip_count: Vec::new(),
             calls: Vec::new(),
         });
         walker

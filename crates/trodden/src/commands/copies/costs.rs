@@ -8,7 +8,7 @@ use crate::notes::{note, warn};
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
 use trodden_profile::{FunctionPaths, ImageProfile, Profile, UnitProfile};
@@ -263,13 +263,13 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
 }
 
 /// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.
-fn of_edges(procedures: &[Procedure], division: &Division) -> Bound {
+fn of_edges(procedures: &[Procedure], division: &Division) -> LowerBound {
     let all = division.copies.iter().flat_map(|copy| procedures.iter().zip(&copy.parts)).filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));
     let counters: Vec<u64> = counters.collect();
     let (sequential, most) = (counters.iter().sum::<u64>(), counters.iter().copied().max().unwrap_or(0));
     let ideal = sequential.div_ceil(division.copies.len() as u64);
-    Bound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
+    LowerBound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
 }
 
 /// Functions of which two profiles of one program tell other executions of edges. Images are known by their files: that

@@ -16,7 +16,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_flow::partition::bound::{Bound, bound};
+use trodden_flow::partition::lower_bound::{LowerBound, bound};
 use trodden_flow::partition::{self, Hits, Measure, Options, Part, Procedure, Strategy, hits};
 use trodden_profile::procedures;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
@@ -235,7 +235,7 @@ struct BoundRow {
 }
 
 impl Answer {
-    fn of(strategy: CopyStrategy, measure: Measure, procedures: &[Procedure], plan: &partition::Plan, bound: &Bound) -> Answer {
+    fn of(strategy: CopyStrategy, measure: Measure, procedures: &[Procedure], plan: &partition::Plan, bound: &LowerBound) -> Answer {
         let copy = |copy: &partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::of_copy(procedures, copy);

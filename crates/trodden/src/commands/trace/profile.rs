@@ -200,7 +200,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         dag: dag.edges().to_vec(),
         values: numbering.values().to_vec(),
         cuts: dag.cuts().iter().map(|c| (c.edge, c.reason)).collect(),
-        by_rounds: Vec::new(),
+        by_trip_count: Vec::new(),
         calls: Vec::new(),
     };
     Ok(Numbered { map, dag, edges, entry: blocks[0], function })

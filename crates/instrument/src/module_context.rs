@@ -4,7 +4,7 @@ use crate::llvm::{Module, Value};
 
 /// What the code refers to outside the function.
 #[derive(Clone, Copy)]
-pub struct Surroundings {
+pub struct ModuleContext {
     /// The module.
     pub module: Module,
     /// The unit's counters.

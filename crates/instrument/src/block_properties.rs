@@ -4,10 +4,10 @@
 //! scopes, are the ones in the unit's map. What is not understood is a value that equals no other, or a write to any
 //! memory: facts may say too little, never too much.
 
-use crate::abandon::Abandonment;
 use crate::debug::Positions;
-use crate::describe::{Draft, is_marker};
+use crate::describe::{FunctionCfg, is_placeholder};
 use crate::llvm::{Block, Module, Value, llvm};
+use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
 use indexmap::IndexMap;
 use llvm_sys::LLVMAtomicOrdering::LLVMAtomicOrderingNotAtomic;
@@ -20,14 +20,14 @@ use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// The facts of the functions that would be instrumented.
-pub fn of(module: Module, chosen: &[Value], abandonment: &Abandonment, mut positions: Positions) -> UnitProperties {
+pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
     let mut names = Names { module, operations: Vec::new(), numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.of_function(function);
         let prepared = prepare(module, function);
-        let draft = Draft::of(function, &prepared, abandonment, &mut positions);
-        functions.push(Collector::describe(function, &draft, &mut names, &mut positions));
+        let cfg = FunctionCfg::of(function, &prepared, no_return, &mut positions);
+        functions.push(Collector::describe(function, &cfg, &mut names, &mut positions));
     }
     UnitProperties {
         version: PROPERTIES_VERSION,
@@ -47,10 +47,10 @@ struct Collector<'a> {
 }
 
 impl Collector<'_> {
-    fn describe(function: Value, draft: &Draft, names: &mut Names, positions: &mut Positions) -> FunctionProperties {
+    fn describe(function: Value, cfg: &FunctionCfg, names: &mut Names, positions: &mut Positions) -> FunctionProperties {
         let mut collector = Collector { values: Vec::new(), numbers: IndexMap::new(), names };
-        let node: IndexMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
-        let blocks = draft.nodes.iter().map(|block| match block {
+        let node: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let blocks = cfg.nodes.iter().map(|block| match block {
             Some(block) => collector.block(*block, &node, positions),
             None => InstructionProperties::default(),
         });
@@ -113,7 +113,7 @@ impl Collector<'_> {
     }
 
     fn call(&mut self, call: Value) -> Option<Action> {
-        if call.is(LLVMOpcode::LLVMCall) && is_marker(call) {
+        if call.is(LLVMOpcode::LLVMCall) && is_placeholder(call) {
             return None;
         }
         let effects = effects(call);

@@ -9,19 +9,19 @@
 //!
 //! - the amount is computed (LLVM counts a `select` by adding its condition);
 //! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters'
-//!   array gets a twin among the unit's counters, whose address takes its place; the address less that of the template,
+//!   array gets a duplicate among the unit's counters, whose address takes its place; the address less that of the template,
 //!   added to the thread's base, is where the thread counts;
 //! - it stands between two calls of one block of which either might not come back, so that paths cannot tell whether it was passed.
 //!
 //! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
 //! recognised when variants are made.
 
-use crate::abandon::Abandonment;
 use crate::bitmaps;
 use crate::counting::add_to_word;
-use crate::describe::{Draft, calls_that_might_not_return, ending_call};
+use crate::describe::{FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
+use crate::no_return::NoReturnAnalysis;
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
@@ -38,7 +38,7 @@ const MARK: &str = "trodden.edge.counters";
 
 /// Why LLVM's counters cannot become markers.
 #[derive(Debug, thiserror::Error)]
-pub enum MarkerError {
+pub enum PlaceholderError {
     /// A table of LLVM's is not as expected.
     #[error(
         "LLVM's profile table `{0}` cannot be read: build with `trodden build --pgo` or `--coverage` alone, without profile \
@@ -46,12 +46,12 @@ pub enum MarkerError {
     )]
     Table(String),
     /// The unit was compiled with counters of another kind.
-    #[error("the unit was compiled with {found}, and {wanted} are asked for: compile it again by `trodden build {option}`")]
+    #[error("the unit was compiled with {found}, and {expected} are asked for: compile it again by `trodden build {option}`")]
     Kind {
         /// Counters that the unit has.
         found: &'static str,
         /// Counters that are asked for.
-        wanted: &'static str,
+        expected: &'static str,
         /// The option of the build that inserts those.
         option: &'static str,
     },
@@ -89,7 +89,7 @@ pub struct Taking {
 }
 
 /// What was taken out of a module.
-pub struct Markers {
+pub struct Placeholders {
     module: Module,
     profile: EdgeProfile,
     fixed: IndexMap<Value, Vec<Fixed>>,
@@ -118,8 +118,8 @@ struct Note {
 }
 
 /// Says in a module that its counters are ours.
-pub fn mark(module: Module) {
-    if !is_marked(module) {
+pub fn insert(module: Module) {
+    if !has_placeholders(module) {
         let node = llvm!(LLVMMDNodeInContext2(module.context(), std::ptr::null_mut(), 0));
         let node = llvm!(LLVMMetadataAsValue(module.context(), node));
         llvm!(LLVMAddNamedMetadataOperand(module.raw, crate::llvm::c_string(MARK).as_ptr(), node));
@@ -127,20 +127,20 @@ pub fn mark(module: Module) {
 }
 
 /// Whether a module's counters are ours.
-pub fn is_marked(module: Module) -> bool {
+pub fn has_placeholders(module: Module) -> bool {
     !llvm!(LLVMGetNamedMetadata(module.raw, MARK.as_ptr().cast(), MARK.len())).is_null()
 }
 
-impl Markers {
+impl Placeholders {
     /// Takes LLVM's counters out of a module, but for those by which something is counted; those get places among the
     /// unit's `counters`, from `next` on.
-    pub fn take(module: Module, counters: Value, next: &mut u64, taking: Taking) -> Result<Markers, MarkerError> {
+    pub fn take(module: Module, counters: Value, next: &mut u64, taking: Taking) -> Result<Placeholders, PlaceholderError> {
         let tables = llvm_profile::read(module)?;
         check_kind(&tables, taking.kind)?;
         let notes = llvm_profile::value_notes(module);
         let functions = tables.functions.iter().map(|t| t.function).collect();
         let profile = EdgeProfile { version: tables.version, names: tables.names, functions, ..EdgeProfile::default() };
-        let mut markers = Markers {
+        let mut placeholders = Placeholders {
             module,
             profile,
             fixed: IndexMap::new(),
@@ -151,22 +151,22 @@ impl Markers {
             first_bit: 0,
             base: None,
         };
-        let stand_ins = markers.take_notes(notes, &tables.functions, next);
+        let stand_ins = placeholders.take_notes(notes, &tables.functions, next);
         let mapping = if taking.kind == CounterKind::Coverage { Mapping::Kept } else { Mapping::Removed };
         llvm_profile::remove_tables(module, &stand_ins, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
-        let bits = markers.take_bitmaps(&tables.functions, counters, next)?;
+        let bits = placeholders.take_bitmaps(&tables.functions, counters, next)?;
         let updates = tables.functions.iter().map(|t| updates_of(t.counters)).collect::<Result<Vec<_>, _>>()?;
-        let needs_twin: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
-        markers.sort(&updates.into_iter().flatten().collect(), &numbers, &bits);
+        let needs_duplicate: Vec<bool> = updates.iter().map(|u| u.iter().any(|u| computes(*u))).collect();
+        placeholders.sort(&updates.into_iter().flatten().collect(), &numbers, &bits);
         for (number, table) in tables.functions.iter().enumerate() {
-            if needs_twin[number] {
-                let twin = markers.twin(counters, number as u32, next);
-                table.counters.replace_uses(twin);
+            if needs_duplicate[number] {
+                let duplicate = placeholders.duplicate(counters, number as u32, next);
+                table.counters.replace_uses(duplicate);
             }
             llvm_profile::remove(table.counters);
         }
-        Ok(markers)
+        Ok(placeholders)
     }
 
     /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their
@@ -224,7 +224,7 @@ impl Markers {
         tables: &[llvm_profile::Table],
         counters: Value,
         next: &mut u64,
-    ) -> Result<IndexMap<Value, Vec<EdgeCounter>>, MarkerError> {
+    ) -> Result<IndexMap<Value, Vec<EdgeCounter>>, PlaceholderError> {
         let (mut known, first, mut bytes) = (IndexMap::new(), *next, 0);
         for (function, table) in (0..).zip(tables) {
             let (Some(bitmap), ProfiledFunction { counters: before, bits, .. }) = (table.bitmap, table.function) else { continue };
@@ -276,14 +276,14 @@ impl Markers {
                 None => (counter(update).into_iter().collect(), operand(update, 1).as_integer().unwrap_or(0)),
             };
             let before = first_behind(update, |i| !is_erased(i));
-            let markers = counters.into_iter().filter(|_| amount != 0).map(|counter| Fixed { before, counter, amount });
-            self.fixed.entry(function_of(update)).or_default().extend(markers);
+            let placeholders = counters.into_iter().filter(|_| amount != 0).map(|counter| Fixed { before, counter, amount });
+            self.fixed.entry(function_of(update)).or_default().extend(placeholders);
         }
         erased.into_iter().for_each(Value::erase);
     }
 
     /// Makes counters of the unit for all those of a function; gives their address.
-    fn twin(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
+    fn duplicate(&mut self, counters: Value, function: u32, next: &mut u64) -> Value {
         let first = *next;
         let count = self.profile.functions[function as usize].counters;
         *next += u64::from(count);
@@ -293,7 +293,7 @@ impl Markers {
         Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
     }
 
-    /// Counts in a function what no path can tell. The counts' address is known later: [`Markers::settle`].
+    /// Counts in a function what no path can tell. The counts' address is known later: [`Placeholders::settle`].
     pub fn count_computed(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -301,8 +301,8 @@ impl Markers {
             return;
         }
         let all: IndexSet<Value> = updates.iter().copied().chain(notes.iter().map(|n| n.call)).collect();
-        for marker in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
-            marker.before = first_behind(marker.before, |i| !all.contains(i));
+        for placeholder in self.fixed.get_mut(&function).into_iter().flatten().filter(|m| all.contains(&m.before)) {
+            placeholder.before = first_behind(placeholder.before, |i| !all.contains(i));
         }
         let base = self.base(function);
         for update in updates {
@@ -331,23 +331,23 @@ impl Markers {
     }
 
     /// Notes a function's markers, once its graph is known; what no path can tell is counted.
-    pub fn note(&mut self, function: Value, draft: &Draft, abandonment: &Abandonment, number: usize, next: &mut u64) {
+    pub fn note(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
-        let nodes: IndexMap<Block, Node> = draft.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
+        let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
         for Fixed { before, counter, amount } in all {
-            match place(before, abandonment) {
+            match place(before, no_return) {
                 Some(place) => {
-                    let marker = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
-                    self.profile.placeholders.push(marker);
+                    let placeholder = CounterPlaceholder { function: number as u32, block: nodes[&before.block()], place, counter, amount };
+                    self.profile.placeholders.push(placeholder);
                 }
-                None => self.count_apart(function, before, counter, amount, next),
+                None => self.count_split(function, before, counter, amount, next),
             }
         }
     }
 
-    fn count_apart(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
+    fn count_split(&mut self, function: Value, before: Value, counter: EdgeCounter, amount: i64, next: &mut u64) {
         let index = *self.own.entry(counter).or_insert_with(|| {
             self.profile.own.push(OwnCounters { counter, first: *next, count: 1 });
             *next += 1;
@@ -374,7 +374,7 @@ impl Markers {
     }
 
     /// Gives the counts in the function at work their address.
-    pub fn settle(&mut self, base: Value) {
+    pub fn resolve(&mut self, base: Value) {
         if let Some(stand_in) = self.base.take() {
             stand_in.replace_uses(base);
             stand_in.erase();
@@ -390,17 +390,17 @@ impl Markers {
 }
 
 /// Whether a unit has the counters that are asked for. One without functions has none of either kind.
-fn check_kind(tables: &Tables, wanted: CounterKind) -> Result<(), MarkerError> {
+fn check_kind(tables: &Tables, expected: CounterKind) -> Result<(), PlaceholderError> {
     const OF_EDGES: u64 = 1 << 56;
     let names = |kind| match kind {
         CounterKind::Coverage => ("counters of coverage", "--coverage"),
         CounterKind::Edges | CounterKind::Discarded => ("counters of edges", "--pgo"),
     };
     let found = if tables.version & OF_EDGES == 0 { CounterKind::Coverage } else { CounterKind::Edges };
-    if tables.functions.is_empty() || wanted == found || wanted == CounterKind::Discarded {
+    if tables.functions.is_empty() || expected == found || expected == CounterKind::Discarded {
         return Ok(());
     }
-    Err(MarkerError::Kind { found: names(found).0, wanted: names(wanted).0, option: names(wanted).1 })
+    Err(PlaceholderError::Kind { found: names(found).0, expected: names(expected).0, option: names(expected).1 })
 }
 
 /// Whether an update adds a computed amount, or to a counter whose address is computed.
@@ -410,8 +410,8 @@ fn computes(update: Value) -> bool {
 }
 
 /// The first instruction behind another that is as wanted; the terminator is.
-fn first_behind(instruction: Value, wanted: impl Fn(&Value) -> bool) -> Value {
-    std::iter::successors(instruction.next(), |i| i.next()).find(wanted).expect("a block has a terminator")
+fn first_behind(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
+    std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
 }
 
 fn function_of(instruction: Value) -> Value {
@@ -420,9 +420,9 @@ fn function_of(instruction: Value) -> Value {
 
 /// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not
 /// tell whether it was passed.
-fn place(before: Value, abandonment: &Abandonment) -> Option<PlaceholderPosition> {
+fn place(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
-    let calls = calls_that_might_not_return(block, abandonment);
+    let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
     // Calls that take the function's place, or end it, are behind the path's count: paths do not tell whether they came back.
@@ -435,7 +435,7 @@ fn place(before: Value, abandonment: &Abandonment) -> Option<PlaceholderPosition
 }
 
 /// All updates that an array of counters is reached by, through whatever the optimiser has made of its address.
-fn updates_of(counters: Value) -> Result<IndexSet<Value>, MarkerError> {
+fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
     let (mut updates, mut seen, mut stack) = (IndexSet::new(), IndexSet::from([counters]), vec![counters]);
     while let Some(value) = stack.pop() {
         for user in value.users() {
@@ -476,13 +476,13 @@ pub fn passes_address_on(user: Value) -> bool {
     }
 }
 
-pub fn unknown_use(user: Value) -> MarkerError {
+pub fn unknown_use(user: Value) -> PlaceholderError {
     let function = function_of(user).name();
     let text = llvm!(LLVMPrintValueToString(user.0));
     // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.
     let instruction = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().trim().to_owned();
     llvm!(LLVMDisposeMessage(text));
-    MarkerError::Use { function, instruction }
+    PlaceholderError::Use { function, instruction }
 }
 
 fn operand(value: Value, at: u32) -> Value {

@@ -1,8 +1,8 @@
 //! Plans that go by paths: those that are known, and those that are asked for; and the judgement of every numbering before it is used.
 
 use super::{Error, Unit, residual_program};
-use crate::chosen::{self, Made, Request};
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
+use crate::interesting::{self, Made, Request};
 use crate::llvm::Value;
 use crate::options::Scheme;
 use crate::sample::Planned;
@@ -12,17 +12,17 @@ use trodden_flow::verify::verify_numbering;
 use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
 impl Unit {
-    /// Plans anew where the paths that are known, or asked for, decide.
+    /// Plans again where the paths that are known, or asked for, decide.
     pub(super) fn plan_for_paths(&mut self, planned: &mut Planned, versions: bool) -> Result<(), Error> {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
-        if let Some(known) = self.known_of(&name, &planned.draft) {
+        if let Some(known) = self.known_of(&name, &planned.cfg) {
             planned.program = residual_program(planned, known, &self.options, versions).ok_or_else(other)?;
         }
         if self.options.interesting.is_none() {
             return Ok(());
         }
-        let Some(asked) = self.asked_of(&name, &planned.draft).cloned() else {
+        let Some(asked) = self.interesting_of(&name, &planned.cfg).cloned() else {
             let reason = "it has another shape than the function of its name whose paths were asked for".into();
             self.map.instead.push(Skipped { name, reason });
             return Ok(());
@@ -32,7 +32,7 @@ impl Unit {
         if numbering.paths() != asked.paths {
             return Err(other());
         }
-        let aside = planned.draft.aside();
+        let excluded = planned.cfg.excluded();
         let scheme = match self.options.scheme {
             Scheme::Selected(scheme) => Some(scheme),
             _ => None,
@@ -40,15 +40,15 @@ impl Unit {
         let request = Request {
             graph: &planned.graph,
             frequencies: &planned.frequencies,
-            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, aside: &aside },
+            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, excluded: &excluded },
             options: &self.options.plan,
             time_limit_s: self.options.time_limit_s,
         };
         // With the same cuts paths have the numbers that they had; where there are too many for an array, those of the first plan.
         let few = numbering.paths() <= self.options.plan.max_paths;
         let elsewhere = (!few).then(|| self.cut_elsewhere(numbering.paths()));
-        let in_full = few.then(|| chosen::all_paths(&request, dag.clone(), numbering.clone()));
-        match scheme.map(|_| chosen::plan(&request, dag, numbering)) {
+        let in_full = few.then(|| interesting::all_paths(&request, dag.clone(), numbering.clone()));
+        match scheme.map(|_| interesting::plan(&request, dag, numbering)) {
             Some(Made::Program(program)) => planned.program = *program,
             Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
             Some(Made::Instead(reason)) => {
@@ -74,21 +74,21 @@ impl Unit {
     }
 
     /// Whether paths of a function are asked for, or of all functions.
-    pub(super) fn is_asked_for(&self, function: Value) -> bool {
+    pub(super) fn is_interesting(&self, function: Value) -> bool {
         let (unit, name) = (&self.map.source, function.name());
         let is_on_segments = self.options.segments.as_ref().is_none_or(|set| set.names(unit, &name));
         is_on_segments && self.options.interesting.as_ref().is_none_or(|paths| paths.names(unit, &name))
     }
 
     /// Which of a function's paths are asked for.
-    pub(super) fn asked_of(&self, name: &str, draft: &Draft) -> Option<&KnownFunction> {
+    pub(super) fn interesting_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
         let asked = self.options.interesting.as_ref()?;
-        let version = Version { shape: shape(&draft.blocks, &draft.edges), code: draft.code };
-        asked.like(&self.map.source, name, version).filter(|k| k.edges.len() == draft.edges.len())
+        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        asked.like(&self.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
     }
 }
 
 /// Verifies the numbering of a program; those of interesting paths are verified where they are made, too.
-pub(super) fn judge(planned: &Planned) -> Result<(), Error> {
+pub(super) fn verify(planned: &Planned) -> Result<(), Error> {
     verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
 }

@@ -8,15 +8,15 @@
 //! Functions of another shape are left alone.
 
 mod copy;
-mod rounds;
+mod iterations;
 
-use crate::abandon::Abandonment;
 use crate::debug::Positions;
-use crate::describe::Draft;
+use crate::describe::FunctionCfg;
 use crate::error::Error;
+use crate::identical_phis;
 use crate::llvm::{Block, Module, Value, llvm};
+use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
-use crate::twins;
 use crate::weights::{weigh_function, weigh_targets};
 use indexmap::IndexMap;
 use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
@@ -40,21 +40,21 @@ pub fn apply(
     module: Module,
     machine: LLVMTargetMachineRef,
     chosen: &[Value],
-    directions: &TransformationPlan,
+    plan: &TransformationPlan,
     reach_all: bool,
 ) -> Result<(), Error> {
     let source = module.source();
-    let known: Vec<Value> = chosen.iter().copied().filter(|f| directions.knows(&source, &f.name())).collect();
+    let known: Vec<Value> = chosen.iter().copied().filter(|f| plan.knows(&source, &f.name())).collect();
     if known.is_empty() {
         return Ok(());
     }
-    let abandonment = Abandonment::of(module, reach_all);
+    let no_return = NoReturnAnalysis::of(module, reach_all);
     let mut positions = Positions::new(module);
     for function in known {
         let prepared = prepare(module, function);
-        let draft = Draft::of(function, &prepared, &abandonment, &mut positions);
-        let found = directions.of(&source, &function.name(), shape(&draft.blocks, &draft.edges));
-        carry_out(Place { module, machine, function, draft: &draft }, found)?;
+        let cfg = FunctionCfg::of(function, &prepared, &no_return, &mut positions);
+        let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
+        carry_out(Place { module, machine, function, cfg: &cfg }, found)?;
     }
     Ok(())
 }
@@ -65,40 +65,37 @@ struct Place<'a> {
     module: Module,
     machine: LLVMTargetMachineRef,
     function: Value,
-    draft: &'a Draft,
+    cfg: &'a FunctionCfg,
 }
 
 impl Place<'_> {
     /// The block that a node stands for, if it stands for one.
     fn block(&self, node: Node) -> Option<Block> {
-        self.draft.nodes.get(node.index()).copied().flatten()
+        self.cfg.nodes.get(node.index()).copied().flatten()
     }
 }
 
-fn carry_out(place: Place, directions: &[Transformation]) -> Result<(), Error> {
+fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     // First, since copies have weights of their own.
-    directions
-        .iter()
-        .filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None })
-        .for_each(|w| weigh(place, w));
+    plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
     let mut copied = false;
-    for direction in directions {
+    for direction in plan {
         if let Transformation::Copy(copy) = direction {
             copied |= copy::carry_out(place, copy);
         }
     }
     let loops: Vec<_> =
-        directions.iter().filter_map(|d| if let Transformation::LastIterations(rounds) = d { Some(rounds) } else { None }).collect();
-    let marked = rounds::mark(place, &loops);
+        plan.iter().filter_map(|d| if let Transformation::LastIterations(iterations) = d { Some(iterations) } else { None }).collect();
+    let marked = iterations::mark(place, &loops);
     if copied {
         verify(place)?;
         run(place, FOLD)?;
     }
     if marked {
-        rounds::part(place)?;
+        iterations::split(place)?;
     }
     if copied || marked {
-        twins::part(place.module, place.function);
+        identical_phis::split(place.module, place.function);
         verify(place)?;
     }
     Ok(())
@@ -108,13 +105,13 @@ fn carry_out(place: Place, directions: &[Transformation]) -> Result<(), Error> {
 /// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
 /// threaded code; these counts are of the code as it is.
 fn weigh(place: Place, weights: &Weighed) {
-    let mut ways: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
-    for (edge, count) in place.draft.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
+    let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
+    for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
         if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
-            ways.entry(from).or_default().insert(to, *count);
+            successors.entry(from).or_default().insert(to, *count);
         }
     }
-    ways.iter().for_each(|(block, ways)| weigh_targets(place.module, block.terminator(), |to| ways.get(&to).copied()));
+    successors.iter().for_each(|(block, successors)| weigh_targets(place.module, block.terminator(), |to| successors.get(&to).copied()));
     weigh_function(place.module, place.function, weights.entries);
 }
 

@@ -3,12 +3,12 @@
 //! LLVM's code generation (up to 22 at least) lowers a phi node to copies at the ends of the blocks before it. For a
 //! landing pad they must stand in front of the call; for where the call comes back they stand behind it. But of two phi
 //! nodes that merge the same values from the same blocks only the first one gets copies (`PHIElimination`, identical
-//! phi nodes of critical edges): if that is the one behind the call, the landing pad reads a register that nobody has
-//! written. Compilers hardly ever make such twins. Whoever merges a register, or values of two versions of the code,
+//! phi nodes of critical edges): if that is the one behind the call, the landing pad reads a register that was never
+//! written. Compilers hardly ever make such identical phis. Merging a register, or values of two versions of the code,
 //! wherever two such calls lead makes them all the time.
 //!
 //! So one of the ways on gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
-//! no instruction, and the twins are none any more.
+//! no instruction, and the identical phis are none any more.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
@@ -19,14 +19,14 @@ use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
 
 /// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another
 /// block behind the same calls.
-pub fn part(module: Module, function: Value) {
+pub fn split(module: Module, function: Value) {
     let merging: Vec<Block> = function.blocks().filter(|b| b.phis().next().is_some()).collect();
     for block in merging {
         let from: IndexSet<Block> = predecessors(block).into_iter().collect();
         let Some(&call) = from.iter().find(|b| is_left_early(b.terminator(), block)) else { continue };
         for (way, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
-            if other != block && block.phis().any(|phi| other.phis().any(|twin| are_twins(phi, twin))) && same_calls() {
+            if other != block && block.phis().any(|phi| other.phis().any(|duplicate| are_identical(phi, duplicate))) && same_calls() {
                 detour(module, call, way, other);
             }
         }
@@ -35,16 +35,16 @@ pub fn part(module: Module, function: Value) {
 
 /// Whether control leaves for a block from within the terminator: by unwinding, or by a jump of assembly.
 fn is_left_early(terminator: Value, to: Block) -> bool {
-    let ways = terminator.successors();
+    let successors = terminator.successors();
     match terminator.opcode() {
-        LLVMOpcode::LLVMInvoke => ways.get(1) == Some(&to),
-        LLVMOpcode::LLVMCallBr => ways[1..].contains(&to),
+        LLVMOpcode::LLVMInvoke => successors.get(1) == Some(&to),
+        LLVMOpcode::LLVMCallBr => successors[1..].contains(&to),
         _ => false,
     }
 }
 
 /// Whether two phi nodes merge the same values from the same blocks.
-fn are_twins(a: Value, b: Value) -> bool {
+fn are_identical(a: Value, b: Value) -> bool {
     let merged = |phi: Value| phi.incoming().into_iter().map(|(value, block)| (block, value.0)).collect::<IndexSet<_>>();
     a.kind() == b.kind() && merged(a) == merged(b)
 }

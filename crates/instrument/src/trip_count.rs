@@ -1,12 +1,12 @@
-//! How often loops come round, as their own counters tell.
+//! How often loops iterate, as their own counters tell.
 //!
-//! Loops that come round a constant number of times are found by how their last branch counts: `for (i = 0; i < 16;
+//! Loops that iterate a constant number of times are found by how their last branch counts: `for (i = 0; i < 16;
 //! i++)`, after the optimiser.
 //!
 //! What is known this way: the branch that closes the loop compares a phi node of the loop's head, or that plus a
-//! constant, with a constant; the phi node begins with a constant and is that sum in every further round. So it takes
-//! the same values whenever the loop is entered, and they are gone through here. Other ways out of the loop are not
-//! looked at: whoever relies on the number sees that there are none.
+//! constant, with a constant; the phi node begins with a constant and is that sum in every further iteration. So it takes
+//! the same values whenever the loop is entered, and they are enumerated here. Other exit edges of the loop are not
+//! examined: a user of the number checks that there are none.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
@@ -60,7 +60,7 @@ impl Number {
 
 /// How often control goes back from the end of `latch` to `head` whenever it came to `head` from elsewhere and leaves
 /// by the end of `latch`; `None` if that is no such constant.
-pub fn times_round(latch: Block, head: Block) -> Option<u64> {
+pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     let branch = latch.terminator();
     let is_conditional = branch.is(LLVMOpcode::LLVMBr) && llvm!(LLVMIsConditional(branch.0)) != 0;
     let successors = branch.successors();
@@ -89,29 +89,29 @@ pub fn times_round(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
-/// Counters of larger steps come round too soon to tell all rounds apart; with this one, it takes 2^52 of them.
+/// Counters of larger steps iterate too soon to tell all iterations apart; with this one, it takes 2^52 of them.
 const MOST_SHIFT: u32 = 12;
 
-/// What tells how often a loop came round.
+/// What tells how often a loop iterated.
 #[derive(Clone, Copy)]
 pub struct Counter {
-    /// A number of 64 bits, so that it does not come round to a value that it had; see [`MOST_SHIFT`].
+    /// A number of 64 bits, so that it does not iterate to a value that it had; see [`MOST_SHIFT`].
     pub value: Value,
-    /// What it is if the loop did not come round.
+    /// What it is if the loop did not iterate.
     pub first: i64,
-    /// Each further round adds `1 << shift`.
+    /// Each further iteration adds `1 << shift`.
     pub shift: u32,
 }
 
 impl Counter {
-    /// How often the loop came round, less so many times.
+    /// How often the loop iterated, less so many times.
     pub fn less(self, module: Module, builder: &Builder, times: i64) -> Value {
         let by = self.first.wrapping_add(times << self.shift);
         let steps = if by == 0 { self.value } else { builder.add(self.value, module.constant(by.wrapping_neg())) };
         if self.shift == 0 { steps } else { builder.shift_right(steps, module.constant(self.shift.into())) }
     }
 
-    /// The same at the end of a round, where this is what tells it at the beginning: a phi node of the loop's head.
+    /// The same at the end of an iteration, where this is what tells it at the beginning: a phi node of the loop's head.
     pub fn next(self, latch: Block) -> Option<Counter> {
         let value = self.value.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
         Some(Counter { value, first: self.first.wrapping_add(1 << self.shift), ..self })
@@ -119,7 +119,7 @@ impl Counter {
 }
 
 /// What tells how often control went back from the end of `latch` to `head`, at the head, if there is such a number in
-/// the program: one that begins with a constant, to which each round adds the same power of two. Code generation would
+/// the program: one that begins with a constant, to which each iteration adds the same power of two. Code generation would
 /// keep a number that is made besides in a register of its own.
 pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     head.phis().find_map(|phi| {
@@ -133,7 +133,7 @@ pub fn counter(latch: Block, head: Block) -> Option<Counter> {
     })
 }
 
-/// The phi node of `head` that a value is, or is the next value of; with what it begins with, and what each round adds.
+/// The phi node of `head` that a value is, or is the next value of; with what it begins with, and what each iteration adds.
 fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Number)> {
     head.phis().find_map(|phi| {
         let next = phi.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
@@ -142,7 +142,7 @@ fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Nu
     })
 }
 
-/// The constant that a phi node begins with and the one that it grows by in each round, if it does both.
+/// The constant that a phi node begins with and the one that it grows by in each iteration, if it does both.
 fn progression(phi: Value, latch: Block) -> Option<(Number, Number)> {
     let incoming = phi.incoming();
     let (next, _) = *incoming.iter().find(|(_, from)| *from == latch)?;

@@ -22,8 +22,8 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
-    let ways: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
-    let leads_there = matches!(terminator.opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch) && !ways.is_empty();
+    let successors: Vec<usize> = terminator.successors().iter().enumerate().filter(|(_, to)| **to == first).map(|(i, _)| i).collect();
+    let leads_there = matches!(terminator.opcode(), LLVMOpcode::LLVMBr | LLVMOpcode::LLVMSwitch) && !successors.is_empty();
     // What only this edge leads to needs no copy.
     let alone = blocks.len() == 1 && predecessors(first).iter().all(|b| *b == from);
     if !leads_there || alone || blocks.contains(&from) {
@@ -31,7 +31,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
     }
     let copies = Copies::make(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
     let back = lead_back(&blocks, &copies);
-    ways.iter().for_each(|way| terminator.set_successor(*way, copies.block(first)));
+    successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
     tell_successors(place.module, &blocks, &copies, &back);
     forget(place.module, &blocks, &copies);
     merge_values(place, &blocks, &copies);
@@ -41,7 +41,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
 
 /// The edge's source and the blocks, if there are such.
 fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
-    let edge = place.draft.edges.get(copy.entry.index())?;
+    let edge = place.cfg.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
     let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
@@ -49,7 +49,7 @@ fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
     distinct.then_some((place.block(edge.from)?, blocks))
 }
 
-/// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and computed jumps arrive.
+/// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and indirect branches arrive.
 fn can_be_copied(block: Block) -> bool {
     let may = |i: Value| {
         let refuses = i.is_call() && (i.call_has_attribute("noduplicate") || i.call_has_attribute("convergent"));
@@ -81,12 +81,12 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     out
 }
 
-/// Phi nodes of originals behind copies get told what comes from there. They are built anew, and may be what later ones are told of.
+/// Phi nodes of originals behind copies get told what comes from there. They are built again, and may be what later ones are told of.
 fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
-    let (mut told, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
+    let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
         for &to in out.get(block).into_iter().flatten() {
-            if !told.insert((*block, to)) {
+            if !updated.insert((*block, to)) {
                 continue;
             }
             let of_copy = |value: Value| {
@@ -133,19 +133,19 @@ fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
 /// Branches of originals and copies get the frequencies that the paths have.
 fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
-    for parted in weights {
-        let Some(edge) = place.draft.edges.get(parted.edge.index()) else { continue };
+    for split in weights {
+        let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };
         if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
-            by_block.entry(from).or_default().push((to, *parted));
+            by_block.entry(from).or_default().push((to, *split));
         }
     }
-    for (block, ways) in by_block {
+    for (block, successors) in by_block {
         let copy = copies.block(block);
         if copy == block {
             continue;
         }
         let of = |to: Block, count: fn(&SplitWeights) -> u64| {
-            ways.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, parted)| count(parted))
+            successors.iter().find(|(t, _)| *t == to || copies.block(*t) == to).map(|(_, split)| count(split))
         };
         weigh_targets(place.module, block.terminator(), |to| of(to, |p| p.kept));
         weigh_targets(place.module, copy.terminator(), |to| of(to, |p| p.copied));

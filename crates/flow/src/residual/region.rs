@@ -1,15 +1,15 @@
-//! Which edges of known paths are the inside, the version of a function that hardly pays for being watched.
+//! Which edges of known paths are the known-path region, the version of a function with hardly any probes.
 //!
-//! What an inside costs ([`super::prices`]) follows from the executions of the known paths: a way through the second
-//! version for each path that is not wholly inside; a look where paths end that are inside and might be unknown;
-//! keeping the register wherever it is needed and ways with different values meet. We begin with all edges of known
+//! What a region costs ([`super::prices`]) follows from the executions of the known paths: a path through the instrumented
+//! code for each path that is not wholly in it; a look-up where paths end that are in the region and might be unknown;
+//! keeping the register wherever it is needed and edges with different values meet. We begin with all edges of known
 //! paths, and take whatever move lowers the cost most, until none does:
 //!
 //! - leave out one edge;
 //! - of the edges into a node keep the one that is executed most: there the register is a constant;
 //! - leave out edges until no unknown path ends with some edge.
 //!
-//! Greedy; the best inside is a matter of exponential search. Where it costs much, nodes may be several ([`super::contexts`]).
+//! Greedy; the best region is a matter of exponential search. Where it costs much, nodes may be several ([`super::contexts`]).
 
 use super::KnownPath;
 use super::prices::Prices;
@@ -21,39 +21,39 @@ const WORTHWHILE: f64 = 1e-3;
 /// Functions are searched for so many steps; what was found until then is taken.
 const MOST_STEPS: usize = 300_000_000;
 
-/// Known paths, and the edges inside.
-pub struct Inside<'a> {
+/// Known paths, and the edges of the region.
+pub struct KnownPathRegion<'a> {
     dag: &'a Dag,
-    /// The edges that are inside.
+    /// The edges that are in the region.
     pub edges: Vec<bool>,
     paths: Vec<KnownPath>,
     prices: Prices,
     /// For each edge, the paths that take it.
     takers: Vec<Vec<usize>>,
-    /// For each path, how many of its edges are not inside.
+    /// For each path, how many of its edges are not in the region.
     outside: Vec<u32>,
-    /// Executions of each edge on paths that are inside, and how many such paths end with it.
+    /// Executions of each edge on paths that are in the region, and how many such paths end with it.
     flow: Vec<f64>,
     ends: Vec<u64>,
     steps: usize,
 }
 
-impl<'a> Inside<'a> {
+impl<'a> KnownPathRegion<'a> {
     /// All edges of known paths, which come with their executions.
-    pub fn all(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> Inside<'a> {
+    pub fn all(dag: &'a Dag, paths: Vec<KnownPath>, prices: Prices) -> KnownPathRegion<'a> {
         let edges = dag.edges().len();
         let mut takers = vec![Vec::new(); edges];
         for (at, path) in paths.iter().enumerate() {
             path.edges.iter().for_each(|e| takers[e.index()].push(at));
         }
-        let inside = takers.iter().map(|t| !t.is_empty()).collect();
+        let region = takers.iter().map(|t| !t.is_empty()).collect();
         let (outside, flow, ends) = (vec![0; paths.len()], vec![0.0; edges], vec![0; edges]);
-        let mut all = Inside { dag, edges: inside, paths, prices, takers, outside, flow, ends, steps: 0 };
+        let mut all = KnownPathRegion { dag, edges: region, paths, prices, takers, outside, flow, ends, steps: 0 };
         (0..all.paths.len()).for_each(|at| all.account(at, 1.0));
         all
     }
 
-    /// Leaves edges out as long as that makes it cheaper; then those that no path inside takes any more, which would
+    /// Leaves edges out as long as that makes it cheaper; then those that no path in the region takes any more, which would
     /// only be code that is never executed.
     pub fn improve(&mut self) {
         self.make_cheaper();
@@ -69,7 +69,7 @@ impl<'a> Inside<'a> {
         while cost > 0.0 && self.steps < MOST_STEPS {
             let mut best: Option<(f64, Vec<DagEdgeId>)> = None;
             for edges in self.moves() {
-                // One round may be too much already: it takes time with the square of the function's size.
+                // One iteration may be too much already: it takes time with the square of the function's size.
                 if self.steps >= MOST_STEPS {
                     break;
                 }
@@ -88,23 +88,23 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// The edges inside, and the paths.
+    /// The edges of the region, and the paths.
     pub fn into_parts(self) -> (Vec<bool>, Vec<KnownPath>) {
         (self.edges, self.paths)
     }
 
-    /// For each edge whether unknown paths inside end with it.
+    /// For each edge whether unknown paths in the region end with it.
     pub fn unclear(&self) -> Vec<bool> {
-        let ways = self.ways();
-        self.dag.edge_ids().map(|e| self.is_unclear(&ways, e)).collect()
+        let path_counts = self.path_counts();
+        self.dag.edge_ids().map(|e| self.is_unclear(&path_counts, e)).collect()
     }
 
     fn is_end(&self, edge: DagEdgeId) -> bool {
         self.dag.edge(edge).to == self.dag.exit()
     }
 
-    fn is_unclear(&self, ways: &[u64], edge: DagEdgeId) -> bool {
-        self.is_end(edge) && self.edges[edge.index()] && ways[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
+    fn is_unclear(&self, path_counts: &[u64], edge: DagEdgeId) -> bool {
+        self.is_end(edge) && self.edges[edge.index()] && path_counts[self.dag.edge(edge).from.index()] > self.ends[edge.index()]
     }
 
     /// What might be left out: edges, each move at once.
@@ -118,13 +118,13 @@ impl<'a> Inside<'a> {
                 moves.push(into.split_off(1));
             }
         }
-        let ways = self.ways();
-        let unclear: Vec<DagEdgeId> = self.dag.edge_ids().filter(|e| self.is_unclear(&ways, *e)).collect();
+        let path_counts = self.path_counts();
+        let unclear: Vec<DagEdgeId> = self.dag.edge_ids().filter(|e| self.is_unclear(&path_counts, *e)).collect();
         moves.extend(unclear.into_iter().filter_map(|end| self.clearing(end)));
         moves
     }
 
-    /// Edges without which no unknown path inside ends with this one: each time the one on most of them for its executions.
+    /// Edges without which no unknown path in the region ends with this one: each time the one on most of them for its executions.
     fn clearing(&mut self, end: DagEdgeId) -> Option<Vec<DagEdgeId>> {
         const MOST: usize = 32;
         if self.steps >= MOST_STEPS {
@@ -148,7 +148,7 @@ impl<'a> Inside<'a> {
     fn most_unknown(&mut self, end: DagEdgeId) -> Option<DagEdgeId> {
         let (dag, tail) = (self.dag, self.dag.edge(end).from);
         self.steps += 4 * dag.edges().len();
-        let to = self.ways();
+        let to = self.path_counts();
         if to[tail.index()] == self.ends[end.index()] {
             return None;
         }
@@ -193,13 +193,13 @@ impl<'a> Inside<'a> {
         }
     }
 
-    /// Adds a path to what is inside, or takes it away.
+    /// Adds a path to what is in the region, or takes it away.
     fn account(&mut self, at: usize, sign: f64) {
         let path = &self.paths[at];
         self.steps += path.edges.len();
-        path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.alone() as f64);
+        path.edges.iter().for_each(|e| self.flow[e.index()] += sign * path.own_executions() as f64);
         if let Some(end) = path.edges.last() {
-            self.flow[end.index()] += sign * (path.executions - path.alone()) as f64;
+            self.flow[end.index()] += sign * (path.executions - path.own_executions()) as f64;
             let ends = &mut self.ends[end.index()];
             *ends = if sign > 0.0 { *ends + 1 } else { *ends - 1 };
         }
@@ -212,10 +212,10 @@ impl<'a> Inside<'a> {
         cost
     }
 
-    /// Nodes that are inside.
+    /// Nodes that are in the region.
     pub fn node_count(&self) -> usize {
-        let ways = self.ways();
-        self.dag.order().iter().filter(|n| **n != self.dag.exit() && ways[n.index()] > 0).count()
+        let path_counts = self.path_counts();
+        self.dag.order().iter().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0).count()
     }
 
     /// Instructions that the known paths cost.
@@ -223,34 +223,35 @@ impl<'a> Inside<'a> {
         self.steps += 3 * self.dag.edges().len() + self.paths.len();
         let detours: f64 =
             self.paths.iter().zip(&self.outside).filter(|(_, outside)| **outside > 0).map(|(path, _)| path.executions as f64).sum();
-        let ways = self.ways();
+        let path_counts = self.path_counts();
         let mut needed = vec![false; self.dag.node_count()];
-        let (mut looks, mut kept) = (0.0, 0.0);
-        for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit() && ways[n.index()] > 0) {
+        let (mut lookups, mut kept) = (0.0, 0.0);
+        for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit() && path_counts[n.index()] > 0) {
             for &edge in self.dag.out(node) {
-                if self.is_unclear(&ways, edge) {
-                    looks += self.flow[edge.index()];
+                if self.is_unclear(&path_counts, edge) {
+                    lookups += self.flow[edge.index()];
                     needed[node.index()] = true;
                 }
                 needed[node.index()] |= !self.edges[edge.index()] || needed[self.dag.edge(edge).to.index()];
             }
-            let into = || self.dag.incoming(node).iter().filter(|e| self.edges[e.index()] && ways[self.dag.edge(**e).from.index()] > 0);
+            let into =
+                || self.dag.incoming(node).iter().filter(|e| self.edges[e.index()] && path_counts[self.dag.edge(**e).from.index()] > 0);
             if needed[node.index()] && into().count() > 1 {
                 kept += into().map(|e| self.flow[e.index()]).sum::<f64>();
             }
         }
-        self.prices.executed(detours, looks, kept)
+        self.prices.executed(detours, lookups, kept)
     }
 
-    /// For each node the ways inside from the entry: no more than there are paths.
-    fn ways(&self) -> Vec<u64> {
-        let mut ways = vec![0u64; self.dag.node_count()];
-        ways[self.dag.entry().index()] = 1;
+    /// For each node the paths in the region from the entry: no more than there are paths.
+    fn path_counts(&self) -> Vec<u64> {
+        let mut path_counts = vec![0u64; self.dag.node_count()];
+        path_counts[self.dag.entry().index()] = 1;
         for &node in self.dag.order() {
             for edge in self.inner_out(node) {
-                ways[self.dag.edge(edge).to.index()] += ways[node.index()];
+                path_counts[self.dag.edge(edge).to.index()] += path_counts[node.index()];
             }
         }
-        ways
+        path_counts
     }
 }

@@ -4,7 +4,7 @@
 //! the path is counted as having reached the call ([`trodden_unit::EdgeKind::Reach`]). Each such count costs an
 //! instruction, so calls are cleared of suspicion where the module proves it: callees that LLVM knows to return and not
 //! to throw, and functions of the module that make no suspicious call themselves. A callee in which a signal ends the
-//! program does not count as abandoning, unless the user asks for that (`reach=all`).
+//! program does not count as leaving without a return, unless the user asks for that (`reach=all`).
 
 use crate::llvm::{Module, Value, llvm};
 use indexmap::IndexSet;
@@ -13,7 +13,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
 /// What is known of the functions of a module.
-pub struct Abandonment {
+pub struct NoReturnAnalysis {
     /// Functions defined here that might not come back.
     suspicious: IndexSet<Value>,
     /// Every call is held to be one that might not come back.
@@ -22,12 +22,12 @@ pub struct Abandonment {
     defined: bool,
 }
 
-impl Abandonment {
+impl NoReturnAnalysis {
     /// Looks at all functions, until nothing changes.
     ///
     /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
-    pub fn of(module: Module, all: bool) -> Abandonment {
-        let mut known = Abandonment { suspicious: IndexSet::new(), all, defined: false };
+    pub fn of(module: Module, all: bool) -> NoReturnAnalysis {
+        let mut known = NoReturnAnalysis { suspicious: IndexSet::new(), all, defined: false };
         if all {
             return known;
         }
@@ -35,7 +35,7 @@ impl Abandonment {
         loop {
             let before = known.suspicious.len();
             for &function in &defined {
-                if !known.suspicious.contains(&function) && known.abandons(function) {
+                if !known.suspicious.contains(&function) && known.has_call_without_return(function) {
                     known.suspicious.insert(function);
                 }
             }
@@ -46,18 +46,18 @@ impl Abandonment {
     }
 
     /// The same, where calls of functions that the module defines are to be noted, too.
-    pub fn with_calls(self, defined: bool) -> Abandonment {
-        Abandonment { defined, ..self }
+    pub fn with_calls(self, defined: bool) -> NoReturnAnalysis {
+        NoReturnAnalysis { defined, ..self }
     }
 
-    fn abandons(&self, function: Value) -> bool {
+    fn has_call_without_return(&self, function: Value) -> bool {
         let gives_up =
-            |i: &Value| i.is(LLVMOpcode::LLVMResume) || (i.is_call() && (self.might_not_return(*i) || i.call_has_attribute("noreturn")));
+            |i: &Value| i.is(LLVMOpcode::LLVMResume) || (i.is_call() && (self.may_not_return(*i) || i.call_has_attribute("noreturn")));
         function.blocks().any(|b| b.instructions().any(|i| gives_up(&i)))
     }
 
     /// Whether control might not come back from a call.
-    pub fn might_not_return(&self, call: Value) -> bool {
+    pub fn may_not_return(&self, call: Value) -> bool {
         let callee = call.callee();
         if !llvm!(LLVMIsAInlineAsm(callee.0)).is_null() {
             return assembly_transfers_control(callee);

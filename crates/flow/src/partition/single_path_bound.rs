@@ -1,4 +1,5 @@
-//! What it costs at least to tell one path from all others of its [end](super::Ends), however the end's paths are divided among copies.
+//! What it costs at least to distinguish one path from all others of its [end](super::Ends), however the end's paths
+//! are divided among copies.
 //!
 //! Some copy profiles the path `p`, so no other path with `p`'s end has its sum there. Another path leaves `p` and
 //! comes back, once or more often; so for each *detour* from a node of `p` to a later one there is a label on the
@@ -20,7 +21,7 @@ const LONGEST: usize = 120;
 /// Edges whose widest paths are tried, those executed most.
 const MOST_TRIED: usize = 24;
 
-/// Executions of labels, before the end, of a copy that profiles the dearest of some paths of an end.
+/// Executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
     let piece = Piece::of(dag, ends, frequencies, end);
     piece.paths().iter().filter(|p| p.len() <= LONGEST).map(|p| piece.least(p)).max().unwrap_or(0)
@@ -120,7 +121,7 @@ impl Piece<'_> {
         self.dag.order().iter().flat_map(|n| self.out[n.index()].iter().copied()).collect()
     }
 
-    /// What labels execute at least that tell this path from all others.
+    /// What labels execute at least that distinguish this path from all others.
     fn least(&self, path: &[DagEdgeId]) -> u64 {
         let nodes: Vec<usize> = path.iter().map(|e| self.at(*e).0).chain([self.last.index()]).collect();
         // Of the path's beginning, before each node: with a label on the edge in front of the node.
@@ -185,7 +186,7 @@ impl Flow<'_> {
         self.sum
     }
 
-    /// A way on which more can flow: from a node of the piece to one, over others.
+    /// A path on which more can flow: from a node of the piece to one, over others.
     fn trace(&self) -> Option<Vec<(DagEdgeId, bool)>> {
         let nodes = self.within.len();
         let mut by: Vec<Option<(DagEdgeId, bool)>> = vec![None; nodes];
