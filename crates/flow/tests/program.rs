@@ -198,7 +198,7 @@ fn programs_count_what_plans_count() {
     }
     assert!(
         by_trip_count > 1_000 && early > 1_000 && in_register > 1_000 && many > 1_000 && around_loops > 100,
-        "{by_trip_count} loops by trip count, {in_register} in registers, {around_loops} around others, {early} early, {many} counts above 1"
+        "{by_trip_count} loops by trip count, {in_register} in registers, {around_loops} around others, {early} early, {many} above 1"
     );
 }
 
