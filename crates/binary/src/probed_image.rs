@@ -1,7 +1,7 @@
 //! A program of the tier `addresses`: which block begins where in its code.
 //!
 //! Marks are in the section `.pseudo_probe`, as distances from functions' symbols ([`crate::pseudo_probes`]); symbols
-//! say where a function's code begins and ends. Local functions of one name are told apart by the source file that the
+//! say where a function's code begins and ends. Local functions of one name are distinguished by the source file that the
 //! symbol table names before them, or else by the order of the link.
 
 use crate::address_space::Loadable;
@@ -160,7 +160,7 @@ impl ProbedImage {
         for (at, start) in present.into_iter().zip(places) {
             let name = self.units[at.0].1.functions[at.1].plain_name().to_owned();
             match (start, &found[&at][..]) {
-                (None, _) => self.without.push(format!("`{name}`: several functions of that name cannot be told apart")),
+                (None, _) => self.without.push(format!("`{name}`: several functions of that name cannot be distinguished")),
                 (Some(start), [body]) => self.add(at, start, ends[&start], body),
                 (Some(_), _) => self.without.push(format!("`{name}`: its code lies in several parts")),
             }

@@ -43,7 +43,7 @@ fn commands_run_with_their_words_input_and_environment_and_are_run_again() {
     assert_eq!((attempts, retried), (vec![1, 2], vec![Event::Retried(1)]));
     assert_eq!(result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
     assert_eq!(result(folder.path(), 1), "again\n");
-    // Results that are there are not made anew.
+    // Results that are there are not made again.
     assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [0, 0]);
 }
 

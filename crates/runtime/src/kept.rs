@@ -5,7 +5,7 @@
 //! description of the same file (a second copy of the image opened it). So nothing is done with it before it is known again: by device and
 //! inode, and by the position of the description, which holds a number that no other image of this process uses.
 //!
-//! Invariant: a process that takes locks for a description is the only one to do so; a child of `fork` either opens the file anew or has
+//! Invariant: a process that takes locks for a description is the only one to do so; a child of `fork` either opens the file again or has
 //! the locks belong to itself.
 
 use crate::file::RawFile;

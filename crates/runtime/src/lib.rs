@@ -54,14 +54,14 @@
 //!   the counts of threads and children from then on are lost. So are those of an image that is loaded in a sandbox.
 //! - **A seccomp filter that kills on `open`** kills children of `fork` (not threads); one that kills on `fcntl`, `fstat`, `lseek`, `mmap`
 //!   or `fallocate` kills threads as well.
-//! - **Children that share their parent's description** count in its file, even with `%p`. When they close it, they are told apart from
+//! - **Children that share their parent's description** count in its file, even with `%p`. When they close it, they are distinguished from
 //!   dead processes by process id only, as on overlay file systems.
 //! - **A full disk**: regions are reserved when they are made. A file system that cannot reserve (or copies on write),
 //!   filled by others later on, ends the subject with SIGBUS. So does truncating a raw file in use.
 //! - **Lost counts** are noted in the raw file (`wire::Lost`): in a region of the process, else in the header. A
 //!   process that has neither, since it could not open the file, has only its standard error to say so.
-//! - **Overlay file systems** (the root of a container) drop locks with the descriptor. A program that closes it is told apart from a dead
-//!   one by its process id, which says little to processes in another PID namespace.
+//! - **Overlay file systems** (the root of a container) drop locks with the descriptor. A program that closes it is
+//!   distinguished from a dead one by its process id, which says little to processes in another PID namespace.
 //! - A raw file that is removed or replaced while programs run has their counts no more.
 //! - File systems without open-file-description locks are refused with a message. `/proc` must be mounted, else nothing is written.
 //! - **Streams**: a child made by a raw `clone` or `fork` goes on in its parent's stream, which both spoil. Stacks that a program

@@ -72,7 +72,7 @@ pub fn acquire(forked: impl Fn() -> bool) -> Acquired {
         if HOLDER.compare_exchange(seen, marked, SeqCst, SeqCst).is_err() {
             continue;
         }
-        // Others may sleep as well by now: whoever slept keeps the mark.
+        // others may sleep as well by now: a thread that slept keeps the mark.
         mine = me | SLEEPERS;
         if system::futex_wait(HOLDER.as_ptr(), marked, DOZE_MS) == Err(system::ETIMEDOUT) {
             dozes += 1;
@@ -91,7 +91,7 @@ pub fn release() {
     }
 }
 
-/// Gives the lock back whoever has it: for a child of `fork`, where the holder has another id.
+/// Gives the lock back regardless of its holder: for a child of `fork`, where the holder has another id.
 pub fn release_any() {
     if HOLDER.swap(0, SeqCst) & SLEEPERS != 0 {
         system::futex_wake(HOLDER.as_ptr());

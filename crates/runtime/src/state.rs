@@ -1,6 +1,6 @@
 //! The state of the runtime in one image of one process, and what happens to it: a thread enters, the process forks, the image goes.
 //!
-//! Invariants: whoever touches the state has the lock; a thread's bias is set before anything of this image counts in it; nothing here
+//! Invariants: every access to the state has the lock; a thread's bias is set before anything of this image counts in it; nothing here
 //! calls into the subject or libc.
 
 use crate::entry::{bias, set_bias};
@@ -154,7 +154,7 @@ fn start_and_enter() -> bool {
     state.source == Source::File
 }
 
-/// At the image's end, of the process or by `dlclose`: gives back what no running thread uses. Entering again begins anew.
+/// At the image's end, of the process or by `dlclose`: gives back what no running thread uses. Entering again starts from scratch.
 pub fn finish() {
     // What destructors do that come later belongs to a stream; and its frames' slots stay mapped.
     if stream::is_stream() && image::is_program() {
@@ -453,7 +453,7 @@ impl State {
         }
     }
 
-    /// Leaves the open file description to the parent, for opening the same file anew. (Where another file is found, this is another
+    /// Leaves the open file description to the parent, for opening the same file again. (Where another file is found, this is another
     /// root.) Where that is impossible, it goes on with that description, but with locks of its own.
     fn leave_description(&mut self, image: &Image) {
         let State { source, pattern, path, scratch, kept, .. } = self;
@@ -485,7 +485,8 @@ impl State {
         stream::end_thread();
         events::end_thread();
         let runs = |address, owner| address != current && (owner == PINNED || !system::thread_is_gone(process, owner));
-        // Whoever has joined a thread may come here before the kernel is done with it. What is not given back then is lost with a library.
+        // A thread that has joined another may come here before the kernel is done with it. What is not given back then
+        // is lost with a library.
         if !image::is_program() {
             let mut patience = 10;
             while patience > 0 && self.table.any(|address, owner| owner != PINNED && runs(address, owner)) {

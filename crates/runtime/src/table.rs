@@ -49,7 +49,7 @@ impl Table {
         self.entries().iter().any(|entry| matches(entry.region.address, entry.owner))
     }
 
-    /// A region of the raw file, whoever's it is.
+    /// A region of the raw file, of any holder.
     pub fn of_file(&mut self) -> Option<Region> {
         self.entries().iter().map(|entry| entry.region).find(|region| region.index.is_some())
     }

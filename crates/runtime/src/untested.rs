@@ -40,11 +40,11 @@ const UNKNOWN_WORD: Failure =
 const NO_CALLBACK: Failure = Failure::new(b"there is no function trodden_untested", b"untested paths are only counted");
 const UNREADABLE: Failure =
     Failure::new(b"it cannot be read", b"name a file that `trodden export known --for PROGRAM` made; what was known to the build is known");
-const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_ANEW);
-const OLD: Failure = Failure::new(b"another version of trodden made it", MAKE_ANEW);
-const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_ANEW);
+const NOT_OF_IMAGE: Failure = Failure::new(b"it holds no known paths of this program", MAKE_AGAIN);
+const OLD: Failure = Failure::new(b"another version of trodden made it", MAKE_AGAIN);
+const DAMAGED: Failure = Failure::new(b"it is damaged", MAKE_AGAIN);
 const NO_MEMORY: Failure = Failure::new(b"there is no memory for it", b"allow the program more; what was known to the build is known");
-const MAKE_ANEW: &[u8] = b"make it anew with `trodden export known --for PROGRAM`; what was known to the build is known";
+const MAKE_AGAIN: &[u8] = b"make it again with `trodden export known --for PROGRAM`; what was known to the build is known";
 
 /// At the image's start: what the environment, or else the image itself, says. The texts are for work.
 pub fn prepare(text: &mut Text, scratch: &mut Text) {

@@ -192,7 +192,7 @@ struct Followed<'a> {
     next: u64,
     /// The program of each process.
     of: HashMap<i32, ProgramId>,
-    /// Processes and threads that were made, but have not begun, with the program of whoever made them.
+    /// Processes and threads that were made, but have not begun, with the program that made them.
     made_by: HashMap<i32, ProgramId>,
     running: HashMap<ProgramId, Running>,
 }

@@ -56,7 +56,7 @@ pub fn wait() -> io::Result<Option<(i32, Change)>> {
 /// Whether something has happened to one process, without waiting.
 pub fn look(process: i32) -> io::Result<Option<(i32, Change)>> {
     let mut information: libc::siginfo_t = zeroed();
-    // Only stops: the end of the process is awaited by whoever made it.
+    // Only stops: the end of the process is awaited by its parent.
     let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
     // SAFETY: the kernel fills in the structure.
     let result = unsafe { libc::waitid(libc::P_PID, process as libc::id_t, &raw mut information, options) };

@@ -1,4 +1,4 @@
-//! Programs of commands: who is told apart, what is known of them, how they end.
+//! Programs of commands: who is distinguished, what is known of them, how they end.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};

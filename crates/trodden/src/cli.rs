@@ -284,7 +284,7 @@ Examples:
   trodden pgo --edges --train 'make check' --program src/prog --clean 'make clean' -- make
   trodden pgo --train '$TRODDEN_PROGRAM typical input' -- cargo build --release --bin prog
 
-The build runs twice, so it must begin anew each time: by --clean, or by itself. Cargo builds in a folder of its own, \
+The build runs twice, so it must start from scratch each time: by --clean, or by itself. Cargo builds in a folder of its own, \
 target/trodden/pgo, which is emptied
 before. What builds and trainings print is theirs.")]
 pub struct Pgo {
@@ -671,7 +671,7 @@ Examples:
   trodden store --prune 90
 
 Programs carry the maps and the bitcode of their units; the store has them for stripped programs, and what `trodden instrument` links \
-anew.")]
+again.")]
 pub struct Store {
     /// Remove what was neither read nor written for so many days.
     #[arg(long, value_name = "DAYS")]

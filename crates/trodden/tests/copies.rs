@@ -10,7 +10,7 @@ use trodden_oracle::random;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
 use trodden_unit::FunctionMap;
 
-/// Branches, loops, `setjmp`, a computed jump, recursion, a child process that goes on, an exit from within.
+/// Branches, loops, `setjmp`, an indirect branch, recursion, a child process that goes on, an exit from within.
 const PROGRAM: &str = r#"
 #include <setjmp.h>
 #include <stdio.h>

@@ -104,7 +104,7 @@ fn times_are_own_and_add_up_to_the_whole() {
     for (_, unit, function) in profile.functions() {
         assert!(sum(unit, function) > -elapsed / 10, "{}", function.name);
     }
-    // An interruption is charged to whoever was interrupted; it does not come at the same place every time.
+    // An interruption is charged to the path that was interrupted; it does not come at the same place every time.
     let right = (0..8).any(|_| is_charged_right(&place.record("timed").1));
     assert!(right, "{:?}", paths(&profile, "choose"));
 }

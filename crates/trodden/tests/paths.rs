@@ -70,7 +70,7 @@ fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
 }
 
 #[test]
-fn the_last_rounds_of_a_loop_are_parted_from_it() {
+fn the_last_iterations_of_a_loop_are_split_from_it() {
     let place = Place::with(&[("prog.c", ROUNDS)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let told = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
@@ -211,7 +211,7 @@ fn random_programs_do_what_they_did_after_random_changes() {
     assert!(larger >= 4, "only {larger} programs grew");
 }
 
-/// Some ways of a function copied, some loops parted.
+/// Some edges of a function copied, some loops split.
 fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformation> {
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
     let ways: Vec<usize> =

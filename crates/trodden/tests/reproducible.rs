@@ -1,7 +1,7 @@
 //! The same source, compiled twice in the same way, gives the same object, whatever is observed.
 //!
 //! Compilations differ in where memory lies and in the seeds of hash tables; nothing that is made may follow from these. The unit has what
-//! makes many values and blocks: loops in loops, a switch, computed jumps, exceptions, calls of functions that return twice.
+//! makes many values and blocks: loops in loops, a switch, indirect branches, exceptions, calls of functions that return twice.
 
 mod place;
 

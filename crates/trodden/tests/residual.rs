@@ -1,4 +1,4 @@
-//! Untested paths from end to end: what a residual build finds is what full builds tell apart, and every form of it is sound.
+//! Untested paths from end to end: what a residual build finds is what full builds distinguish, and every form of it is sound.
 //!
 //! `sarif-2.1.0.schema.json` is the schema that OASIS publishes (as the package serde-sarif 0.8 has it).
 
@@ -347,7 +347,7 @@ fn more_becomes_known_without_a_new_build() {
         let file = place.path(name);
         std::fs::write(&file, bytes).unwrap();
         let (all, error) = counts(file.to_str().unwrap());
-        assert!(all == [2, 1] && error.contains(wanted) && error.contains("make it anew"), "{name}: {error}");
+        assert!(all == [2, 1] && error.contains(wanted) && error.contains("make it again"), "{name}: {error}");
     }
     let refused = place.command(trodden()).args(["export", "known", "more", "-o", "x", "--for", "prog"]).output().unwrap();
     assert!(String::from_utf8_lossy(&refused.stderr).contains("was not built with --residual"));

@@ -103,7 +103,7 @@ fn programs_libraries_and_tests() {
     check_recorded_tests(&place);
 }
 
-/// What was built with other parameters is built anew, and only that.
+/// What was built with other parameters is rebuilt, and only that.
 fn check_parameters(place: &Place, folder: &str) {
     let built = |words: &str| {
         cargo(place, &format!("build --workspace --offline {words}"));

@@ -177,7 +177,7 @@ fn a_burst_as_long_as_the_time_to_the_next_counts_as_soon_as_the_program_is_foun
     assert_eq!(step(&Profile::read(&place.path("run.trodden")).unwrap()), (1000, 0.75));
 }
 
-/// A list that is walked with a call in each round; and an interpreter by computed jumps, whose instruction 2 looks at
+/// A list that is walked with a call in each iteration; and an interpreter by indirect branches, whose instruction 2 looks at
 /// the switch (it jumps), and uses its own number afterwards.
 const CODE: &str = r#"
 #include <string.h>

@@ -173,7 +173,7 @@ fn segments_are_those_of_the_whole_program_path() {
     let found = segments(&place, "stream.trodden.streams");
     assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
     assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");
-    // Whoever counts something else is told so.
+    // A build that counts something else says so.
     record(&place, "counting", "counted", &[], &[]);
     place.write("less.c", &PROGRAM.replace("i < 40", "i < 39"));
     place.cc("--trodden-stream -O1 -pthread less.c -o less");

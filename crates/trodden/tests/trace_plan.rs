@@ -9,8 +9,8 @@ fn programs_that_change_files_repeat_in_fresh_folders() {
     let folder = Folder::new();
     let text = std::fs::read(folder.path("input")).unwrap();
     // gzip makes a file and removes another: the next run finds neither as it was.
-    let parted = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
-    assert!(errors(&parted).contains("diverged") && errors(&parted).contains("--fresh-folder"), "{}", errors(&parted));
+    let diverged = folder.record(&["--runs", "2"], "t.trace", &["/usr/bin/gzip", "input"]);
+    assert!(errors(&diverged).contains("diverged") && errors(&diverged).contains("--fresh-folder"), "{}", errors(&diverged));
     std::fs::remove_file(folder.path("input.gz")).ok();
     std::fs::write(folder.path("input"), &text).unwrap();
     must(folder.record(&["--runs", "3", "--fresh-folder"], "t.trace", &["/usr/bin/gzip", "input"]));

@@ -13,7 +13,7 @@
 //!            | RawHeader    | RawUnit x n    | path bytes  | (switch page)   | region 0 | region 1 | ...   each region_stride bytes
 //! ```
 //!
-//! The profile of the file is the sum of its regions, counter by counter. A region belongs to whoever holds the
+//! The profile of the file is the sum of its regions, counter by counter. A region belongs to the holder of the
 //! lock on the byte [`region_lock_byte`] of the file (an open-file-description lock, which lives exactly as long as the mapping
 //! made from that description), so that the kernel gives it back however a process ends.
 //!

@@ -163,7 +163,7 @@ pub struct Export {
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
     /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too,
-    /// without being built anew.
+    /// without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
     pub program: Option<PathBuf>,
     /// Where source files are, if they have moved. May be given several times.
@@ -178,7 +178,7 @@ pub enum FindingKind {
     Correlated,
     /// Loops whose iterations fall into few patterns.
     Loop,
-    /// Results that are computed anew though nearly all executions had them.
+    /// Results that are computed again though nearly all executions had them.
     Redundant,
     /// Edges that are taken often, and never on one path.
     Never,

@@ -48,7 +48,7 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
 
 fn pack(job: &Pack) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(hand_out::identity).transpose()?;
-    let mut report = FieldReport::of(&weeded(job)?, user_of(&job.user))?;
+    let mut report = FieldReport::of(&filtered(job)?, user_of(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
@@ -82,7 +82,7 @@ fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 }
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
-fn weeded(job: &Pack) -> Result<Profile> {
+fn filtered(job: &Pack) -> Result<Profile> {
     let mut known = Known::default();
     job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));

@@ -284,7 +284,7 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
         CutReason::Back | CutReason::FromExit => None,
         CutReason::ReturnsTwice => Some("a call returns twice"),
-        CutReason::Unsplittable => Some("computed jump"),
+        CutReason::Unsplittable => Some("indirect branch"),
         CutReason::Limit => Some("too many paths"),
         CutReason::Level => Some("border of a loop"),
     }

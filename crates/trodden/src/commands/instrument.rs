@@ -1,7 +1,7 @@
 //! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources.
 //!
 //! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode
-//! replaced by one made anew. The link runs there, in the folder that stands for the one in which it ran: so relative
+//! replaced by one made again. The link runs there, in the folder that stands for the one in which it ran: so relative
 //! names mean what they meant, and only absolute names are changed.
 
 mod interesting;
@@ -153,7 +153,7 @@ impl Inputs {
         Ok(Inputs { recipe, contents, frames, origin })
     }
 
-    /// Links the program anew with objects that were made of its units by a request's file; gives its image,
+    /// Links the program again with objects that were made of its units by a request's file; gives its image,
     /// unless nothing in it is instrumented. It finds shared libraries where the program itself does. Where the
     /// environment says nothing, it writes to files of the pattern `writes`, if there is one.
     ///
@@ -358,7 +358,7 @@ fn left_out(word: &OsStr) -> Option<usize> {
     }
 }
 
-/// Puts every input in its place, made anew where it has bitcode; gives the objects that stand for sources.
+/// Puts every input in its place, made again where it has bitcode; gives the objects that stand for sources.
 fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let Inputs { recipe, contents, .. } = inputs;
     place.make_way(&place.directory.join("x"))?;

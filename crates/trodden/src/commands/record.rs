@@ -169,7 +169,7 @@ fn follows(record: &Record) -> bool {
     !(record.together || record.sample || record.destination.no_store)
 }
 
-/// The test that whoever calls us says it is.
+/// The test that the caller names.
 fn test() -> Option<String> {
     std::env::var(TEST_VARIABLE).ok().filter(|name| !name.is_empty())
 }
@@ -409,7 +409,7 @@ pub fn forwarding_signals<T>(work: impl FnOnce(Begun) -> T) -> io::Result<T> {
     Ok(result)
 }
 
-/// Signals that whoever called us wants ignored (`nohup`): a handler here would have the command not ignore them.
+/// Signals that the caller wants ignored (`nohup`): a handler here would have the command not ignore them.
 fn ignored_signals() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:")).and_then(|m| u64::from_str_radix(m.trim(), 16).ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `trodden residual`: which paths does the field take that the tests have not? Profiles are weeded by
+//! `trodden residual`: which paths does the field take that the tests have not? Profiles are filtered by
 //! `trodden_analysis::untested`, and written by the crate `trodden-report`.
 //!
 //! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where
@@ -341,7 +341,7 @@ pub fn tell_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
         let names = changed.iter().take(5).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let more = if changed.len() > 5 { ", ..." } else { "" };
         let functions = plural(changed.len() as u128, "function is another", "functions are others");
-        warn(format_args!("{functions} than when the tests were recorded, and {then} ({names}{more}): record the tests anew"));
+        warn(format_args!("{functions} than when the tests were recorded, and {then} ({names}{more}): record the tests again"));
     } else if !same {
         warn(format_args!("the tests know no function of this program, and {then}: were they recorded with it?"));
     }

@@ -327,7 +327,7 @@ impl Flipper {
 }
 
 /// By how many seconds the next burst is to be ended early, after one that took so long: bursts last as long as asked
-/// for on average, though whoever sleeps wakes up late, in a virtual machine by as much as a short burst is long.
+/// for on average, though a sleeping thread wakes up late, in a virtual machine by as much as a short burst is long.
 fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     const SHARE: f64 = 1.0 / 8.0;
     // One that was held up for long tells nothing of the next.

@@ -192,7 +192,7 @@ pub fn for_cargo(store: &UnitStore) -> Result<PathBuf> {
     Ok(drivers(store)?.join("cargo-trodden"))
 }
 
-/// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and builds anew what
+/// The same under a path of its own for each way to build: cargo asks a wrapper of another path for its version again, and rebuilds what
 /// another version of the compiler built.
 ///
 /// # Errors

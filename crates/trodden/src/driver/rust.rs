@@ -34,7 +34,7 @@ pub const ROLE_VARIABLE: &str = "TRODDEN_CARGO_ROLE";
 pub const WRAPPER: &str = "rustc";
 /// The role of the linker.
 pub const LINKER: &str = "linker";
-/// Variable that identifies the way of counting, for cargo: what was built in another way is built anew.
+/// Variable that identifies the way of counting, for cargo: what was built in another way is rebuilt.
 pub const WAY_VARIABLE: &str = "TRODDEN_CARGO_WAY";
 /// Variable that names the bitcode for the linker.
 const MODULE_VARIABLE: &str = "TRODDEN_CARGO_MODULE";

@@ -18,7 +18,7 @@ pub struct MachineBlock {
     pub name: Option<String>,
     /// Instructions, without comments.
     pub instructions: Vec<String>,
-    /// Blocks that may follow, by place. Computed jumps lead wherever a jump table of the function does.
+    /// Blocks that may follow, by place. Indirect branches lead wherever a jump table of the function does.
     pub next: Vec<usize>,
 }
 

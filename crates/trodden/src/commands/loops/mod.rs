@@ -83,7 +83,7 @@ enum Place {
     Block(u32),
     /// An edge between blocks.
     Edge(u32, u32),
-    /// Where computed jumps to a block arrive.
+    /// Where indirect branches to a block arrive.
     Landing(u32),
 }
 

@@ -11,7 +11,7 @@ use trodden_unit::{BlockKind, FunctionMap};
 /// A loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loop {
-    /// Block where it is entered; its first one, where computed jumps enter.
+    /// Block where it is entered; its first one, where indirect branches enter.
     pub header: u32,
     /// How often it was entered or gone round.
     pub iterations: u64,

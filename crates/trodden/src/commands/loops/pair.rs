@@ -16,7 +16,7 @@ pub struct Graph {
     executions: Vec<u64>,
     /// Executions of edges between blocks of the module.
     edges: HashMap<(u32, u32), u64>,
-    /// Arrivals in ways that assembly does not show: computed jumps, exceptions.
+    /// Arrivals in ways that assembly does not show: indirect branches, exceptions.
     unseen: HashMap<u32, u64>,
 }
 
@@ -156,7 +156,7 @@ impl Graph {
         Some((Place::Edge(edge.0, edge.1), on.iter().map(|(_, count)| count).sum()))
     }
 
-    /// Where computed jumps arrive; nothing else leads there.
+    /// Where indirect branches arrive; nothing else leads there.
     fn landing(&self, from: &BTreeSet<u32>, to: &BTreeSet<u32>, of: &Blocks) -> Option<(Place, u64)> {
         let landed = to.iter().filter(|t| from.is_empty() && of.has(**t)).find_map(|t| Some((*t, *self.unseen.get(t)?)));
         landed.map(|(to, count)| (Place::Landing(to), count))

@@ -63,7 +63,7 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
     let what = match block.place {
         Place::Block(block) => format!("block {block}"),
         Place::Edge(from, to) => format!("edge {from} -> {to}"),
-        Place::Landing(to) => format!("computed jumps to block {to}"),
+        Place::Landing(to) => format!("indirect branches to block {to}"),
     };
     let line = block.line.map_or(String::new(), |l| format!(", line {l}"));
     let per = |executions: u64| executions as f64 / of.iterations.max(1) as f64;

@@ -1,4 +1,4 @@
-//! The two builds of `trodden pgo`: which command makes the program, how it begins anew, and which file is the program.
+//! The two builds of `trodden pgo`: which command makes the program, how it starts from scratch, and which file is the program.
 //!
 //! Cargo's own command is turned into `cargo trodden build` with a target folder of its own, which is emptied before
 //! each build: cargo goes by its own settings when it decides what is up to date, and knows nothing of profiles. Other
@@ -105,7 +105,7 @@ impl Building<'_> {
         }
         match images.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!("the build linked nothing that is counted: {}", self.not_anew()),
+            [] => bail!("the build linked nothing that is counted: {}", self.not_rebuilt()),
             several => {
                 let names: Vec<String> = several.iter().map(|p| p.display().to_string()).collect();
                 let also = if self.cargo.is_some() { ", or build one alone with cargo's --bin" } else { "" };
@@ -123,12 +123,12 @@ impl Building<'_> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
         let marked = image.frames.iter().filter_map(|f| f.map().ok()).any(|m| m.experiment.has_edge_profile());
-        ensure!(marked == markers, "{} was not built anew: {}", program.display(), self.not_anew());
+        ensure!(marked == markers, "{} was not rebuilt: {}", program.display(), self.not_rebuilt());
         Ok(())
     }
 
     /// Why nothing was built, and the remedy.
-    fn not_anew(&self) -> String {
+    fn not_rebuilt(&self) -> String {
         match &self.job.clean {
             Some(clean) => format!("the command of --clean leaves what was built before (`{clean}`): give one that removes it"),
             None => format!("give --clean the command that removes what was built before ({})", self.cleaning()),
@@ -137,7 +137,7 @@ impl Building<'_> {
 
     /// Why no compiler was called, and the remedy.
     fn not_called(&self) -> String {
-        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.not_anew()) };
+        let up_to_date = if self.job.clean.is_some() { String::new() } else { format!("if all is up to date, {}; ", self.not_rebuilt()) };
         format!(
             "{up_to_date}if it names its compiler by its whole path, hand it trodden's, as in `trodden pgo ... -- sh -c 'make CC=\"$CC\" \
                 CXX=\"$CXX\"'`"

@@ -35,7 +35,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
         Keeper { store, folder: raw.clone(), suite: suite.to_owned(), told: BTreeSet::new(), stored: Vec::new(), failures: 0, lacking: 0 };
     let keeper = std::thread::spawn(move || keeper.keep_all(&programs));
     let status = record::forwarding_signals(|begun| {
-        // Whoever follows processes holds them up until its thread ends.
+        // Following processes holds them up until its thread ends.
         let following = move || {
             let tell = &mut |event| match event {
                 Event::Left { program, process } => put_aside(&raw, program, process),
