@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `variant.rs` | ways to build, a table |
 //! | `measure.rs`, `usage.rs`, `instructions.rs` | one program's figures |
-//! | `exact.rs`, `overlap.rs` | counts before independent judges; sampled profiles beside full ones |
+//! | `exact.rs`, `overlap.rs` | counts against independent oracles; sampled profiles beside full ones |
 //! | `known.rs` | figures that need not be found out twice |
 //! | `result.rs` | what is stored |
 //! | `table.rs`, `plot.rs` | what people see of it |
@@ -55,7 +55,7 @@ Examples:
   cargo xtask bench                                            four programs, trodden and clang's edge profile
   cargo xtask bench --programs lua --short                     a first impression
   cargo xtask bench --programs all --variants all --rebuild    everything, on a quiet machine: tables, plot, JSON
-  cargo xtask bench --programs all --variants all --prepare    builds, instructions, judges: now, so that the former takes less time later
+  cargo xtask bench --programs all --variants all --prepare    builds, instructions, oracles: now, so that the former takes less time later
   cargo xtask bench --variants trodden,trodden:max-paths=64    what do other parameters cost?
   cargo xtask bench --programs lua --compare docs/benchmarks/2026-01-31.json
   cargo xtask bench --compare old.json --with new.json         two results, nothing measured
@@ -69,7 +69,7 @@ pub struct Options {
     /// always there.
     #[arg(long, value_delimiter = ',', default_values = VARIANTS)]
     variants: Vec<String>,
-    /// Short runs, and three of each; counts are not judged.
+    /// Short runs, and three of each; counts are not checked.
     #[arg(long)]
     short: bool,
     /// Runs of each variant; their median counts.
@@ -88,7 +88,7 @@ pub struct Options {
     /// Build everything again, so that build times are those of the machine's present state.
     #[arg(long)]
     rebuild: bool,
-    /// Build, count instructions and judge counts, but time nothing: what a busy machine does not change is found out in advance, and kept.
+    /// Build, count instructions and check counts, but time nothing: what a busy machine does not change is found out in advance, and kept.
     #[arg(long, conflicts_with_all = ["resume", "compare"])]
     prepare: bool,
     /// Where DATE.json, DATE.md and DATE.svg go; results of the same day are replaced. By default where a resumed
@@ -112,7 +112,7 @@ pub struct Options {
 /// Builds, runs, prints, writes; or only compares.
 ///
 /// # Errors
-/// A program printed something else than its base, counts differ from a judge's, something became slower than in the
+/// A program printed something else than its base, counts differ from an oracle's, something became slower than in the
 /// result compared with, or no variant could be measured at all.
 pub fn run(options: &Options) -> Result<()> {
     if let Some(file) = &options.draw {
@@ -180,7 +180,7 @@ fn measured(options: &Options) -> Result<Option<Suite>> {
     Ok(Some(suite))
 }
 
-/// What is found out once: tools, judges, who counts; and the result so far.
+/// What is found out once: tools, oracles, who counts; and the result so far.
 fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, Suite)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
@@ -191,12 +191,12 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
     if with_trodden {
         build_trodden()?;
     }
-    let judge = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_judge()?) } else { None };
+    let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
     let counter = if options.no_instructions { None } else { Counter::available() };
     let ready = variants.iter().map(Ready::of).collect();
     let known = Known::at(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
-    let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, judge, rebuild: options.rebuild, known };
+    let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, known };
     let fresh = Suite {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
@@ -288,7 +288,7 @@ fn check(suite: &Suite) -> Result<()> {
             bail!("{}: the {} build prints something else than its base", row.program, row.variant);
         }
         if figures.exact.as_ref().is_some_and(|exact| !exact.is_equal()) {
-            bail!("{}: the counts of the {} build are not what independent judges count; see the table", row.program, row.variant);
+            bail!("{}: the counts of the {} build are not what independent oracles count; see the table", row.program, row.variant);
         }
     }
     let failed = suite.rows.iter().filter(|r| matches!(r.outcome, Outcome::Failed { .. })).count();

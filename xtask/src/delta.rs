@@ -6,7 +6,7 @@
 
 use crate::bench::statistics::geometric_mean;
 use crate::corpus::{Corpus, Input};
-use crate::oracle::{Selected, build_judge};
+use crate::oracle::{Selected, build_oracle};
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, anyhow};
@@ -74,12 +74,12 @@ impl Row {
 /// A tool is missing or failed.
 pub fn run(options: &Options) -> Result<()> {
     packages::ensure(Purpose::Bench)?;
-    let judge = build_judge()?;
+    let oracle = build_oracle()?;
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
     let mut all = Vec::new();
     for program in &programs {
-        all.push((program.as_str(), measure(&corpus, program, options, &judge)?));
+        all.push((program.as_str(), measure(&corpus, program, options, &oracle)?));
         if let Some(name) = &options.output {
             let chart = draw(&all)?;
             for (extension, content) in [("md", &table(&all, options)), ("svg", &chart)] {
@@ -92,13 +92,13 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measure(corpus: &Corpus, program: &str, options: &Options, judge: &Path) -> Result<Vec<Row>> {
+fn measure(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
     let stored = steps::own_file("delta", "trodden");
     Selected::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
-    let said = steps::output(Command::new(judge).arg("delta").arg(&stored).args(limits));
+    let said = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));
     let _ = std::fs::remove_file(&stored);
-    said?.lines().map(|line| serde_json::from_str(line).context("the judge prints something else than spans")).collect()
+    said?.lines().map(|line| serde_json::from_str(line).context("the oracle prints something else than spans")).collect()
 }
 
 fn table(all: &[(&str, Vec<Row>)], options: &Options) -> String {

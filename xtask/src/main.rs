@@ -10,7 +10,7 @@
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |
 //! | `bugs.rs` | seeded bugs that paths find, and lines and branches do not |
 //! | `residual.rs` | untested paths of programs, with tests and suites |
-//! | `oracle.rs` | path profiles before independent judges |
+//! | `oracle.rs` | path profiles against independent oracles |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
 //! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
 //! | `packages.rs` | what has to be installed |

@@ -1,4 +1,4 @@
-//! `cargo xtask oracle`: path profiles before independent judges (`crates/oracle`).
+//! `cargo xtask oracle`: path profiles against independent oracles (`crates/oracle`).
 //!
 //! Programs of the corpus are made again from their own bitcode with a plain counter in every block, and with LLVM's
 //! edge counters; blocks and edges of every function are compared. Random programs are also held against a log of every
@@ -44,7 +44,7 @@ pub struct Options {
     /// With --scheme: write the result to this file as a table, after each program.
     #[arg(long, value_name = "FILE", requires = "scheme")]
     output: Option<PathBuf>,
-    /// Judge this many random programs instead.
+    /// Check this many random programs instead.
     #[arg(long, value_name = "N")]
     seeds: Option<u64>,
     /// The first of their seeds.
@@ -52,27 +52,27 @@ pub struct Options {
     first: u64,
 }
 
-/// Judges, and prints what was found.
+/// Checks, and prints what was found.
 ///
 /// # Errors
 /// A tool is missing or failed, or something differs.
 pub fn run(options: &Options) -> Result<()> {
     packages::ensure(Purpose::Bench)?;
-    let judge = build_judge()?;
+    let oracle = build_oracle()?;
     if let Some(seeds) = options.seeds {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];
-        return steps::run(std::process::Command::new(&judge).arg("random").args(numbers));
+        return steps::run(std::process::Command::new(&oracle).arg("random").args(numbers));
     }
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
     let (mut different, mut rows) = (Vec::new(), Vec::new());
     for program in &programs {
         let equal = match options.scheme.is_empty() {
-            true => judge_program(&corpus, program, options.input, &judge)?,
+            true => check_program(&corpus, program, options.input, &oracle)?,
             false => {
-                let judged = selected::judge(&corpus, program, options, &judge)?;
-                let equal = judged.iter().all(|row| !row.is_wrong());
-                rows.extend(judged);
+                let checked = selected::check(&corpus, program, options, &oracle)?;
+                let equal = checked.iter().all(|row| !row.is_wrong());
+                rows.extend(checked);
                 if let Some(file) = &options.output {
                     let text = selected::page(&rows, options.input, &options.interesting)?;
                     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
@@ -90,23 +90,23 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// Builds trodden and the judges; gives the judges' program.
+/// Builds trodden and the oracles; gives the oracles' program.
 ///
 /// # Errors
 /// Cargo failed.
-pub fn build_judge() -> Result<PathBuf> {
+pub fn build_oracle() -> Result<PathBuf> {
     let release = build_trodden()?;
     steps::run(steps::cargo().args(["build", "--release", "--package", "trodden-oracle"]))?;
     Ok(release.join("trodden-oracle"))
 }
 
-/// Judges a program's run; whether all counts are equal.
-fn judge_program(corpus: &Corpus, program: &str, input: Input, judge: &Path) -> Result<bool> {
+/// Checks a program's run; whether all counts are equal.
+fn check_program(corpus: &Corpus, program: &str, input: Input, oracle: &Path) -> Result<bool> {
     corpus.fetch(program)?;
     let variant = Variant::trodden();
     corpus.build_once(program, &variant)?;
     corpus.inputs(program)?;
-    let text = verdict(corpus, program, &variant, input, judge)?;
+    let text = verdict(corpus, program, &variant, input, oracle)?;
     print!("{text}");
     Ok(!differs(&text))
 }
@@ -116,17 +116,17 @@ pub fn trodden() -> std::process::Command {
     std::process::Command::new(steps::target().join("release/trodden"))
 }
 
-/// What the judges say of a run of a program that was built by trodden: a line for each judge and process, and what is behind it.
+/// What the oracles say of a run of a program that was built by trodden: a line for each oracle and process, and what is behind it.
 ///
 /// # Errors
-/// The run or a judge failed, and there is no difference that explains it.
-pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, judge: &Path) -> Result<String> {
+/// The run or an oracle failed, and there is no difference that explains it.
+pub fn verdict(corpus: &Corpus, program: &str, variant: &Variant, input: Input, oracle: &Path) -> Result<String> {
     let report = steps::target().join("corpus").join(format!("{program}.{}.{}.verdict", variant.folder(), input.name()));
     if report.exists() {
         std::fs::remove_file(&report).with_context(|| format!("cannot remove {}", report.display()))?;
     }
-    let plugin = judge.with_file_name("libtrodden_instrument.so");
-    let runner = format!("env TRODDEN_PLUGIN={} {} judge --report {} --", plugin.display(), judge.display(), report.display());
+    let plugin = oracle.with_file_name("libtrodden_instrument.so");
+    let runner = format!("env TRODDEN_PLUGIN={} {} check --report {} --", plugin.display(), oracle.display(), report.display());
     let outcome = corpus.run(program, variant, input, &runner);
     let text = std::fs::read_to_string(&report).unwrap_or_default();
     match outcome {

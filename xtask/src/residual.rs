@@ -9,7 +9,7 @@ mod page;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::oracle::{build_judge, trodden};
+use crate::oracle::{build_oracle, trodden};
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, ensure};
@@ -123,7 +123,7 @@ struct Results {
 /// A tool is missing or failed, or what they say differs.
 pub fn run(options: &Options) -> Result<()> {
     packages::ensure(Purpose::Bench)?;
-    let judge = build_judge()?;
+    let oracle = build_oracle()?;
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
     let mut results = Results::begin(options.output.as_deref())?;
@@ -131,7 +131,7 @@ pub fn run(options: &Options) -> Result<()> {
         if options.programs.is_empty() && results.programs.contains_key(program) {
             continue;
         }
-        let row = Subject::prepare(&corpus, program, &judge)?.row().with_context(|| program.clone())?;
+        let row = Subject::prepare(&corpus, program, &oracle)?.row().with_context(|| program.clone())?;
         results.programs.insert(program.clone(), row);
         if let Some(folder) = &options.output {
             results.write(folder)?;
@@ -169,19 +169,19 @@ impl Results {
 struct Subject<'a> {
     corpus: &'a Corpus,
     program: &'a str,
-    judge: &'a Path,
+    oracle: &'a Path,
     folder: PathBuf,
 }
 
 impl<'a> Subject<'a> {
-    fn prepare(corpus: &'a Corpus, program: &'a str, judge: &'a Path) -> Result<Subject<'a>> {
+    fn prepare(corpus: &'a Corpus, program: &'a str, oracle: &'a Path) -> Result<Subject<'a>> {
         corpus.fetch(program)?;
         corpus.build_once(program, &Variant::plain())?;
         corpus.build_once(program, &Variant::trodden())?;
         corpus.inputs(program)?;
         let folder = std::path::absolute(corpus.folder().join("residual").join(program)).context("there is no current folder")?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(Subject { corpus, program, judge, folder })
+        Ok(Subject { corpus, program, oracle, folder })
     }
 
     fn row(&self) -> Result<Row> {
@@ -213,12 +213,12 @@ impl<'a> Subject<'a> {
         Ok(stored)
     }
 
-    /// What the field takes and tests do not, by the judge; `trodden residual` must say the same.
+    /// What the field takes and tests do not, by the oracle; `trodden residual` must say the same.
     fn compared(&self, tests: &[&Path], field: &Path) -> Result<Untested> {
         let merged = self.folder.join("tests.trodden");
         steps::output(trodden().arg("merge").args(tests).arg("-o").arg(&merged))?;
-        let said = steps::output(Command::new(self.judge).arg("untested").arg(&merged).arg(field))?;
-        let judged: Untested = serde_json::from_str(&said).context("the judge prints something else than figures")?;
+        let said = steps::output(Command::new(self.oracle).arg("untested").arg(&merged).arg(field))?;
+        let checked: Untested = serde_json::from_str(&said).context("the oracle prints something else than figures")?;
         let mut residual = trodden();
         residual.arg("residual").arg(field);
         for known in tests {
@@ -226,19 +226,19 @@ impl<'a> Subject<'a> {
         }
         let told = summary(&mut residual)?;
         let expected = [
-            ("untested_paths", judged.untested_paths),
-            ("counted_paths", judged.executed_paths),
-            ("functions", judged.functions),
-            ("untested_edges", judged.untested_edges),
-            ("functions_with_untested_edges", judged.functions_with_untested_edges),
-            ("in_functions_without_untested_edges", judged.in_functions_without_untested_edges),
-            ("every_edge_known", judged.every_edge_known),
+            ("untested_paths", checked.untested_paths),
+            ("counted_paths", checked.executed_paths),
+            ("functions", checked.functions),
+            ("untested_edges", checked.untested_edges),
+            ("functions_with_untested_edges", checked.functions_with_untested_edges),
+            ("in_functions_without_untested_edges", checked.in_functions_without_untested_edges),
+            ("every_edge_known", checked.every_edge_known),
         ];
         for (name, wanted) in expected {
-            ensure!(told[name] == wanted, "{}: `trodden residual` says {name} {}, the judge {wanted}", self.program, told[name]);
+            ensure!(told[name] == wanted, "{}: `trodden residual` says {name} {}, the oracle {wanted}", self.program, told[name]);
         }
-        ensure!(number(&told["untested_executions"]) == judged.untested_executions, "{}: untested executions differ", self.program);
-        Ok(judged)
+        ensure!(number(&told["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
+        Ok(checked)
     }
 
     /// Has a residual build run the field: it must count what is untested, and nothing else.

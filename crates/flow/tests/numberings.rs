@@ -46,7 +46,7 @@ fn set_of(dag: &Dag, chosen: &BTreeSet<Path>) -> InterestingSet {
 }
 
 /// Interesting paths must be told, each as another; returns how many others are told as one of them.
-fn judge(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
+fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
     let mut told = BTreeMap::new();
     for path in interesting {
         let Class::Known(slot) = labelling.classify(dag, labelling.run(path)) else { panic!("seed {seed}: {path:?} is not known") };
@@ -89,7 +89,7 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
             match scheme {
                 Scheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
                 _ => {
-                    let aliases = judge(seed, &dag, &labelling, &paths, interesting);
+                    let aliases = check(seed, &dag, &labelling, &paths, interesting);
                     assert!(aliases == 0 || !scheme.is_exact(), "seed {seed}: {} takes {aliases} paths for others", scheme.name());
                     if scheme == Scheme::Approximate {
                         approximate += u64::from(aliases > 0);
@@ -180,7 +180,7 @@ fn figure_3_4_of_the_thesis() {
         assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
     }
     let approximate = number(Scheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
-    assert_eq!(judge(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 2);
+    assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 2);
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
     }
     let labelling = number(Scheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
     assert_eq!(labelling.span().width(), 2);
-    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let labelling = number(Scheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
-    assert_eq!(judge(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
+    assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
         let (span, proof) = (best.span().width(), best.proof().unwrap());
         assert!(span <= ppp.span().width(), "seed {seed}");
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
-        assert_eq!(judge(seed, &dag, &best, &paths, &chosen), 0);
+        assert_eq!(check(seed, &dag, &best, &paths, &chosen), 0);
         better += u64::from(span < ppp.span().width());
         closed += u64::from(proof.end == SearchEnd::ClosedForm);
         if span > chosen.len() as u128 {

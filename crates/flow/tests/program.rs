@@ -335,7 +335,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
-            judge(seed, &mut random, &plan.dag, &part);
+            check(seed, &mut random, &plan.dag, &part);
             let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
             let program = ProbeProgram::of(
                 &graph,
@@ -361,8 +361,8 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
     assert!(by_trip_count[0] > 0 && by_trip_count[1] > 50, "{by_trip_count:?}");
 }
 
-/// The judge of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.
-fn judge(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
+/// The verifier of parts passes a part, and none whose counts are off by one or left out, or that gives two paths one number.
+fn check(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     assert_eq!(verify_part(dag, part), Ok(()), "seed {seed}");
     let counted: Vec<usize> = (0..part.counted.len()).filter(|e| part.counted[*e] && part.interesting[*e]).collect();
     let at = random.pick(&counted);

@@ -1,4 +1,4 @@
-//! The judge judged: against brute force, on labellings that hold and on such that were spoilt.
+//! The verifier verified: against brute force, on labellings that hold and on such that were spoilt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;

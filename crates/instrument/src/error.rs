@@ -59,7 +59,7 @@ pub enum Error {
             program built with default parameters"
     )]
     OtherPaths(String),
-    /// The judge of numberings refutes one.
+    /// The verifier of numberings refutes one.
     #[error(
         "function `{function}`: the numbering of its paths does not hold ({what}); nothing is written, please report it with the source \
             file"

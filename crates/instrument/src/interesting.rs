@@ -1,4 +1,4 @@
-//! Paths that were asked for: planned, judged, and counted in words of their own; all others together in one ([`trodden_flow::selected`]).
+//! Paths that were asked for: planned, checked, and counted in words of their own; all others together in one ([`trodden_flow::selected`]).
 //!
 //! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it
 //! lies outside, or a constant table says that this is not that word's path; then it is the last one. Where the

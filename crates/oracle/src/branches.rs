@@ -46,7 +46,7 @@ pub struct BranchFindings {
 /// Builds a program in both ways and compares. `kind` is clang's option for how the second is linked: `-static`, `-static-pie`.
 ///
 /// # Errors
-/// It could not be judged.
+/// It could not be checked.
 pub fn check(
     sources: &[PathBuf],
     language: Language,

@@ -1,4 +1,4 @@
-//! A random program put before all judges.
+//! A random program put against all oracles.
 
 use crate::error::Error;
 use crate::random::{Language, Program};
@@ -29,16 +29,16 @@ pub struct Findings {
     pub functions: usize,
     /// Functions with unfinished paths.
     pub unfinished: usize,
-    /// Functions that LLVM could judge as well.
+    /// Functions that LLVM could check as well.
     pub judged_by_pgo: usize,
     /// What differs.
     pub differences: Vec<String>,
 }
 
-/// Puts a program before the judges. `folder` is for its files.
+/// Puts a program before the oracles. `folder` is for its files.
 ///
 /// # Errors
-/// It could not be judged.
+/// It could not be checked.
 pub fn check(program: &Program, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<Findings, Error> {
     let source = folder.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
     fs::write(&source, &program.text).map_err(Error::file(&source))?;
@@ -48,7 +48,7 @@ pub fn check(program: &Program, variant: &Variant, tools: &Toolkit, folder: &Pat
 /// The same for sources in files.
 ///
 /// # Errors
-/// It could not be judged.
+/// It could not be checked.
 pub fn check_sources(
     sources: &[PathBuf],
     language: Language,
@@ -76,12 +76,12 @@ pub fn check_sources(
             .differences
             .push(format!("the program behaves differently with marks: {marked_outcome:?}, {log_outcome:?}, not {expected:?}"));
     }
-    let by_blocks = counts::judge(&subject, &paths, &marked, &blocks)?;
-    let by_log = replay.judge(&subject, &paths)?;
+    let by_blocks = counts::check(&subject, &paths, &marked, &blocks)?;
+    let by_log = replay.check(&subject, &paths)?;
     findings.functions = by_log.functions;
     findings.unfinished = by_log.unfinished.len();
     findings.differences.extend(by_blocks.differences.iter().map(|d| format!("block counters: {d}")));
-    let (_, by_pgo) = pgo::judge(&subject, tools, &run, &by_blocks.left_by_tail_call)?;
+    let (_, by_pgo) = pgo::check(&subject, tools, &run, &by_blocks.left_by_tail_call)?;
     findings.judged_by_pgo = by_pgo.functions;
     findings.differences.extend(by_pgo.differences.iter().map(|d| format!("LLVM: {d}")));
     findings.differences.extend(by_log.differences.iter().map(|d| format!("log: {d}")));

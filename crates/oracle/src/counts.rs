@@ -1,14 +1,14 @@
-//! The first judge: a plain counter in every block.
+//! The first oracle: a plain counter in every block.
 //!
 //! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished
 //! ones included, must be what it counted, block by block. The exception is a tail call that does not come back (see
 //! [`crate::mark`]): the returning block was counted before it.
 
 use crate::error::Error;
-use crate::judge::Verdict;
 use crate::mark::{Marked, Purpose};
 use crate::subject::{MarkedProgram, Outcome, Run, Subject};
 use crate::tools::Toolkit;
+use crate::verdict::Verdict;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub fn judge_in_one_run(subject: &Subject, tools: &Toolkit, run: &Run) -> Result
     let file = fresh_file(subject)?;
     let both = subject.again(&marked.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
-    let verdict = judge(&both, &paths, &marked, &read_counts(&file)?)?;
+    let verdict = check(&both, &paths, &marked, &read_counts(&file)?)?;
     Ok((outcome, verdict))
 }
 
@@ -61,7 +61,7 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn judge(subject: &Subject, paths: &[UnitCounts], marked: &MarkedProgram, counts: &[u64]) -> Result<Verdict, Error> {
+pub fn check(subject: &Subject, paths: &[UnitCounts], marked: &MarkedProgram, counts: &[u64]) -> Result<Verdict, Error> {
     let mut verdict = Verdict::default();
     for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&marked.functions) {
         for (function, marks) in unit.map.functions.iter().zip(functions) {

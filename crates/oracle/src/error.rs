@@ -1,8 +1,8 @@
-//! What can go wrong while judging. A difference between a profile and a judge is no error: it is a result.
+//! What can go wrong while checking. A difference between a profile and an oracle is no error: it is a result.
 
 use std::path::PathBuf;
 
-/// Why something could not be judged.
+/// Why something could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file.
@@ -39,7 +39,7 @@ pub enum Error {
         /// What it said.
         message: String,
     },
-    /// Code that the judge does not understand.
+    /// Code that the oracle does not understand.
     #[error("function `{function}`: {what}")]
     Text {
         /// The function.
@@ -47,7 +47,7 @@ pub enum Error {
         /// What is not understood.
         what: String,
     },
-    /// A judge's own file is damaged.
+    /// An oracle's own file is damaged.
     #[error("{path}: {what}")]
     Damaged {
         /// The file.

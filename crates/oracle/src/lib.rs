@@ -1,4 +1,4 @@
-//! Judges of exactness.
+//! Oracles of exactness.
 //!
 //! Path profiles are claimed to be exact. Here is what that claim is held against, each made from the same bitcode (the
 //! one that the build kept) and the same run, and none of it by trodden's probes:
@@ -9,7 +9,7 @@
 //!
 //! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`selected`] holds
 //! programs that count some paths against those that count all, [`untested`] what residual profiles tell of a field
-//! against two full profiles. [`random`] makes programs to judge, in C and C++, with everything in them that moves
+//! against two full profiles. [`random`] makes programs to check, in C and C++, with everything in them that moves
 //! control in odd ways.
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,6 @@ pub mod check;
 pub mod counts;
 pub mod delta;
 mod error;
-pub mod judge;
 pub mod log;
 pub mod mark;
 pub mod pgo;
@@ -31,8 +30,9 @@ pub mod subject;
 pub mod text;
 pub mod tools;
 pub mod untested;
+pub mod verdict;
 
 pub use error::Error;
-pub use judge::{Difference, Verdict};
 pub use subject::{Link, LinkWord, Outcome, Run, Subject, Unit};
 pub use tools::Toolkit;
+pub use verdict::{Difference, Verdict};

@@ -7,10 +7,10 @@
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
-use crate::judge::{Difference, Verdict};
 use crate::mark::Purpose;
 use crate::subject::{MarkedProgram, Outcome, Run, Subject};
 use crate::tools::Toolkit;
+use crate::verdict::{Difference, Verdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -157,7 +157,7 @@ impl Replay {
     ///
     /// # Errors
     /// A map is damaged.
-    pub fn judge(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<Verdict, Error> {
+    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<Verdict, Error> {
         let mut verdict = Verdict::default();
         for ((unit, counted), told) in subject.units.iter().zip(counts).zip(&self.units) {
             for (function, told) in unit.map.functions.iter().zip(told) {
@@ -353,8 +353,8 @@ fn judge_counters(function: &FunctionMap, told: &Told, counts: &UnitCounts, verd
     let either: BTreeSet<u64> = own.keys().chain(told.counters.keys()).copied().filter(|id| *id < function.counters).collect();
     for id in either {
         let trodden = own.get(&id).copied().unwrap_or(0);
-        let judge = told.counters.get(&id).copied().unwrap_or(0);
-        verdict.compare(&function.name, || format!("counter {id}"), trodden, judge);
+        let oracle = told.counters.get(&id).copied().unwrap_or(0);
+        verdict.compare(&function.name, || format!("counter {id}"), trodden, oracle);
     }
     if let Some(beyond) = told.counters.keys().find(|id| **id >= function.counters) {
         let what = format!("the steps make up path {beyond}, and there are {}", function.counters);
@@ -364,11 +364,11 @@ fn judge_counters(function: &FunctionMap, told: &Told, counts: &UnitCounts, verd
 
 fn judge_paths(function: &FunctionMap, told: &Told, paths: &FunctionPaths, verdict: &mut Verdict) {
     let name = &function.name;
-    for (at, (trodden, judge)) in paths.blocks.iter().zip(&told.blocks).enumerate() {
-        verdict.compare(name, || format!("block {at}"), *trodden, *judge);
+    for (at, (trodden, oracle)) in paths.blocks.iter().zip(&told.blocks).enumerate() {
+        verdict.compare(name, || format!("block {at}"), *trodden, *oracle);
     }
-    for (at, (trodden, judge)) in paths.edges.iter().zip(&told.edges).enumerate() {
-        verdict.compare(name, || format!("edge {at}"), *trodden, *judge);
+    for (at, (trodden, oracle)) in paths.edges.iter().zip(&told.edges).enumerate() {
+        verdict.compare(name, || format!("edge {at}"), *trodden, *oracle);
     }
     if !paths.all_finished() {
         verdict.unfinished.push(name.clone());
@@ -387,8 +387,8 @@ fn judge_paths(function: &FunctionMap, told: &Told, paths: &FunctionPaths, verdi
         let count = shapes.entry((blocks, path.beginning != Beginning::Entry, None)).or_default();
         *count = count.wrapping_add_signed(path.count);
     }
-    for (shape, judge) in &told.paths {
-        verdict.compare(name, || format!("path {shape:?}"), shapes.remove(shape).unwrap_or(0), *judge);
+    for (shape, oracle) in &told.paths {
+        verdict.compare(name, || format!("path {shape:?}"), shapes.remove(shape).unwrap_or(0), *oracle);
     }
     for (shape, count) in shapes {
         verdict.compare(name, || format!("path {shape:?}"), count, 0);

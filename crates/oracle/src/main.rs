@@ -1,4 +1,4 @@
-//! The judges as a command; `cargo xtask oracle` calls it.
+//! The oracles as a command; `cargo xtask oracle` calls it.
 #![forbid(unsafe_code)]
 
 mod trial;
@@ -17,7 +17,7 @@ use trodden_oracle::selected::compare;
 use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
-/// Holds path profiles against independent judges.
+/// Holds path profiles against independent oracles.
 #[derive(Debug, Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -39,7 +39,7 @@ enum Task {
         keep: Option<PathBuf>,
     },
     /// A program that trodden built, in a run of it: made again with other counters, run again, compared. Prints what the program prints.
-    Judge {
+    Check {
         /// The unit store of the build; the usual one if none is given.
         #[arg(long)]
         store: Option<PathBuf>,
@@ -53,7 +53,7 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// A program in one or several C or C++ files, without arguments: all judges, at several levels of optimisation.
+    /// A program in one or several C or C++ files, without arguments: all oracles, at several levels of optimisation.
     File {
         /// The sources.
         #[arg(required = true)]
@@ -138,7 +138,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             compactness(&profile, Limits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
-        Task::Judge { store, report, log, command } => trial::judge(&trial::Trial { store, report, log, command }),
+        Task::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
         Task::File { sources, options } => files(&sources, &options),
         Task::Random { seeds, first, keep } => random_programs(first..first + seeds, keep),
     }
@@ -241,7 +241,7 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
 fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result<ExitCode, Error> {
     let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
-    let (mut judged, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
+    let (mut checked, mut functions, mut unfinished, mut by_pgo, mut wrong) = (0, 0, 0, 0, 0);
     for seed in seeds {
         let program = random::program(seed);
         for variant in Variant::some_for(seed) {
@@ -251,7 +251,7 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
             };
             std::fs::create_dir_all(&place).map_err(Error::file(&place))?;
             let findings = check(&program, &variant, &tools, &place)?;
-            judged += 1;
+            checked += 1;
             functions += findings.functions;
             unfinished += findings.unfinished;
             by_pgo += findings.judged_by_pgo;
@@ -265,7 +265,7 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
         }
     }
     println!(
-        "{judged} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} judged by LLVM too; {wrong} \
+        "{checked} programs, {functions} functions, {unfinished} of them with unfinished paths, {by_pgo} checked by LLVM too; {wrong} \
             programs differ"
     );
     Ok(ExitCode::from(u8::from(wrong > 0)))

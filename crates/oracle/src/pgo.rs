@@ -1,4 +1,4 @@
-//! The third judge: LLVM's own edge profile of the same bitcode.
+//! The third oracle: LLVM's own edge profile of the same bitcode.
 //!
 //! `pgo-instr-gen` counts on chords of its own spanning tree and `pgo-instr-use` derives every block and edge from
 //! that; its dump of raw counts is exact (branch weights in the code would be scaled to 32 bits). What LLVM infers is
@@ -10,11 +10,11 @@
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
-use crate::judge::Verdict;
 use crate::mark::without_memory_promise;
 use crate::subject::{Outcome, Run, Subject, Unit};
 use crate::text::Module;
 use crate::tools::{Toolkit, run};
+use crate::verdict::Verdict;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -47,13 +47,13 @@ struct Told {
 ///
 /// # Errors
 /// A tool fails, or the program cannot be run.
-pub fn judge(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &[String]) -> Result<(Outcome, Verdict), Error> {
+pub fn check(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &[String]) -> Result<(Outcome, Verdict), Error> {
     let both = subject.again(&build(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
         let verdict =
-            Verdict { not_judged: vec!["all: the program ended in a way that LLVM writes no profile".into()], ..Verdict::default() };
+            Verdict { not_checked: vec!["all: the program ended in a way that LLVM writes no profile".into()], ..Verdict::default() };
         return Ok((outcome, verdict));
     }
     let profile = merge(subject, tools, &raw)?;
@@ -229,7 +229,7 @@ fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, to
     let executed = paths.blocks.iter().any(|c| *c > 0);
     if let Some(reason) = why_not(function, paths, told, left) {
         if executed {
-            let list = if paths.all_finished() { &mut verdict.not_judged } else { &mut verdict.unfinished };
+            let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
         }
         return;
@@ -241,18 +241,18 @@ fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, to
     let labels = &told.labels[&function.name];
     let name = |node: u32| &labels[node as usize];
     for node in 0..labels.len() as u32 {
-        let judge = dump.blocks.get(name(node)).copied().unwrap_or(0);
-        verdict.compare(&function.name, || format!("block {node}"), paths.blocks[node as usize], judge);
+        let oracle = dump.blocks.get(name(node)).copied().unwrap_or(0);
+        verdict.compare(&function.name, || format!("block {node}"), paths.blocks[node as usize], oracle);
     }
     for (edge, flow) in function.edges.iter().enumerate().filter(|(_, e)| e.to != function.exit()) {
         if function.blocks[flow.from.index()].kind == BlockKind::Code && function.blocks[flow.to.index()].kind == BlockKind::Code {
-            let judge = dump.edges.get(&(name(flow.from.0).clone(), name(flow.to.0).clone())).copied().unwrap_or(0);
-            verdict.compare(&function.name, || format!("edge {edge}"), paths.edges[edge], judge);
+            let oracle = dump.edges.get(&(name(flow.from.0).clone(), name(flow.to.0).clone())).copied().unwrap_or(0);
+            verdict.compare(&function.name, || format!("edge {edge}"), paths.edges[edge], oracle);
         }
     }
 }
 
-/// Why LLVM cannot judge a function.
+/// Why LLVM cannot check a function.
 fn why_not(function: &FunctionMap, paths: &FunctionPaths, told: &Told, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();

@@ -1,7 +1,7 @@
 //! Programs that count selected paths only, held against one that counts all, in the same run: each path that was asked
 //! for has the same count, and all others together have theirs.
 //!
-//! The judge is the full numbering's probes, which share neither numbers nor words with those of selected paths.
+//! The oracle is the full numbering's probes, which share neither numbers nor words with those of selected paths.
 
 use std::collections::HashMap;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
@@ -40,7 +40,7 @@ pub fn compare(full: &Profile, selected: &Profile) -> Result<Findings, MapError>
     let mut findings = Findings::default();
     for (_, unit, function) in selected.functions() {
         match known.get(&(unit.map.source.as_str(), function.name.as_str(), function.shape)) {
-            Some((in_full, judge)) => one(&mut findings, (in_full, judge), (unit, function))?,
+            Some((in_full, oracle)) => one(&mut findings, (in_full, oracle), (unit, function))?,
             None => findings.differences.push(format!("`{}` is not in the full profile", function.name)),
         }
     }
@@ -49,11 +49,11 @@ pub fn compare(full: &Profile, selected: &Profile) -> Result<Findings, MapError>
 
 fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), selected: (&UnitProfile, &FunctionMap)) -> Result<(), MapError> {
     let (unit, function) = selected;
-    let judged: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
+    let checked: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();
     let Some(chosen) = function.interesting() else {
         findings.instead += 1;
-        if judged != counted {
+        if checked != counted {
             findings.differences.push(format!("`{}` counts all paths, but otherwise", function.name));
         }
         return Ok(());
@@ -62,7 +62,7 @@ fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), selected: (&
     let all = u128::from(FunctionPaths::decode(full.1, full.0.counts_of(full.1))?.total());
     let (mut asked, mut misplaced) = (0u128, 0u128);
     for (_, path) in &chosen.paths {
-        let (expected, found) = (judged.get(path).copied().unwrap_or(0), counted.get(path).copied().unwrap_or(0));
+        let (expected, found) = (checked.get(path).copied().unwrap_or(0), counted.get(path).copied().unwrap_or(0));
         findings.paths += 1;
         findings.executed += usize::from(expected > 0);
         asked += u128::from(expected);

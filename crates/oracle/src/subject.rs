@@ -21,7 +21,7 @@ pub struct Subject {
     pub units: Vec<Unit>,
     /// How it is linked.
     pub link: Link,
-    /// Where the judge keeps its files.
+    /// Where the oracle keeps its files.
     pub folder: PathBuf,
     /// Files of earlier profiles that the build was given.
     pub inputs: InputFolder,
@@ -164,7 +164,7 @@ impl Subject {
         tools.object(module, &unit.map.codegen, object, request.as_deref().map(|request| (store.as_path(), request)))
     }
 
-    /// The request by which a unit was built, and the files that it names, in a folder of the judge's own.
+    /// The request by which a unit was built, and the files that it names, in a folder of the oracle's own.
     fn request(&self, unit: &Unit, folder: &InputFolder) -> Result<PathBuf, Error> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
@@ -183,7 +183,7 @@ impl Subject {
             true => Ok(new),
             false => Err(Error::Damaged {
                 path: program.to_owned(),
-                what: format!("it has the units {:?}, the program that is judged {:?}", names(&new), names(self)),
+                what: format!("it has the units {:?}, the program that is checked {:?}", names(&new), names(self)),
             }),
         }
     }
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn files_that_a_build_was_given_are_found_by_their_content() {
         let place = tempfile::tempdir().unwrap();
-        let (store, judge) = (UnitStore::at(place.path().join("store")), place.path().join("judge"));
+        let (store, oracle) = (UnitStore::at(place.path().join("store")), place.path().join("oracle"));
         let file = place.path().join("known");
         fs::write(&file, KnownPaths::default().to_bytes()).unwrap();
         let settings: Settings = format!("known={}", file.display()).parse().unwrap();
@@ -329,10 +329,10 @@ mod tests {
         let unit = Unit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
         let link = Link { driver: "clang", directory: PathBuf::new(), words: Vec::new() };
         let inputs = InputFolder::at(place.path().join("nothing"));
-        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: judge.clone(), inputs };
-        let missing = subject.request(&unit, &InputFolder::at(&judge));
+        let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
+        let missing = subject.request(&unit, &InputFolder::at(&oracle));
         assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
-        let file = subject.of_store(&store).request(&unit, &InputFolder::at(&judge)).unwrap();
+        let file = subject.of_store(&store).request(&unit, &InputFolder::at(&oracle)).unwrap();
         let (read, folder) = Request::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }

@@ -1,4 +1,4 @@
-//! Reading LLVM's textual form, as far as judges need it: functions, their blocks, where instructions begin, what calls call.
+//! Reading LLVM's textual form, as far as oracles need it: functions, their blocks, where instructions begin, what calls call.
 //!
 //! It is the printer's output that is read (`llvm-dis`), which is regular: a definition runs from a line `define` to a
 //! line `}`; labels begin at the margin; instructions are indented by two blanks; what belongs to the instruction

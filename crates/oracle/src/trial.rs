@@ -1,4 +1,4 @@
-//! One run of a program before all judges.
+//! One run of a program against all oracles.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use trodden_oracle::{Error, Run, Subject, Toolkit, Verdict, counts, log, pgo, program};
 use trodden_unit::UnitStore;
 
-/// What to judge.
+/// What to check.
 pub struct Trial {
     /// The unit store of the build; the usual one if none is given.
     pub store: Option<PathBuf>,
@@ -22,8 +22,8 @@ pub struct Trial {
     pub command: Vec<OsString>,
 }
 
-/// Judges. The exit status is the program's if everything is equal, else 1.
-pub fn judge(trial: &Trial) -> Result<ExitCode, Error> {
+/// Compares. The exit status is the program's if everything is equal, else 1.
+pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
     let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let (name, arguments) = trial.command.split_first().expect("the command line asks for one");
@@ -33,7 +33,7 @@ pub fn judge(trial: &Trial) -> Result<ExitCode, Error> {
     let mut text = String::new();
     let (outcome, by_blocks) = counts::judge_in_one_run(&subject, &tools, &run)?;
     let mut equal = describe(&mut text, name, "block counters", &by_blocks);
-    let (_, by_pgo) = pgo::judge(&subject, &tools, &run, &by_blocks.left_by_tail_call)?;
+    let (_, by_pgo) = pgo::check(&subject, &tools, &run, &by_blocks.left_by_tail_call)?;
     equal &= describe(&mut text, name, "LLVM's edge profile", &by_pgo);
     if trial.log {
         let (_, paths) = subject.count_paths(&run, &[])?;
@@ -54,7 +54,7 @@ fn replay(
     name: &OsString,
 ) -> Result<bool, Error> {
     let (_, replay) = log::replay(subject, tools, run)?;
-    Ok(describe(text, name, "log of steps", &replay.judge(subject, paths)?))
+    Ok(describe(text, name, "log of steps", &replay.check(subject, paths)?))
 }
 
 /// The run as it is asked for; what comes by standard input is kept, for it is needed several times.
@@ -68,15 +68,15 @@ fn run_of(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<Run,
     Ok(Run { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
 }
 
-fn describe(text: &mut String, program: &OsString, judge: &str, verdict: &Verdict) -> bool {
+fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &Verdict) -> bool {
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let different: std::collections::BTreeSet<&str> = verdict.differences.iter().map(|d| d.function.as_str()).collect();
     let equal = verdict.functions - different.len();
     let Verdict { functions, executed, .. } = verdict;
     let mut put = |line: String| writeln!(text, "{line}").expect("text grows");
-    put(format!("{program}: {judge}: {equal} of {functions} functions equal ({executed} executed), {} differ", different.len()));
+    put(format!("{program}: {oracle}: {equal} of {functions} functions equal ({executed} executed), {} differ", different.len()));
     let lists =
-        [("unfinished", &verdict.unfinished), ("left by a tail call", &verdict.left_by_tail_call), ("not judged", &verdict.not_judged)];
+        [("unfinished", &verdict.unfinished), ("left by a tail call", &verdict.left_by_tail_call), ("not checked", &verdict.not_checked)];
     for (what, list) in lists {
         list.iter().for_each(|line| put(format!("  {what}: {line}")));
     }

@@ -1,4 +1,4 @@
-//! What a profile of the field has and one of the tests has not, found out from two full profiles: the judge of
+//! What a profile of the field has and one of the tests has not, found out from two full profiles: the oracle of
 //! `trodden residual` and of residual builds.
 //!
 //! Profiles are not filtered by known paths here, and path numbers are not used: paths are compared by the edges that

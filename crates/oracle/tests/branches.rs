@@ -25,7 +25,7 @@ fn a_trace_of_all_branches_gives_the_counts() {
         for variant in chosen {
             let place = folder.path().join(format!("{seed}{}", variant.options[0]));
             std::fs::create_dir(&place).unwrap();
-            let found = judge(seed, variant, &tools, &place);
+            let found = findings(seed, variant, &tools, &place);
             println!(
                 "seed {seed} {variant:?}: {} functions executed, doubtful {:?}, without {:?}, {} broken, overlaps {:.3?}",
                 found.executed, found.doubtful, found.without, found.broken, found.overlaps
@@ -40,7 +40,7 @@ fn a_trace_of_all_branches_gives_the_counts() {
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }
 
-fn judge(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
+fn findings(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
     let program = program(seed);
     let source = place.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();

@@ -1,4 +1,4 @@
-//! Random programs before all judges, at all levels of optimisation and with different limits on paths.
+//! Random programs against all oracles, at all levels of optimisation and with different limits on paths.
 //!
 //! `TRODDEN_ORACLE_SEEDS=FIRST-LAST` takes other seeds than the few that are tried by default; `cargo xtask oracle
 //! --seeds N` does so as well.
@@ -24,7 +24,7 @@ fn random_programs_are_counted_exactly() {
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
     let sum = |of: fn(&Findings) -> usize| all.iter().map(of).sum::<usize>();
-    // The judges had something to judge.
+    // The oracles had something to check.
     assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.judged_by_pgo) > 0);
 }
 

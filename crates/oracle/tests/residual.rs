@@ -154,9 +154,9 @@ fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
     let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
     sightings.add(0, &mut filtered, &known).unwrap();
     let told = Summary::of(&filtered, &known).unwrap();
-    let judged = compare(tests, field).unwrap();
+    let checked = compare(tests, field).unwrap();
     let told = Untested {
-        tested_paths: judged.tested_paths,
+        tested_paths: checked.tested_paths,
         executed_paths: sightings.counted.len() as u64,
         untested_paths: told.paths,
         executions: sightings.executions,
@@ -167,5 +167,5 @@ fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
         in_functions_without_untested_edges: told.in_functions_without_new_edges,
         every_edge_known: told.old_edges_only,
     };
-    assert_eq!(told, judged);
+    assert_eq!(told, checked);
 }

@@ -1,4 +1,4 @@
-//! The sample tier: with its switch always on, counts are exact before all judges; with a switch that is flipped at
+//! The sample tier: with its switch always on, counts are exact against all oracles; with a switch that is flipped at
 //! random, no path is counted more often than it was executed, and programs do what they do without it.
 
 mod plain;
@@ -8,7 +8,7 @@ use trodden_oracle::random::{Language, Program};
 use trodden_oracle::{Toolkit, random};
 
 /// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives
-/// way to one that can be written. Judges' own programs have no switch.
+/// way to one that can be written. Oracles' own programs have no switch.
 const HELPER: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

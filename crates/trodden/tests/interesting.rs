@@ -145,9 +145,9 @@ int main(void) {
 
 /// Whether a function counts what it says it counts; the sum of what all of its paths did is none other either way.
 /// Gives how many paths were compared.
-fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
-    let (_, in_full, judge) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
-    let all: BTreeMap<u64, u64> = in_full.counts_of(judge).collect();
+fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str) -> usize {
+    let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
+    let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
     let Some(chosen) = function.interesting() else {
         assert_eq!(counted, all, "{what}");
@@ -159,7 +159,7 @@ fn judge(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
         // A path's word may count others too, but then that is told.
         assert!(found == expected || found > expected && !chosen.aliases.is_none(), "{what}: path {path} {found} times, not {expected}");
     }
-    let total = FunctionPaths::decode(judge, in_full.counts_of(judge)).unwrap().total();
+    let total = FunctionPaths::decode(oracle, in_full.counts_of(oracle)).unwrap().total();
     assert_eq!(chosen.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.unattributed(function), total, "{what}");
     chosen.paths.len()
 }
@@ -172,7 +172,7 @@ fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
     let full = Profile::read(&place.path("full.trodden")).unwrap();
     for scheme in ["ball-larus", "spp", "mspp", "pertinent", "pspp", "ppp", "known-table", "ppp-optimal", "approximate"] {
         let profile = again(&place, &format!("--interesting share:80%:full.trodden --scheme {scheme}"));
-        let paths: usize = profile.functions().map(|(_, unit, f)| judge(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
+        let paths: usize = profile.functions().map(|(_, unit, f)| check(&full, unit, f, &format!("{scheme}: {}", f.name))).sum();
         assert!(paths >= 5, "{scheme}: {paths} paths");
         let exact = !["spp", "approximate"].contains(&scheme);
         let aliases = profile.functions().any(|(_, _, f)| f.interesting().is_some_and(|c| !c.aliases.is_none()));

@@ -44,7 +44,7 @@ fn assert_equal(llvm: &Profile, ours: &Profile, what: &str) {
 
 #[test]
 fn counters_of_random_programs_are_those_of_llvm() {
-    let mut judged = 0;
+    let mut checked = 0;
     for seed in 0..8 {
         let program = random::program(seed);
         let (name, language, clang) = match program.language {
@@ -68,9 +68,9 @@ fn counters_of_random_programs_are_those_of_llvm() {
         assert_equal(&read(&place, "llvm.profraw"), &read(&place, "own.profdata"), &what);
         let mut using = place.command(clang);
         must(using.args([level, "-w", "-fprofile-use=own.profdata", name, "-o", "prog.o"]).args(STRICT));
-        judged += 1;
+        checked += 1;
     }
-    assert!(judged >= 5);
+    assert!(checked >= 5);
 }
 
 /// One function in two units, inlined there; a local function; exit within a call; what no path tells: computed

@@ -3,7 +3,7 @@
 //! Compared are costs: a variant's figure over its base's. For times that is done round by round, since base and
 //! variant ran one after the other: so another machine, or another mood of one, moves both. A change of time is real if
 //! the rounds of the two results are distinguished by the exact test of ranks at 1 % (five rounds at least: fewer cannot
-//! be), and if it is 1 % at least. Instructions hardly vary: there 0.2 % is enough. What has no base is not judged.
+//! be), and if it is 1 % at least. Instructions hardly vary: there 0.2 % is enough. What has no base is not checked.
 
 use super::result::Suite;
 use super::statistics::{Spread, geometric_mean, rank_test};

@@ -26,8 +26,8 @@ pub struct Bench<'a> {
     pub rounds: usize,
     /// Who counts instructions.
     pub counter: Option<Counter>,
-    /// The judges' program, if counts are to be judged.
-    pub judge: Option<PathBuf>,
+    /// The oracles' program, if counts are to be checked.
+    pub oracle: Option<PathBuf>,
     /// The run in which they are counted.
     pub counted: Input,
     /// Build what is built already.
@@ -223,15 +223,15 @@ impl Bench<'_> {
         self.known.once(&what, &[&self.corpus.program(program, variant)], |_| true, find).map(Some)
     }
 
-    /// What judges say of trodden's counts, if they are asked.
+    /// What oracles say of trodden's counts, if they are asked.
     fn exact(&self, program: &str, variant: &Variant) -> Result<Option<Exact>> {
-        let Some(judge) = self.judge.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
+        let Some(oracle) = self.oracle.as_deref().filter(|_| variant.is_exact()) else { return Ok(None) };
         let find = || {
-            steps::progress(&format!("{program}, counts before judges: {}", variant.name()));
-            Ok(exact::judge(self.corpus, program, variant, judge))
+            steps::progress(&format!("{program}, counts against oracles: {}", variant.name()));
+            Ok(exact::check(self.corpus, program, variant, oracle))
         };
-        let files = [self.corpus.program(program, variant), judge.to_owned()];
-        let came_to_a_verdict = |exact: &Exact| matches!(exact, Exact::Judged(_));
+        let files = [self.corpus.program(program, variant), oracle.to_owned()];
+        let came_to_a_verdict = |exact: &Exact| matches!(exact, Exact::Checked(_));
         self.known.once(&format!("{program}: exactness"), &files.each_ref().map(PathBuf::as_path), came_to_a_verdict, find).map(Some)
     }
 

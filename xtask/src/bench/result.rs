@@ -112,7 +112,7 @@ pub struct Figures {
     pub build_s: Option<f64>,
     /// Does it print what its base prints?
     pub same_output: bool,
-    /// What independent judges say of its counts.
+    /// What independent oracles say of its counts.
     pub exact: Option<Exact>,
     /// Of sampled runs: the share of the program's path executions that their estimates have in common with the full
     /// profile, over the rounds.
@@ -120,21 +120,21 @@ pub struct Figures {
     pub overlap: Option<Spread>,
 }
 
-/// What independent judges say of counts.
+/// What independent oracles say of counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Exact {
     /// They came to a verdict.
-    Judged(Vec<Judgement>),
+    Checked(Vec<OracleVerdict>),
     /// They did not.
     Failed(String),
 }
 
-/// One judge's verdict.
+/// One oracle's verdict.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judgement {
+pub struct OracleVerdict {
     /// Its name.
-    pub judge: String,
+    pub oracle: String,
     /// Functions that were compared.
     pub functions: u64,
     /// Functions whose counts are all equal.
@@ -144,10 +144,10 @@ pub struct Judgement {
 }
 
 impl Exact {
-    /// Whether something was judged, and nothing differs.
+    /// Whether something was checked, and nothing differs.
     pub fn is_equal(&self) -> bool {
         match self {
-            Exact::Judged(judges) => !judges.is_empty() && judges.iter().all(|j| j.different == 0 && j.functions > 0),
+            Exact::Checked(oracles) => !oracles.is_empty() && oracles.iter().all(|j| j.different == 0 && j.functions > 0),
             Exact::Failed(_) => false,
         }
     }
@@ -281,8 +281,8 @@ pub mod tests {
         let mut suite = suite(&[("a", "plain", &[1.0, 1.1], 100), ("a", "trodden", &[2.0], 150)]);
         suite.rows.push(Row { program: "b".into(), variant: "plain".into(), outcome: Outcome::Failed { reason: "no".into() } });
         if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
-            let judge = Judgement { judge: "block counters".into(), functions: 3, equal: 3, different: 0 };
-            figures.exact = Some(Exact::Judged(vec![judge]));
+            let oracle = OracleVerdict { oracle: "block counters".into(), functions: 3, equal: 3, different: 0 };
+            figures.exact = Some(Exact::Checked(vec![oracle]));
         }
         let file = std::env::temp_dir().join(format!("xtask-result-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
@@ -312,10 +312,10 @@ pub mod tests {
 
     #[test]
     fn nothing_judged_is_not_equal() {
-        let judge = |functions, different| Judgement { judge: "j".into(), functions, equal: functions - different, different };
-        assert!(Exact::Judged(vec![judge(3, 0)]).is_equal());
-        assert!(!Exact::Judged(vec![judge(3, 0), judge(3, 1)]).is_equal());
-        assert!(!Exact::Judged(vec![]).is_equal());
+        let oracle = |functions, different| OracleVerdict { oracle: "j".into(), functions, equal: functions - different, different };
+        assert!(Exact::Checked(vec![oracle(3, 0)]).is_equal());
+        assert!(!Exact::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());
+        assert!(!Exact::Checked(vec![]).is_equal());
         assert!(!Exact::Failed("x".into()).is_equal());
     }
 }

@@ -140,13 +140,13 @@ fn overlap(overlap: Spread) -> String {
 
 fn exact(exact: &Exact) -> String {
     match exact {
-        Exact::Failed(_) => "not judged".into(),
-        Exact::Judged(judges) => {
-            let part = |j: &super::result::Judgement| match j.different {
+        Exact::Failed(_) => "not checked".into(),
+        Exact::Checked(oracles) => {
+            let part = |j: &super::result::OracleVerdict| match j.different {
                 0 => format!("{}/{}", j.equal, j.functions),
                 n => format!("{}/{} ({n} DIFFER)", j.equal, j.functions),
             };
-            judges.iter().map(part).collect::<Vec<_>>().join(", ")
+            oracles.iter().map(part).collect::<Vec<_>>().join(", ")
         }
     }
 }
@@ -159,7 +159,7 @@ fn reasons(suite: &Suite) -> Vec<String> {
         let text = match &row.outcome {
             Outcome::Skipped { reason } => format!("{} is left out: {reason}", row.variant),
             Outcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
-            Outcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => format!("{} was not judged: {reason}", row.variant),
+            Outcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => format!("{} was not checked: {reason}", row.variant),
             Outcome::Measured(_) => continue,
         };
         match all.iter_mut().find(|(t, _)| *t == text) {
@@ -232,7 +232,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::{Judgement, tests as sample};
+    use super::super::result::{OracleVerdict, tests as sample};
     use super::*;
 
     fn suite() -> Suite {
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn differences_are_loud() {
-        let judge = Judgement { judge: "j".into(), functions: 3, equal: 2, different: 1 };
-        assert_eq!(exact(&Exact::Judged(vec![judge])), "2/3 (1 DIFFER)");
+        let oracle = OracleVerdict { oracle: "j".into(), functions: 3, equal: 2, different: 1 };
+        assert_eq!(exact(&Exact::Checked(vec![oracle])), "2/3 (1 DIFFER)");
     }
 }

@@ -338,7 +338,7 @@ impl Variant {
         self.kind.chosen
     }
 
-    /// Whether its counts are all that happened, so that they can be judged: not if paths are left out, threads lose
+    /// Whether its counts are all that happened, so that they can be checked: not if paths are left out, threads lose
     /// counts or a switch is off.
     pub fn is_exact(&self) -> bool {
         const NOT: [&str; 2] = ["when=bursts", "table-slots=700"];

@@ -40,7 +40,7 @@ impl Row {
     }
 
     fn told(&self) -> String {
-        let Some(f) = &self.found else { return format!("{}: not judged, for two runs of it take different paths", self.program) };
+        let Some(f) = &self.found else { return format!("{}: not checked, for two runs of it take different paths", self.program) };
         let mut text = format!(
             "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
                 {} functions count all paths instead",
@@ -56,13 +56,13 @@ impl Row {
 /// Compares builds of a program that count selected paths with the one that counts all.
 ///
 /// # Errors
-/// A recipe, trodden or the judge failed, or there is no such scheme.
-pub fn judge(corpus: &Corpus, program: &str, options: &Options, judge: &Path) -> Result<Vec<Row>> {
+/// A recipe, trodden or the oracle failed, or there is no such scheme.
+pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
     let made = Selected::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
     let row =
         |scheme: &str, exact: bool, found: Option<Findings>| Row { program: program.to_owned(), scheme: scheme.to_owned(), exact, found };
-    if !compare(judge, &made.full, &again)?.differences.is_empty() {
+    if !compare(oracle, &made.full, &again)?.differences.is_empty() {
         let row = row("", true, None);
         println!("{}", row.told());
         return Ok(vec![row]);
@@ -76,16 +76,16 @@ pub fn judge(corpus: &Corpus, program: &str, options: &Options, judge: &Path) ->
         };
         let set = format!("{}:{}", options.interesting, made.full.display());
         let counted = made.run(corpus, scheme, &set)?;
-        let row = row(scheme, *exact, Some(compare(judge, &made.full, &counted)?));
+        let row = row(scheme, *exact, Some(compare(oracle, &made.full, &counted)?));
         println!("{}", row.told());
         rows.push(row);
     }
     Ok(rows)
 }
 
-fn compare(judge: &Path, full: &Path, selected: &Path) -> Result<Findings> {
-    let said = steps::output(Command::new(judge).arg("selected").args([full, selected]))?;
-    serde_json::from_str(&said).context("the judge prints something else than what it found")
+fn compare(oracle: &Path, full: &Path, selected: &Path) -> Result<Findings> {
+    let said = steps::output(Command::new(oracle).arg("selected").args([full, selected]))?;
+    serde_json::from_str(&said).context("the oracle prints something else than what it found")
 }
 
 /// The result as a table.
@@ -106,7 +106,7 @@ pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
     );
     for row in rows {
         let Some(f) = &row.found else {
-            writeln!(out, "| {} | not judged: two runs of it take different paths | | | | | | | | |", row.program)?;
+            writeln!(out, "| {} | not checked: two runs of it take different paths | | | | | | | | |", row.program)?;
             continue;
         };
         let differences = if row.exact { f.differences.len().to_string() } else { "not exact".to_owned() };

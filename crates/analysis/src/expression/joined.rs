@@ -160,7 +160,7 @@ impl Search<'_> {
         let last = *chain.last().expect("chains have a piece");
         let next = match self.parts[last].end {
             Some(PathEnd::Cut(edge)) if self.reason(edge).is_some_and(is_join) => cut_to(self.function, self.parts[last].end),
-            _ => return self.judge(chain, at_least),
+            _ => return self.check(chain, at_least),
         };
         let Some(to) = next else { return };
         let total = self.total.get(&to).copied().unwrap_or(0);
@@ -171,7 +171,7 @@ impl Search<'_> {
         }
     }
 
-    fn judge(&mut self, chain: &[usize], at_least: i128) {
+    fn check(&mut self, chain: &[usize], at_least: i128) {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.parts[*at].blocks).copied().collect();
         let (first, last) = (&self.parts[chain[0]], &self.parts[chain[chain.len() - 1]]);
         if !self.matcher.matches(&blocks, first.beginning, last.end) {

@@ -1,4 +1,4 @@
-//! Judge of numberings of all paths: a proof in one pass, however many there are.
+//! Verifier of numberings of all paths: a proof in one pass, however many there are.
 //!
 //! Behind each node the numbers of the paths to the exit must be 0 to n - 1, each once. That is so at the exit, and at
 //! a node whose out-edges' values are the sums of the counts behind the edges before, in some order: the numbers behind

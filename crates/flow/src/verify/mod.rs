@@ -110,7 +110,7 @@ impl Verdict {
     }
 }
 
-/// Judges a labelling of the paths of `dag` for a set of interesting paths.
+/// Checks a labelling of the paths of `dag` for a set of interesting paths.
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
     let members = Members::of(dag, set, labelling.scheme.takes_closure(), matches!(labelling.scheme, crate::Scheme::BallLarus));
     if paths::count(dag, &vec![true; dag.edges().len()]) <= u128::from(budget.paths) {

@@ -1,4 +1,4 @@
-//! Judge of one copy's part of a procedure's paths, in two passes, however many paths there are.
+//! Verifier of one copy's part of a procedure's paths, in two passes, however many paths there are.
 //!
 //! Interesting paths have different numbers if behind each node the numbers that lie behind its interesting edges are
 //! in intervals that do not overlap. And each is counted once, in the word of its number, if what the register lacks to

@@ -1,5 +1,5 @@
 //! Values along random paths, against an interpreter that runs them: what is said to be known must be equal in every
-//! run, whatever memory holds and wherever pointers point. That enough is found is judged by comparing whole
+//! run, whatever memory holds and wherever pointers point. That enough is found is checked by comparing whole
 //! expressions as text.
 
 use super::*;
@@ -204,13 +204,13 @@ fn found(program: &Program) -> Vec<(Place, Finds)> {
 #[test]
 fn what_is_known_is_equal_in_every_run() {
     let mut random = Random::new(1);
-    let (mut known, mut judged) = (0, 0);
+    let (mut known, mut checked) = (0, 0);
     for _ in 0..PROGRAMS {
         let program = program(&mut random);
         let found = found(&program);
         for _ in 0..RUNS {
             let Some(made) = Machine::run(&program, &mut random) else { continue };
-            judged += 1;
+            checked += 1;
             for (place, finds) in &found {
                 if let Finds::Known(from) = finds {
                     assert_eq!(made[place], made[from], "{place:?} from {from:?} of {:?}", program.unit.functions[0]);
@@ -219,7 +219,7 @@ fn what_is_known_is_equal_in_every_run() {
             }
         }
     }
-    assert!(known > PROGRAMS && judged > PROGRAMS, "{known} results known in {judged} runs: the test tests nothing");
+    assert!(known > PROGRAMS && checked > PROGRAMS, "{known} results known in {checked} runs: the test tests nothing");
 }
 
 /// Sums and differences as text down to what is not computed on the path: equal texts are equal values.

@@ -1,4 +1,4 @@
-//! `trodden graph number`: a scheme's values, probes and identities for a graph, judged before they are printed.
+//! `trodden graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
 
 use super::wanted::{edges_of_interest, wanted};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};

@@ -1,4 +1,4 @@
-//! The judges themselves: that they agree on programs written to be difficult, and that they notice when a count is wrong.
+//! The oracles themselves: that they agree on programs written to be difficult, and that they notice when a count is wrong.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,7 +9,7 @@ use trodden_oracle::random::Language;
 use trodden_oracle::{Run, Subject, Toolkit, counts, log};
 
 /// One for all tests: building the plugin takes cargo's lock.
-static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("judges")).unwrap());
+static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
 
 struct Bench {
     folder: tempfile::TempDir,
@@ -31,13 +31,13 @@ impl Bench {
     fn judge_file(&self, name: &str, unfinished: bool) {
         let language = if name.ends_with(".c") { Language::C } else { Language::Cxx };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subjects").join(name);
-        let found = self.judge(&[path], language);
+        let found = self.check(&[path], language);
         // The optimiser may leave no call in which a path could stop.
         assert_eq!(found[0] > 0, unfinished, "{found:?}");
     }
 
-    /// All judges, at several levels of optimisation; gives the number of functions with unfinished paths at each.
-    fn judge(&self, sources: &[PathBuf], language: Language) -> Vec<usize> {
+    /// All oracles, at several levels of optimisation; gives the number of functions with unfinished paths at each.
+    fn check(&self, sources: &[PathBuf], language: Language) -> Vec<usize> {
         let mut unfinished = Vec::new();
         for level in ["-O0", "-O2"] {
             for parameters in ["", "max-paths=2 chords=off"] {
@@ -63,7 +63,7 @@ fn tail_calls_that_never_come_back() {
     let text = "int end(int); int mid(int x) { if (x % 2) return end(x); if (x % 3) return end(x + 1) + 1; return 7; }
         int last(int x) { int y; switch (x) { case 1: y = end(2); break; case 2: y = 5; break; default: y = end(x); } return y; }
         int main(void) { int s = 0; for (int i = 0; i < 100; i++) s += mid(i % 5) + last(i); return s; }";
-    bench.judge(&[bench.source("a.c", text), other], Language::C);
+    bench.check(&[bench.source("a.c", text), other], Language::C);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn exits_deep_in_the_stack_leave_paths_unfinished() {
     let text = "#include <stdlib.h>
         __attribute__((noinline)) int f(int n) { if (n == 0) exit(0); int r = f(n - 1); return r + n % 2 ? 3 : 4; }
         int main(void) { for (int i = 0; i < 3; i++) f(20); return 1; }";
-    let unfinished = bench.judge(&[bench.source("a.c", text)], Language::C);
+    let unfinished = bench.check(&[bench.source("a.c", text)], Language::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -86,7 +86,7 @@ fn setjmp_in_a_loop_and_jumps_out_of_two_levels() {
         int main(void) { volatile int sum = 0; for (volatile int i = 0; i < 40; i++) {
             switch (setjmp(here)) { case 0: sum += outer(i); break; case 1: sum++; break; case 3: sum += 3; i++; break; default: sum--; } }
             return sum & 63; }";
-    let unfinished = bench.judge(&[bench.source("a.c", text)], Language::C);
+    let unfinished = bench.check(&[bench.source("a.c", text)], Language::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -102,7 +102,7 @@ fn exceptions_pass_through_frames_with_and_without_cleanups() {
         __attribute__((noinline)) static int again(int n) { try { return guarded(n); } catch (int x) { if (x % 2) throw; return x; } }
         int main() { int s = 0; for (int i = 0; i < 60; i++) { try { s += again(i); } catch (int x) { s ^= x; } catch (...) { s++; } }
             std::printf(\"%d %d\\n\", s, level); }";
-    let unfinished = bench.judge(&[bench.source("a.cpp", text)], Language::Cxx);
+    let unfinished = bench.check(&[bench.source("a.cpp", text)], Language::Cxx);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -120,7 +120,7 @@ fn computed_jumps_into_a_block_that_others_lead_to() {
             for (int i = 0; i < 50; i++) { for (int k = 0; k < 63; k++) { x = x * 1664525 + 1013904223; code[k] = x >> 24; } code[62] = \
             code[63] = code[61] = 3; s += run(code, i); }
             printf(\"%d\\n\", s); return 0; }";
-    bench.judge(&[bench.source("a.c", text)], Language::C);
+    bench.check(&[bench.source("a.c", text)], Language::C);
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn a_wrong_count_is_noticed() {
     let (_, mut paths) = subject.count_paths(&run, &[]).unwrap();
     let (_, marked, blocks) = counts::count_blocks(&subject, bench.tools, &run).unwrap();
     let (_, replay) = log::replay(&subject, bench.tools, &run).unwrap();
-    assert!(counts::judge(&subject, &paths, &marked, &blocks).unwrap().is_equal());
-    assert!(replay.judge(&subject, &paths).unwrap().is_equal());
+    assert!(counts::check(&subject, &paths, &marked, &blocks).unwrap().is_equal());
+    assert!(replay.check(&subject, &paths).unwrap().is_equal());
     let counted: &mut HashMap<u64, u64> = &mut paths[0];
     *counted.values_mut().next().unwrap() += 1;
-    assert!(!counts::judge(&subject, &paths, &marked, &blocks).unwrap().is_equal());
-    assert!(!replay.judge(&subject, &paths).unwrap().is_equal());
+    assert!(!counts::check(&subject, &paths, &marked, &blocks).unwrap().is_equal());
+    assert!(!replay.check(&subject, &paths).unwrap().is_equal());
 }
 
 fn small_subject(bench: &Bench, source: &Path) -> (Subject, Run) {

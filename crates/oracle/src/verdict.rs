@@ -1,8 +1,8 @@
-//! Differences between what trodden says of a function and what a judge says.
+//! Differences between what trodden says of a function and what an oracle says.
 
 use std::fmt;
 
-/// What was judged, and how it went.
+/// What was checked, and how it went.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
     /// Functions that were compared.
@@ -13,8 +13,8 @@ pub struct Verdict {
     pub unfinished: Vec<String>,
     /// Tail calls that did not come back: there the returning block was counted before the call.
     pub left_by_tail_call: Vec<String>,
-    /// Functions that the judge cannot judge, each with the reason.
-    pub not_judged: Vec<String>,
+    /// Functions that the oracle cannot check, each with the reason.
+    pub not_checked: Vec<String>,
     /// Differences.
     pub differences: Vec<Difference>,
 }
@@ -29,15 +29,15 @@ pub struct Difference {
 }
 
 impl Verdict {
-    /// Whether trodden and the judge agree on everything.
+    /// Whether trodden and the oracle agree on everything.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
     }
 
     /// Notes a difference unless both numbers are the same.
-    pub fn compare<T: PartialEq + fmt::Display>(&mut self, function: &str, what: impl FnOnce() -> String, trodden: T, judge: T) {
-        if trodden != judge {
-            let what = format!("{}: trodden {trodden}, judge {judge}", what());
+    pub fn compare<T: PartialEq + fmt::Display>(&mut self, function: &str, what: impl FnOnce() -> String, trodden: T, oracle: T) {
+        if trodden != oracle {
+            let what = format!("{}: trodden {trodden}, oracle {oracle}", what());
             self.differences.push(Difference { function: function.to_owned(), what });
         }
     }
