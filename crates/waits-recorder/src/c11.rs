@@ -56,7 +56,9 @@ macro_rules! condition_waits {
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
-                real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                contention::during(mutex as usize, || {
+                    real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                })
             })
         }
     )* };

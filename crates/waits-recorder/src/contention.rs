@@ -1,8 +1,7 @@
 //! Who waits for which object: counts by the hash of its address, so that the release of a lock without waiters records nothing.
 //!
 //! A count may be that of another object with the same hash: then a release is recorded in vain, and no wait is lost. Independent of
-//! how the
-//! C library lays locks out.
+//! how the C library lays locks out.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -28,6 +27,15 @@ pub fn begin(object: usize) {
 /// It has ended.
 pub fn end(object: usize) {
     slot(object).fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Waits inside a call that takes the object before it returns, as a wait for a condition takes its mutex: when that becomes free is
+/// known from its release only.
+pub fn during<R>(object: usize, call: impl FnOnce() -> R) -> R {
+    begin(object);
+    let result = call();
+    end(object);
+    result
 }
 
 /// After a fork no other thread waits.

@@ -167,6 +167,11 @@ impl<const N: usize> Text<N> {
         self.add(&digits[at..])
     }
 
+    /// Nothing is left.
+    pub fn clear(&mut self) {
+        self.length = 0;
+    }
+
     /// Whether another `count` bytes fit.
     pub fn has_room(&self, count: usize) -> bool {
         self.length + count < N

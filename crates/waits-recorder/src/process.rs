@@ -12,7 +12,7 @@
 //! ```
 
 use crate::clock;
-use crate::output::{Line, Path};
+use crate::output::{self, Line, Path};
 use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
@@ -175,10 +175,22 @@ unsafe extern "C" fn count_images(info: *mut libc::dl_phdr_info, _: usize, image
     1
 }
 
-/// Copies the lines of executable mappings. A line longer than a kilobyte is cut.
+/// What copying needs, in memory of its own: stacks of threads may be small.
+struct Scratch {
+    buffer: [u8; 4096],
+    line: Line,
+}
+
+/// Copies the lines of executable mappings. A line longer than 4 KiB is cut.
 fn copy_executable(from: i32, to: i32) {
-    let mut buffer = [0u8; 4096];
-    let mut line = Line::new();
+    let Some(memory) = output::memory::<Scratch>(1) else { return };
+    // SAFETY: zeroed memory of this size; zeros are an empty line.
+    let Scratch { buffer, line } = unsafe { &mut *memory };
+    copy_lines(from, to, buffer, line);
+    output::release(memory, 1);
+}
+
+fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut Line) {
     line.add(b"map ");
     loop {
         // SAFETY: the buffer has this size.
@@ -192,7 +204,7 @@ fn copy_executable(from: i32, to: i32) {
                 if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| p.get(2) == Some(&b'x')) {
                     line.write(to);
                 }
-                line = Line::new();
+                line.clear();
                 line.add(b"map ");
             }
         }

@@ -108,7 +108,9 @@ macro_rules! condition_waits {
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
             waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
-                real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                contention::during(mutex as usize, || {
+                    real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
+                })
             })
         }
     )* };

@@ -75,7 +75,8 @@ fn prepare() -> bool {
     // SAFETY: plain data.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    // On the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
     // SAFETY: the handler lives as long as the process.
     unsafe { libc::sigaction(libc::SIGPROF, &raw const action, core::ptr::null_mut()) == 0 }
 }

@@ -10,7 +10,7 @@
 //! path never has waiting in it. Memory: live locations, messages and locks; classes. Time: each event once; each wait, its two paths.
 
 use crate::ClassRule;
-use crate::call::{Call, Token};
+use crate::call::{Call, SleepKind, Token};
 use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
@@ -186,16 +186,20 @@ impl Analysis {
         self.begin(id, process, call);
     }
 
-    /// The call that a location made returns. Gives its wait, if it has waited and the trace says for whom.
-    pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Option<Wait> {
-        let time_ns = self.known(id, time_ns)?;
+    /// The call that a location made returns. Gives its waits, if it has waited and the trace says for whom: one, or for a condition
+    /// whose mutex was still locked after the wake two in a row.
+    pub fn exit(&mut self, id: LocationId, time_ns: u64, call: &Call) -> Vec<Wait> {
+        let Some(time_ns) = self.known(id, time_ns) else { return Vec::new() };
         let location = self.location(id);
         let process = location.process;
         let Some(open) = location.open.take() else {
             self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
-            return None;
+            return Vec::new();
         };
-        self.complete(id, process, open, time_ns, call)
+        if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
+            return self.complete_condition(id, (open.enter_ns, time_ns), open.site, (process, *object), (process, *mutex));
+        }
+        self.complete(id, process, open, time_ns, call).into_iter().collect()
     }
 
     /// A location executes until then, without a call: its last event.

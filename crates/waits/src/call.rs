@@ -11,7 +11,7 @@ pub struct CommunicatorId(pub u64);
 pub struct RequestId(pub u64);
 
 /// A lock, condition variable, futex, semaphore: an address, of one process; or a lock of all processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
 
 impl ObjectId {
@@ -140,8 +140,8 @@ pub enum Call {
 /// What is slept on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SleepKind {
-    /// A condition variable.
-    Condition,
+    /// A condition variable, with the mutex that is locked again before the call returns, if the trace has it.
+    Condition(Option<ObjectId>),
     /// A semaphore.
     Semaphore,
     /// A futex.

@@ -149,7 +149,7 @@ impl Analysis {
                     return self.complete_without_wait(id, time_ns, site, State::Blocked);
                 }
                 let kind = match kind {
-                    SleepKind::Condition => WaitKind::Condition,
+                    SleepKind::Condition(_) => WaitKind::Condition,
                     SleepKind::Semaphore => WaitKind::Semaphore,
                     SleepKind::Futex => WaitKind::Futex,
                 };
@@ -172,6 +172,26 @@ impl Analysis {
             Call::Blocked => self.complete_without_wait(id, time_ns, site, State::Blocked),
             _ => self.complete_without_wait(id, time_ns, site, State::Communicating),
         }
+    }
+
+    /// A wait for a condition returns: until the wake the location waited for the condition, from then on for the mutex, if another
+    /// location released that later. Two waits, since two locations may be the releasers.
+    pub(crate) fn complete_condition(
+        &mut self,
+        id: LocationId,
+        (enter_ns, exit_ns): (u64, u64),
+        site: CodeId,
+        condition: Object,
+        mutex: Object,
+    ) -> Vec<Wait> {
+        let woken = self.objects.woken(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
+        let is_later = |unlocked: &Moment| woken.is_some_and(|woken| (woken.time_ns..=exit_ns).contains(&unlocked.time_ns));
+        let unlocked = self.objects.unlocked(mutex, id).filter(is_later);
+        let until_ns = woken.filter(|_| unlocked.is_some()).map_or(exit_ns, |moment| moment.time_ns);
+        let found = woken.map(|moment| (moment, WaitKind::Condition));
+        let slept = self.expect(id, (enter_ns, until_ns), site, found, Diagnostic::SleepWithoutWake);
+        let locked = unlocked.and_then(|moment| self.resolve(id, (until_ns, exit_ns), site, Some((moment, WaitKind::LockContention))));
+        slept.into_iter().chain(locked).collect()
     }
 
     /// No location was waited for: the call's time is of that state.

@@ -56,6 +56,37 @@ fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
     (waits, analysis.finish())
 }
 
+/// A condition is signalled by one thread, while another holds its mutex: the sleeper waits for both, one after the other.
+#[test]
+fn a_woken_sleeper_waits_for_the_mutex_that_another_holds() {
+    use trodden_waits::call::{ObjectId, SleepKind};
+    let [sleeper, waker, holder] = [0, 1, 2].map(LocationId);
+    let (condition, mutex) = (ObjectId(1), ObjectId(2));
+    let sleep = Call::Sleep(condition, SleepKind::Condition(Some(mutex)), true);
+    let (wake, unlock) = (Call::Wake(condition, 1), Call::Unlock(mutex));
+    for (unlocked_ns, expected) in
+        [(50, vec![(waker, WaitKind::Condition, 30), (holder, WaitKind::LockContention, 10)]), (20, vec![(waker, WaitKind::Condition, 30)])]
+    {
+        let mut analysis = Analysis::new(Options::default());
+        (0..3).for_each(|l| analysis.start(LocationId(l), ProcessId(0), 0, None, START));
+        analysis.enter(sleeper, 10, &[block(A1, 10)], &sleep, CodeId(100));
+        let mut events = [(waker, 40, &wake, B1), (holder, unlocked_ns, &unlock, C1)];
+        events.sort_by_key(|(_, at, ..)| *at);
+        for (location, at, call, code) in events {
+            analysis.enter(location, at, &[block(code, at)], call, CodeId(101));
+            assert!(analysis.exit(location, at, call).is_empty());
+        }
+        let waits = analysis.exit(sleeper, 55, &sleep);
+        let outcome = analysis.finish();
+        assert_eq!(waits.iter().map(|w| (w.releaser, w.kind, w.wait_ns)).collect::<Vec<_>>(), expected);
+        for wait in &waits {
+            let (plus, minus) = paths(&outcome, wait);
+            let sum = |path: &Path| path.iter().map(|(_, ns)| *ns).sum::<u64>();
+            assert_eq!(sum(&plus) - sum(&minus), wait.wait_ns);
+        }
+    }
+}
+
 type Path = Vec<(Step, u64)>;
 
 fn paths(outcome: &Outcome, wait: &Wait) -> (Path, Path) {

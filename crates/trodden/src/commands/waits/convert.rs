@@ -124,7 +124,7 @@ impl Converter {
             kind::LOCK => Call::Blocked,
             kind::UNLOCK | kind::WINDOW_UNLOCK => Call::Unlock(object),
             kind::WINDOW_LOCK => Call::Lock(object),
-            kind::CONDITION_WAIT => Call::Sleep(object, SleepKind::Condition, is_woken),
+            kind::CONDITION_WAIT => Call::Sleep(object, SleepKind::Condition(Some(ObjectId(record.request))), is_woken),
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),

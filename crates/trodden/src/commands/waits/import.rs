@@ -143,9 +143,9 @@ fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
                 cursor.open = Some((now_ns, *code));
             }
             What::Exit(call) => {
-                let wait = analysis.exit(id, now_ns, call);
+                let waits = analysis.exit(id, now_ns, call);
                 if let Some((enter_ns, code)) = cursor.open.take() {
-                    timeline.call(id, code, (enter_ns, now_ns), wait.as_ref());
+                    timeline.call(id, code, (enter_ns, now_ns), &waits);
                 }
             }
             What::Run(..) => {}

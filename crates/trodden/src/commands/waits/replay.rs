@@ -13,7 +13,7 @@ use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use trodden_waits::analysis::Block;
-use trodden_waits::call::{ObjectId, SleepKind};
+use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, Call, ClassRule, CodeId, LocationId, Options, Outcome, ProcessId};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
@@ -274,8 +274,8 @@ impl Replay<'_, '_> {
         let name = FUNCTIONS.get(record.function as usize).copied().unwrap_or("(unknown function)");
         let site = stream.blocks.site(self.names, &process.file, record.stack, record.function, name);
         // A wait for a condition variable releases its mutex first.
-        if let Call::Sleep(_, SleepKind::Condition, _) = call {
-            self.at_once(stream, time_ns, &blocks, &Call::Unlock(ObjectId(record.request)), site);
+        if let Call::Sleep(_, SleepKind::Condition(Some(mutex)), _) = call {
+            self.at_once(stream, time_ns, &blocks, &Call::Unlock(*mutex), site);
             self.analysis.enter(stream.location, time_ns, &[], call, site);
         } else {
             self.analysis.enter(stream.location, time_ns, &blocks, call, site);
@@ -291,9 +291,9 @@ impl Replay<'_, '_> {
     }
 
     fn exit(&mut self, stream: &mut Stream, time_ns: u64, record: &CallRecord, call: &Call) {
-        let wait = self.analysis.exit(stream.location, time_ns, call);
+        let waits = self.analysis.exit(stream.location, time_ns, call);
         let enter_ns = stream.clock.time_ns(record.enter);
-        self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), wait.as_ref());
+        self.timeline.call(stream.location, stream.site, (enter_ns, time_ns), &waits);
         stream.processor_time(record, time_ns, false);
         stream.time_ns = time_ns;
         let is_local = matches!(FUNCTIONS.get(record.function as usize), Some(&"MPI_Comm_free" | &"MPI_Comm_disconnect"));

@@ -49,12 +49,13 @@ impl Timeline {
     }
 
     /// A call: the wait in it, if there is one, and what follows.
-    pub fn call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), wait: Option<&Wait>) {
-        let wait_ns = wait.map_or(0, |wait| wait.wait_ns);
-        if let Some(wait) = wait {
-            self.add(Bar { location, from_ns, ns: wait_ns, code, activity: Activity::Waiting(wait.releaser) });
+    pub fn call(&mut self, location: LocationId, code: CodeId, (from_ns, until_ns): (u64, u64), waits: &[Wait]) {
+        let mut from_ns = from_ns;
+        for wait in waits {
+            self.add(Bar { location, from_ns, ns: wait.wait_ns, code, activity: Activity::Waiting(wait.releaser) });
+            from_ns += wait.wait_ns;
         }
-        let ns = until_ns.saturating_sub(from_ns + wait_ns);
-        self.add(Bar { location, from_ns: from_ns + wait_ns, ns, code, activity: Activity::Communicating });
+        let ns = until_ns.saturating_sub(from_ns);
+        self.add(Bar { location, from_ns, ns, code, activity: Activity::Communicating });
     }
 }

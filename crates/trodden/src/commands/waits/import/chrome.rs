@@ -145,14 +145,14 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread) -> 
                 stack.push(*slice);
                 if let Some(flow) = waits.get(slice).filter(|_| !is_waiting) {
                     let site = site(imported, &thread, &stack);
-                    push(What::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition, true), site));
+                    push(What::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
                 }
             }
             Point::End(slice) => {
                 stack.retain(|open| open != slice);
                 let flow = waits.get(slice).filter(|_| !stack.iter().any(|open| waits.contains_key(open)));
                 if let Some(flow) = flow {
-                    push(What::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition, true)));
+                    push(What::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true)));
                 }
             }
             Point::Release(flow) if !is_waiting => {
