@@ -8,7 +8,7 @@
 //! 3. [`PathListing`]: a path as source lines with the direction of each branch ([`path_listing`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
 //!    [`advice`] (what counts of paths show and counts of edges cannot);
-//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`]; graphs of functions: [`dot`].
+//! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`] and [`profraw`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod advice;
@@ -31,6 +31,7 @@ pub mod names;
 pub mod paint;
 pub mod path_listing;
 pub mod pprof;
+pub mod profraw;
 pub mod proftext;
 pub mod residual;
 mod sampled;

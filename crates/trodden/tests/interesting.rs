@@ -186,7 +186,7 @@ fn what_is_not_counted_is_told() {
     let place = built();
     again(&place, "--interesting touch:prog.c:4 --scheme ppp");
     let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
-    assert!(info.contains("none of its paths was asked for") && info.contains("scheme ppp"), "{info}");
+    assert!(info.contains("none of its paths is interesting") && info.contains("scheme ppp"), "{info}");
     let report = String::from_utf8(place.trodden("report again.trodden").stdout).unwrap();
     assert!(report.contains("4000 executions of their other paths are counted together"), "{report}");
     assert!(refused(&place, "--scheme ppp").contains("--interesting"));

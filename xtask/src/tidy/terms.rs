@@ -91,7 +91,7 @@ mod tests {
             [findings(&format!("// a ` {term}")), findings(&format!("print(\"{term}\");")), findings(&format!("// `{term}` {term}"))],
             [1, 1, 1]
         );
-        assert_eq!(check("crates/elsewhere/src/a.rs", &format!("// {term}\n")), Vec::<String>::new());
+        assert_eq!(check("corpus/elsewhere/a.rs", &format!("// {term}\n")), Vec::<String>::new());
         assert_eq!(check("crates/unit/a.png", &format!("// {term}\n")), Vec::<String>::new());
     }
 }

@@ -66,7 +66,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     command.env("PATH", search_path(first)?);
     let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
     let events = events::read(log.path())?;
-    let images = summary(&events);
+    let images = summary(&events, status.success());
     if build.parameters.residual.is_some() && !images.is_empty() {
         note(format_args!("of these programs: {WRITES_NOTHING}"));
     }
@@ -126,10 +126,12 @@ fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
 }
 
 /// Says what the build made; gives its instrumented images.
-fn summary(events: &[Event]) -> Vec<PathBuf> {
+fn summary(events: &[Event], has_succeeded: bool) -> Vec<PathBuf> {
     let found = outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
+        // The build's own messages say why.
+        (0, 0) if events.is_empty() && !has_succeeded => {}
         (0, 0) if events.is_empty() => warn(
             "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it \
                 first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use trodden_profile::{EdgeCounts, EdgeError, ImageProfile, Profile, Target, Targets};
-use trodden_report::proftext;
+use trodden_report::{profraw, proftext};
 use trodden_unit::EdgeProfile;
 
 /// The profile as text.
@@ -20,12 +20,16 @@ use trodden_unit::EdgeProfile;
 /// # Errors
 /// The program was built without markers.
 pub fn text(profile: &Profile) -> Result<Vec<u8>> {
+    Ok(proftext::proftext(&edges(profile)?).into_bytes())
+}
+
+fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::of(profile, &targets)?;
     if let Some(first) = edges.without_markers.first() {
         let more = if edges.without_markers.len() > 1 { format!(" and {} more", edges.without_markers.len() - 1) } else { String::new() };
         note(format_args!("built without LLVM's counters, and not in the profile: {first}{more}"));
     }
-    Ok(proftext::proftext(&edges).into_bytes())
+    Ok(edges)
 }
 
 /// The profile in LLVM's indexed form, for `llvm-cov`.
@@ -56,9 +60,24 @@ pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
 pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
     let tool = Tool::Profdata.find()?;
     let folder = tempfile::Builder::new().prefix("trodden-profdata-").tempdir().context("cannot make a temporary folder")?;
-    let (from, to) = (folder.path().join("prog.proftext"), folder.path().join("prog.profdata"));
-    fs::write(&from, text(profile)?).with_context(|| format!("cannot write {}", from.display()))?;
-    let made = Command::new(&tool).arg("merge").arg(&from).arg("-o").arg(&to).output();
+    let to = folder.path().join("prog.profdata");
+    let mut edges = edges(profile)?;
+    let (raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(profraw::is_needed);
+    edges.functions = rest;
+    let mut parts = vec![("prog.proftext", proftext::proftext(&edges).into_bytes())];
+    if !raw.is_empty() {
+        parts.push(("prog.profraw", profraw::profraw(&raw, edges.version)));
+        // LLVM's tool calls a text without functions empty, and refuses it.
+        parts.retain(|(name, _)| *name == "prog.profraw" || !edges.functions.is_empty());
+    }
+    let mut command = Command::new(&tool);
+    command.arg("merge");
+    for (name, content) in parts {
+        let from = folder.path().join(name);
+        fs::write(&from, content).with_context(|| format!("cannot write {}", from.display()))?;
+        command.arg(from);
+    }
+    let made = command.arg("-o").arg(&to).output();
     let made = made.with_context(|| format!("cannot run {}", tool.display()))?;
     if !made.status.success() {
         bail!("{} refuses the profile: {}", tool.display(), String::from_utf8_lossy(&made.stderr).trim());

@@ -1,4 +1,4 @@
-// Decisions of several conditions, one of eleven.
+// Decisions of several conditions, one of eleven, and one of twenty, whose test vectors are more than LLVM's text holds.
 #include <stdio.h>
 
 static int some(int a, int b, int c, int d) {
@@ -14,6 +14,11 @@ static int many(unsigned m) {
          ((m & 256) && (m & 512) && (m & 1024));
 }
 
+static int most(unsigned m) {
+#define PAIR(i) ((m >> (2 * i) & 1) && (m >> (2 * i + 1) & 1))
+  return PAIR(0) || PAIR(1) || PAIR(2) || PAIR(3) || PAIR(4) || PAIR(5) || PAIR(6) || PAIR(7) || PAIR(8) || PAIR(9);
+}
+
 int main(void) {
   int s = 0;
   for (int i = 0; i < 12; i++) {
@@ -23,6 +28,7 @@ int main(void) {
     while (s % 3 && i > 4)
       s++;
     s += many(i * 97);
+    s += most(i * 40503u);
   }
   printf("%d\n", s);
   return 0;

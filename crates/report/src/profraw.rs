@@ -1,0 +1,101 @@
+//! LLVM's raw profile (version 10, `InstrProfData.inc`), for the functions that its text cannot hold.
+//!
+//! The text's reader takes the size of a function's bitmap as a byte (`InstrProfReader.cpp`, LLVM 22: NumBitmapBytes), so decisions with
+//! more than 2,040 test vectors cannot be read from it, not even where LLVM wrote it. In the raw form the size has 32 bits. Values of
+//! call sites are not written: clang's coverage counts none.
+//!
+//! ```text
+//! header (16 words) | a record of 64 bytes per function | counters | bitmaps | names, one after another, \x01 between them | padding
+//! ```
+//!
+//! Linear in the size of the profile.
+
+use md5::{Digest, Md5};
+use trodden_profile::FunctionEdges;
+
+/// Most bytes of a bitmap in text.
+pub const MOST_BITMAP_BYTES_IN_TEXT: usize = 255;
+/// `\xfflprofr\x81`, little-endian.
+const MAGIC: u64 = 0xff6c_7072_6f66_7281;
+/// Version of the raw form. Flags are in the upper byte of the word.
+const VERSION: u64 = 10;
+const FLAGS: u64 = 0xff << 56;
+/// The last of LLVM's kinds of values.
+const LAST_VALUE_KIND: u64 = 2;
+/// Bytes of a function's record.
+const RECORD: i64 = 64;
+
+/// Whether a function has to be written in this form.
+pub fn is_needed(function: &FunctionEdges) -> bool {
+    function.bitmap.len() > MOST_BITMAP_BYTES_IN_TEXT && function.values.iter().all(Vec::is_empty)
+}
+
+/// Writes functions, with the flags of a word of version and flags.
+pub fn profraw(functions: &[FunctionEdges], version: u64) -> Vec<u8> {
+    let names = names(functions);
+    let counters: usize = functions.iter().map(|f| f.counts.len()).sum();
+    let bitmaps: usize = functions.iter().map(|f| f.bitmap.len()).sum();
+    let after_bitmaps = padding(bitmaps);
+    let header = [
+        MAGIC,
+        VERSION | version & FLAGS,
+        0, // build identifiers
+        functions.len() as u64,
+        0, // padding before the counters
+        counters as u64,
+        0, // padding behind them
+        bitmaps as u64,
+        after_bitmaps as u64,
+        names.len() as u64,
+        0, // where counters, bitmaps and names were, from the records on: pointers count from there
+        0,
+        0,
+        0, // tables of virtual functions, and their names
+        0,
+        LAST_VALUE_KIND,
+    ];
+    let mut out: Vec<u8> = header.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let (mut counter, mut bitmap) = (0, 0);
+    for (function, at) in functions.iter().zip(0i64..) {
+        out.extend(hash(function.name.as_bytes()).to_le_bytes());
+        out.extend(function.hash.to_le_bytes());
+        // Pointers are relative to their record.
+        out.extend((counter - at * RECORD).to_le_bytes());
+        out.extend((bitmap - at * RECORD).to_le_bytes());
+        out.extend([0; 16]); // the function's address, and that of its values
+        out.extend((function.counts.len() as u32).to_le_bytes());
+        out.extend([0; 8]); // sites of values of three kinds, and padding
+        out.extend((function.bitmap.len() as u32).to_le_bytes());
+        counter += 8 * function.counts.len() as i64;
+        bitmap += function.bitmap.len() as i64;
+    }
+    functions.iter().flat_map(|f| &f.counts).for_each(|count| out.extend(count.to_le_bytes()));
+    functions.iter().for_each(|f| out.extend(&f.bitmap));
+    out.resize(out.len() + after_bitmaps, 0);
+    out.extend(&names);
+    out.resize(out.len() + padding(names.len()), 0);
+    out
+}
+
+/// Names as LLVM keeps them: size, size compressed (0: it is not), text.
+fn names(functions: &[FunctionEdges]) -> Vec<u8> {
+    let text = functions.iter().map(|f| f.name.as_bytes()).collect::<Vec<_>>().join(&1);
+    let mut out = Vec::with_capacity(text.len() + 12);
+    let mut rest = text.len();
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.extend([rest as u8, 0]);
+    out.extend(text);
+    out
+}
+
+/// LLVM's number for a name: the first eight bytes of its MD5.
+fn hash(name: &[u8]) -> u64 {
+    u64::from_le_bytes(Md5::digest(name)[..8].try_into().expect("sixteen bytes"))
+}
+
+fn padding(size: usize) -> usize {
+    size.next_multiple_of(8) - size
+}
