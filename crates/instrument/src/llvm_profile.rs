@@ -11,6 +11,7 @@ use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
+use std::collections::HashSet;
 use trodden_unit::ProfiledFunction;
 
 /// Fields of `__profd_*`.
@@ -21,6 +22,10 @@ const COUNTER_COUNT: u32 = 6;
 const VALUE_SITES: u32 = 7;
 const BITMAP: u32 = 3;
 const BITMAP_BYTES: u32 = 8;
+/// How records of functions in the coverage mapping are called, and their fields.
+const RECORD: &str = "__covrec_";
+const RECORD_NAME: u32 = 0;
+const RECORD_HASH: u32 = 2;
 /// Separates names in `__llvm_prf_nm`.
 const SEPARATOR: u8 = 1;
 
@@ -131,8 +136,9 @@ pub enum Mapping {
 /// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
 pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mapping) {
     let is_kept = |name: &str| mapping == Mapping::Kept && is_mapping(name);
-    let doomed: IndexSet<Value> =
+    let mut doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
+    doomed.extend(superseded_records(module));
     for list in ["llvm.used", "llvm.compiler.used"] {
         leave_out(module, list, &doomed);
     }
@@ -141,6 +147,22 @@ pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mappin
         table.replace_uses(Value(address));
     }
     doomed.into_iter().for_each(remove);
+}
+
+/// Records that say of a function that it is not executed, where another record has its counters.
+///
+/// rustc writes such a record (its hash is 0) in the crate that has the function, if all its uses were inlined into other crates. LLVM's
+/// tools take the first record of a name that they meet: that would be 0 executions of a function that ran.
+fn superseded_records(module: Module) -> Vec<Value> {
+    let records: Vec<(Value, i64, i64)> = globals(module)
+        .filter(|g| g.name().starts_with(RECORD))
+        .filter_map(|g| {
+            let content = Value::some(llvm!(LLVMGetInitializer(g.0)))?;
+            Some((g, operand(content, RECORD_NAME)?.as_integer()?, operand(content, RECORD_HASH)?.as_integer()?))
+        })
+        .collect();
+    let counted: HashSet<i64> = records.iter().filter(|(_, _, hash)| *hash != 0).map(|(_, name, _)| *name).collect();
+    records.into_iter().filter(|(_, name, hash)| *hash == 0 && counted.contains(name)).map(|(record, ..)| record).collect()
 }
 
 /// All calls that note values (the target of an indirect call, a size), as calls that do not end their blocks.
@@ -194,7 +216,7 @@ fn is_table(name: &str) -> bool {
 
 /// Records of functions, names of files, names of functions: the sections `__llvm_covfun`, `__llvm_covmap`, `__llvm_prf_names`.
 fn is_mapping(name: &str) -> bool {
-    ["__covrec_", "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
+    [RECORD, "__llvm_coverage_mapping", "__llvm_prf_nm"].iter().any(|p| name.starts_with(p))
 }
 
 fn globals(module: Module) -> impl Iterator<Item = Value> {

@@ -243,3 +243,23 @@ fn rust() {
     let report = String::from_utf8(place.trodden("coverage report run.trodden").stdout).unwrap();
     assert!(report.contains("main.rs") && !report.contains("/rustc/"), "{report}");
 }
+
+#[test]
+fn functions_inlined_into_other_crates_are_executed() {
+    let package = |name: &str, rest: &str| format!("[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2021\"\n{rest}");
+    let subject = package("subject", "[workspace]\n[dependencies]\nmiddle.path = \"middle\"\n");
+    let place = Place::with(&[
+        ("Cargo.toml", &subject),
+        ("src/main.rs", "fn main() {\n    (0..3).for_each(|n| println!(\"{}\", middle::four(n)));\n}\n"),
+        ("middle/Cargo.toml", &package("middle", "[dependencies]\nlibrary.path = \"../library\"\n")),
+        ("middle/src/lib.rs", "pub fn four(n: u32) -> u32 {\n    library::twice(n) * 2\n}\n"),
+        ("library/Cargo.toml", &package("library", "")),
+        ("library/src/lib.rs", "#[inline(always)]\npub fn twice(n: u32) -> u32 {\n    let two = 2;\n    n * two\n}\n"),
+    ]);
+    must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--coverage"]));
+    let program = place.path("target/trodden/x86_64-unknown-linux-gnu/debug/subject");
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(program));
+    let tracefile = String::from_utf8(place.trodden("coverage export run.trodden --format lcov").stdout).unwrap();
+    let library = tracefile.split("end_of_record").find(|file| file.contains("library/src/lib.rs")).unwrap();
+    assert!(library.contains("DA:3,3\n"), "{library}");
+}
