@@ -26,6 +26,32 @@ pub(crate) fn log(rules: Value, results: Vec<Value>) -> Value {
     })
 }
 
+/// Adds the rules and results of another log to one: to one report of both.
+pub fn append(log: &mut Value, more: Value) {
+    let own = &mut log["runs"][0];
+    let list = |of: &Value| of.as_array().cloned().unwrap_or_default();
+    let same = |rules: &[Value], rule: &Value| rules.iter().position(|r| r["id"] == rule["id"]);
+    let mut rules = list(&own["tool"]["driver"]["rules"]);
+    let others = list(&more["runs"][0]["tool"]["driver"]["rules"]);
+    let places: Vec<usize> = others
+        .into_iter()
+        .map(|rule| {
+            same(&rules, &rule).unwrap_or_else(|| {
+                rules.push(rule);
+                rules.len() - 1
+            })
+        })
+        .collect();
+    let mut results = list(&own["results"]);
+    results.extend(list(&more["runs"][0]["results"]).into_iter().map(|mut result| {
+        let rule = result["ruleIndex"].as_u64().and_then(|at| places.get(at as usize).copied());
+        result["ruleIndex"] = json!(rule);
+        result
+    }));
+    own["tool"]["driver"]["rules"] = Value::Array(rules);
+    own["results"] = Value::Array(results);
+}
+
 /// A place in the source with a message; `None` if the file is unknown.
 pub(crate) fn location(function: &Function, position: Position, text: &str, sources: &SourceCache) -> Option<Value> {
     let file = file_of(function.units_map(), position).filter(|f| !f.is_empty())?;

@@ -237,7 +237,8 @@ fn both_schemes_find_the_same_untested_segments() {
     place.trodden("instrument prog -o three --tested-segments two.trodden");
     record(&place, "three", "three", &[], &["600"]);
     let by_stages = segments(&place, "three.trodden --untested");
-    for (caller, callee) in [("direct", "callee"), ("tail", "callee"), ("main", "direct")] {
+    // The three stages know what pointers lead to, too: `callee` is called more often than by name.
+    for (caller, callee) in [("direct", "callee"), ("indirect", "callee"), ("tail", "callee"), ("main", "direct")] {
         assert_eq!(between(&by_stages, caller, callee), between(&untested, caller, callee), "{caller}, {callee}");
     }
     let log = place.trodden("segments field.trodden --untested --format sarif");
@@ -245,4 +246,100 @@ fn both_schemes_find_the_same_untested_segments() {
     assert_eq!(log["runs"][0]["results"].as_array().unwrap().len(), untested.len());
     let output = place.command(trodden()).args(["segments", "field.trodden", "--untested", "--fail-if-new"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+}
+
+/// A build that writes a stream is made into one that counts segments; one of other units is refused by name.
+#[test]
+fn a_stream_build_becomes_one_that_counts() {
+    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE), ("other.c", "int main(void) { return 0; }")]);
+    place.cc("--trodden-stream -O2 caller.c callee.c -o streaming");
+    record(&place, "streaming", "stream", &["--whole-program"], &[]);
+    place.trodden("instrument streaming -o counting --segments stream.trodden.streams");
+    record(&place, "counting", "counted", &[], &[]);
+    place.trodden("segments counted.trodden --check stream.trodden.streams");
+    place.cc("-O2 other.c -o other");
+    let refused =
+        place.command(trodden()).args(["instrument", "other", "-o", "none", "--segments", "stream.trodden.streams"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("instrument other --stream -o other.stream"), "{said}");
+    assert!(!place.path("none").exists());
+    // Of several units, one is another now.
+    place.write("callee.c", &CALLEE.replace("y % 3 == 0", "y % 3 == 0 && y % 5"));
+    place.cc("-O2 caller.c callee.c -o changed");
+    let partly = place.trodden("instrument changed -o counting --segments stream.trodden.streams");
+    let said = String::from_utf8_lossy(&partly.stderr);
+    assert!(said.contains("1 function of these segments") && said.contains("(callee)"), "{said}");
+}
+
+/// Another callee behind the same pointer, which the tests call by it on one path of the caller only.
+const BY_POINTER: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) static int add(int x) {
+    int r = x;
+    if (x % 3) { __asm__ volatile("# none" : "+r"(r)); r += 3; } else { __asm__ volatile("# three" : "+r"(r)); r ^= 9; }
+    return r;
+}
+__attribute__((noinline)) static int sub(int x) { return x - 1; }
+static int (*const steps[])(int) = { add, sub };
+__attribute__((noinline)) static int apply(int x, int (*step)(int)) {
+    int r = 1;
+    if (x & 1) { __asm__ volatile("# odd" : "+r"(r)); r += 3; } else { __asm__ volatile("# even" : "+r"(r)); r ^= 9; }
+    return r * step(x) + 1;
+}
+int main(int argc, char **argv) {
+    int sum = 0, n = atoi(argv[1]), from = atoi(argv[2]);
+    for (int x = from; x < from + n; x++) sum += apply(x, steps[x >= from + n / 2]);
+    printf("%d\n", sum);
+    return 0;
+}
+"##;
+
+#[test]
+fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
+    let place = Place::with(&[("prog.c", BY_POINTER)]);
+    place.cc("-O1 -g prog.c -o prog");
+    let report = |more: &[&str]| {
+        // Tests: add for 0 (even, divisible), sub for 1 (odd). The field: add for 0 to 29, sub for 30 to 59.
+        let mut command = place.command(trodden());
+        command.args(["residual", "--schemes", "prog", "--tests", "{} 2 0", "--field", "{} 60 0"]).args(more).output().unwrap()
+    };
+    let output = report(&["--json"]);
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)));
+    for scheme in 0..2 {
+        let scheme = &answer["schemes"][scheme];
+        assert!(scheme["alone"].as_array().unwrap().is_empty(), "{scheme}");
+    }
+    let rows = answer["segments"][0]["segments"].as_array().unwrap();
+    let mut counts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for row in rows {
+        let callee = row["paths"][1]["function"].as_str().unwrap();
+        counts.entry(callee).or_default().push(row["count"].as_u64().unwrap());
+    }
+    counts.values_mut().for_each(|c| c.sort_unstable());
+    // Of 30 calls of `add`: even with and without 3 (5, 10), odd the same; tested is even with 3.
+    // Of `sub`: 15 even ones; the odd are tested.
+    assert_eq!(counts["add"], [5, 10, 10]);
+    assert_eq!(counts["sub"], [15]);
+    // `add` for what 3 does not divide is an untested path, in the same report.
+    let paths = answer["paths"].as_array().unwrap();
+    assert!(paths.iter().any(|p| p["function"] == "add" && p["count"].as_u64() == Some(20)), "{paths:?}");
+    let log: Value = serde_json::from_slice(&report(&["--format", "sarif"]).stdout).unwrap();
+    let run = &log["runs"][0];
+    let rules: Vec<&str> = run["tool"]["driver"]["rules"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+    assert_eq!(rules, ["untested-path", "untested-segment"]);
+    let results = run["results"].as_array().unwrap();
+    assert!(results.iter().all(|r| r["ruleId"] == rules[r["ruleIndex"].as_u64().unwrap() as usize]));
+    let across = results.iter().filter(|r| r["ruleId"] == "untested-segment");
+    let lines = |r: &Value| {
+        let flow = r["codeFlows"][0]["threadFlows"][0]["locations"].as_array().unwrap().clone();
+        flow.iter().map(|l| l["location"]["physicalLocation"]["region"]["startLine"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    // A flow begins in `apply` (line 11 and on) and ends in what it calls, above.
+    assert!(across.clone().count() == rows.len() && across.map(lines).any(|flow| flow[0] > 10 && *flow.last().unwrap() < 11));
+    let text = String::from_utf8(report(&["--fail-if-new"]).stdout).unwrap();
+    assert!(text.starts_with("How untested segments were found") && text.contains("Untested paths of prog"), "{text}");
+    assert_eq!(report(&["--fail-if-new"]).status.code(), Some(1));
+    let unclear = place.command(trodden()).args(["residual", "--schemes", "prog", "--tests", "prog 2", "--field", "{}"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&unclear.stderr).contains("write {} where its name belongs"));
 }

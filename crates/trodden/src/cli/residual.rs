@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// `trodden residual`
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   trodden residual                                 whatever programs built with --residual wrote here
@@ -13,6 +13,8 @@ Examples:
   trodden residual --known tests --known 17        weeds out what became known since the build
   trodden residual --fail-if-new --format sarif -o untested.sarif
   trodden residual field --known tests --hot 100   do hot paths stay hot?
+  trodden residual --schemes prog --tests 'make check PROG={}' --field '{} input'
+                                                   untested paths and segments across calls, found in both ways
 
 Which paths are known stands in programs built with --residual; --known adds to it, without a new build.")]
 pub struct Residual {
@@ -44,7 +46,17 @@ pub struct Residual {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), conflicts_with_all = ["edges",
         "fail_if_new", "known_edges"])]
     pub hot: Option<u32>,
-    /// Exit with status 1 if there is an untested path (of those that are wanted).
+    /// Instead of profiles: make of this program all builds that find untested paths, and untested segments across calls by both schemes;
+    /// run tests and field, compare, and report. The program keeps its bitcode, as everything that trodden builds.
+    #[arg(long, value_name = "PROGRAM", requires_all = ["tests", "field"], conflicts_with_all = ["profiles", "hot", "known"])]
+    pub schemes: Option<PathBuf>,
+    /// With --schemes: a shell command that runs the tests; `{}` stands for the program.
+    #[arg(long, value_name = "COMMAND", requires = "schemes")]
+    pub tests: Option<String>,
+    /// With --schemes: a shell command that runs the program as the field does.
+    #[arg(long, value_name = "COMMAND", requires = "schemes")]
+    pub field: Option<String>,
+    /// Exit with status 1 if there is an untested path or segment (of those that are wanted).
     #[arg(long)]
     pub fail_if_new: bool,
     /// In which form.

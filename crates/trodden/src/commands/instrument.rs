@@ -49,6 +49,9 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let made = make_with(program, output, &request, &defaults)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
     tell(&made);
+    if let Some(set) = request.experiment.segments() {
+        segments::check_variant(&made, set, program, output)?;
+    }
     if let Some(known) = request.experiment.known_set() {
         let known = experiment::paths_of(InputKind::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();

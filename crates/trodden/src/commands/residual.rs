@@ -4,6 +4,9 @@
 //! What a build knew is named by its units' experiments: the file of that identity lies in the store (`inputs/`), where
 //! `--residual` put it.
 
+mod across;
+mod schemes;
+
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
 use crate::commands::coverage::files::Files;
 use crate::commands::reports;
@@ -13,7 +16,9 @@ use crate::notes::{printable_styled, reasons, warn};
 use crate::output::{self, json_text};
 use crate::profiles;
 use crate::sources;
+use across::{SegmentProfiles, UntestedSegments};
 use anyhow::{Context, Result, bail};
+use schemes::Schemes;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -41,13 +46,22 @@ const SHOWN: usize = 10;
 /// # Errors
 /// There are no such profiles, or nothing says what is known.
 pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
+    match &job.schemes {
+        Some(program) => schemes::run(job, program, color),
+        None => report(job, color, None),
+    }
+}
+
+/// The same, with what was compared before.
+fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<ExitCode> {
     let inputs = inputs(&job.profiles)?;
     let mut known = Known::default();
     job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
     let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
-    let mut field = Merger::new(Builds::Separate);
+    let (mut field, mut across) = (Merger::new(Builds::Separate), SegmentProfiles::new());
     for input in inputs {
         let Some((label, mut profile)) = input.read_or_warn()? else { continue };
+        across.take(&label.words, &mut profile)?;
         known.add_of_builds(&profile)?;
         if job.hot.is_none() {
             sightings.add(runs.len(), &mut profile, &known.paths)?;
@@ -56,7 +70,10 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
         runs.push(label);
     }
     let profile = field.finish().context("no profile can be read")?;
-    known.check(&profile)?;
+    let across = across.finish();
+    if across.is_none() || !profile.images.is_empty() {
+        known.check(&profile)?;
+    }
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
         tell_known(&known.paths, &maps, "all their paths count as untested");
@@ -65,7 +82,8 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     if let Some(top) = job.hot {
         return hot(job, color, &view, &known.paths, top as usize);
     }
-    let top = trodden_report::select::limit(job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 }));
+    let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
+    let top = trodden_report::select::limit(most);
     let order = match job.by {
         ResidualOrder::Count => Order::Count,
         ResidualOrder::Newest => Order::Newest,
@@ -77,22 +95,50 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
     let untested = Untested::of(field, &wanted)?;
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    write(job, &form(job, color, &untested, &sources, &profile.run.directory)?)?;
+    let across = across.as_ref().map(|observed| UntestedSegments::of(observed, job, most)).transpose()?;
+    let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
+    write(job, &form(job, color, &both, &sources, &profile.run.directory)?)?;
     reports::remarks(&view, &sources);
-    Ok(if job.fail_if_new && !untested.is_empty() { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
+    let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
+    Ok(if job.fail_if_new && !is_empty { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
 }
 
 fn is_text(job: &Residual) -> bool {
     !job.json && job.format == ResidualFormat::Text
 }
 
-fn form(job: &Residual, color: Color, untested: &Untested, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
+/// What is reported.
+struct ResidualAnswer<'r, 'v, 'a> {
+    paths: &'r Untested<'v, 'a>,
+    across: Option<&'r UntestedSegments<'r>>,
+    schemes: Option<&'r Schemes>,
+    /// No program counted paths: there are segments only.
+    is_alone: bool,
+}
+
+fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCache, directory: &str) -> Result<Vec<u8>> {
+    let ResidualAnswer { paths: untested, across, schemes, is_alone } = both;
     match if job.json { ResidualFormat::Json } else { job.format } {
         ResidualFormat::Text => {
-            Ok(printable_styled(&untested.text(sources, &output::text_options(color, job.steps), job.edges)).into_bytes())
+            let options = output::text_options(color, job.steps);
+            let mut text = if *is_alone { String::new() } else { untested.text(sources, &options, job.edges) };
+            text.insert_str(0, &schemes.map_or(String::new(), |compared| compared.text()));
+            text += &across.map_or(String::new(), |segments| segments.text(sources, color, job.steps));
+            Ok(printable_styled(text.trim_start_matches('\n')).into_bytes())
         }
-        ResidualFormat::Json => json_text(&untested.json(sources)),
-        ResidualFormat::Sarif => json_text(&sarif::untested(untested, sources)),
+        ResidualFormat::Json => {
+            let mut report = untested.json(sources);
+            across.iter().for_each(|segments| segments.add_to_json(&mut report));
+            if let Some(compared) = schemes {
+                report["schemes"] = compared.json();
+            }
+            json_text(&report)
+        }
+        ResidualFormat::Sarif => {
+            let mut log = sarif::untested(untested, sources);
+            across.iter().for_each(|segments| segments.add_to_sarif(&mut log, sources));
+            json_text(&log)
+        }
         ResidualFormat::Lcov => {
             let (files, found) = (Files::new(&[], &[], None)?, sources::locate(&job.source, directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
@@ -242,7 +288,7 @@ fn of_residual_builds() -> Result<Vec<Input>> {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
-                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.is_watched());
+                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.is_watched()) || across::knows_tests(&image);
                 if is {
                     residual.insert(image.identity)
                 } else {

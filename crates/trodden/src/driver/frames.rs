@@ -8,10 +8,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use trodden_unit::Frame;
-use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, SWITCH_SYMBOL};
+use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
 const ARCHIVE: &[u8] = b"!<arch>\n";
 const THIN_ARCHIVE: &[u8] = b"!<thin>\n";
+/// How names begin that the plugin defines.
+const OWN_SYMBOLS: &[u8] = b"__trodden_";
 
 /// A member of an archive.
 #[derive(Clone, Debug)]
@@ -65,14 +67,14 @@ pub fn members(bytes: &[u8]) -> Result<Vec<Member>> {
     Ok(out)
 }
 
-/// The names that an object defines for others, without the switch that every unit of the sample tier brings along.
+/// The names that an object defines for others, without those that the plugin brings along: another variant brings others.
 ///
 /// # Errors
 /// It is no object.
 pub fn defined(bytes: &[u8]) -> Result<BTreeSet<Vec<u8>>> {
     let file = object::File::parse(bytes)?;
     let global = file.symbols().filter(|s| s.is_definition() && s.is_global());
-    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| *n != SWITCH_SYMBOL.as_bytes());
+    let names = global.filter_map(|s| s.name_bytes().ok()).filter(|n| !n.starts_with(OWN_SYMBOLS));
     Ok(names.map(<[u8]>::to_vec).collect())
 }
 

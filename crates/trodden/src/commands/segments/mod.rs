@@ -2,13 +2,19 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `callees.rs` | which functions a path may call |
 //! | `observed.rs` | the segments of runs |
 //! | `select.rs` | those that a build is to count (`trodden instrument --segments`) |
+//! | `variant.rs` | whether the build counts them |
 
+mod callees;
 mod observed;
 mod select;
+mod variant;
 
+pub use observed::{NamedPath, Observed, named};
 pub use select::{asked, tested};
+pub use variant::check_variant;
 
 use crate::cli::{Color, SegmentFormat, Segments};
 use crate::commands::reports;
@@ -16,7 +22,7 @@ use crate::notes::{note, printable_styled, warn};
 use crate::output;
 use crate::sources;
 use anyhow::{Result, ensure};
-use observed::{NamedCounts, NamedPath, Observed, named};
+use observed::NamedCounts;
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use trodden_profile::ImageProfile;

@@ -33,19 +33,38 @@ impl Observed {
     /// # Errors
     /// There is no such thing, or it has neither streams nor counts of segments.
     pub fn load(wanted: &str, depth: usize) -> Result<Observed> {
-        let logs = logs(wanted)?;
-        if !logs.is_empty() {
-            return of_logs(&logs, depth);
-        }
-        let profile = profiles::load(wanted)?;
-        if !profile.images.iter().any(segments::are_counted) {
+        let Some(observed) = Observed::load_if_any(wanted, depth)? else {
             bail!(
                 "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
                     `trodden instrument PROGRAM --segments RUN`"
             );
+        };
+        Ok(observed)
+    }
+
+    /// The same; `None` if it has no segments.
+    ///
+    /// # Errors
+    /// There is no such thing.
+    pub fn load_if_any(wanted: &str, depth: usize) -> Result<Option<Observed>> {
+        let logs = logs(wanted)?;
+        if !logs.is_empty() {
+            return of_logs(&logs, depth).map(Some);
         }
+        let profile = profiles::load(wanted)?;
+        Ok(profile.images.iter().any(segments::are_counted).then(|| Observed::of_profile(profile)))
+    }
+
+    /// What programs counted.
+    pub fn of_profile(profile: Profile) -> Observed {
         let images = profile.images.iter().map(segments::counted).collect();
-        Ok(Observed { profile, images, is_counted: true })
+        Observed { profile, images, is_counted: true }
+    }
+
+    /// Calls of the longest segment that was observed, or that a program was made to count.
+    pub fn deepest(&self) -> usize {
+        let all = self.images.iter().flat_map(|found| found.counts.keys().chain(&found.interesting));
+        all.map(|segment| segment.len() - 1).max().unwrap_or(0)
     }
 
     /// All segments of a depth with their images.

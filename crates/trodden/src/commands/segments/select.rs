@@ -4,17 +4,18 @@
 //! without one, paths of an ordinary run say which calls there can be (`calls:RUN`, stage I), a build counts what follows them (stage
 //! II), and that run says the same.
 
+use super::callees::{Callees, executed, functions};
 use super::observed::Observed;
 use crate::cli::Instrument;
 use crate::cli::LAST;
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
-use trodden_profile::segments::{FunctionPath, Segment, calling_block, map, of_depth, unit};
+use trodden_profile::segments::{FunctionPath, Segment, map, of_depth, unit};
 use trodden_profile::stream::FunctionPlace;
-use trodden_profile::{ImageProfile, Profile, Walks};
+use trodden_profile::{ImageProfile, Profile};
 use trodden_report::Name;
-use trodden_unit::{EdgeKind, FunctionMap, SegmentSet, SegmentSetBuilder};
+use trodden_unit::{SegmentSet, SegmentSetBuilder};
 
 /// Segments with their images and executions.
 type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
@@ -51,7 +52,8 @@ pub fn asked(job: &Instrument, wanted: &str) -> Result<SegmentSet> {
     Ok(set)
 }
 
-/// The tested segments as a set that counts everything in their contexts, and in those of other functions that the same paths may call.
+/// The tested segments as a set that counts everything in their contexts, and in those of other functions that the same paths may call:
+/// by name, or by a pointer where the tests called the function by some pointer.
 ///
 /// # Errors
 /// There is no such run.
@@ -59,7 +61,8 @@ pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
     let observed = Observed::load(wanted, depth)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
-        let callees = Callees::of(image);
+        let mut callees = Callees::of(image);
+        callees.observe(found.counts.keys());
         let mut numbers = Numbers::default();
         for segment in (1..=depth).flat_map(|depth| of_depth(&found.counts, depth).into_keys()) {
             numbers.insert(&mut builder, image, &segment);
@@ -79,10 +82,11 @@ pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
 fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     let mut builder = SegmentSetBuilder::default();
     for image in &profile.images {
-        let callees = Callees::of(image);
+        let mut callees = Callees::of(image);
+        callees.derive()?;
         let mut numbers = Numbers::default();
         for (place, function) in functions(image) {
-            let executed: Vec<u64> = image.units[place.unit].counts_of(function).filter(|(_, n)| *n > 0).map(|(path, _)| path).collect();
+            let executed: Vec<u64> = executed(image, place, function).map(|(path, _)| path).collect();
             ensure!(
                 executed.is_empty() || callees.are_noted(place, function),
                 "`{}` does not count at which calls its paths arrive: for calls:RUN, record a program built with --reach calls",
@@ -143,51 +147,6 @@ impl Numbers {
         let callee = self.number(builder, image, callee);
         builder.context(&chain, callee);
     }
-}
-
-/// Which functions of an image a path may call by name.
-struct Callees<'a> {
-    image: &'a ImageProfile,
-    /// By name: those that any unit can name, and those that their own unit can.
-    names: HashMap<(Option<usize>, &'a str), FunctionPlace>,
-}
-
-impl<'a> Callees<'a> {
-    fn of(image: &'a ImageProfile) -> Callees<'a> {
-        let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
-        for (place, function) in functions(image) {
-            let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
-            let own = function.local.then_some(place.unit);
-            names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
-        }
-        Callees { image, names }
-    }
-
-    fn named(&self, from: FunctionPlace, name: &str) -> Option<FunctionPlace> {
-        self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
-    }
-
-    /// Whether a function has paths up to all calls of functions of the image.
-    fn are_noted(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
-        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
-        let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
-        calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
-    }
-
-    /// The functions that the last block of a path calls, if the path came to the call.
-    fn of_path(&self, at: FunctionPath) -> Vec<FunctionPlace> {
-        let function = map(self.image, at.function);
-        let Some(walk) = Walks::of(function).ok().and_then(|walks| walks.walk(at.path)) else { return Vec::new() };
-        let block = calling_block(function, &walk);
-        let here = function.calls.iter().filter(|call| Some(call.block) == block);
-        here.filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect()
-    }
-}
-
-fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap)> {
-    image.units.iter().enumerate().flat_map(|(unit, profile)| {
-        profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionPlace { unit, function }, map))
-    })
 }
 
 /// Whether a segment has this name: `main:12 > parse:3`.

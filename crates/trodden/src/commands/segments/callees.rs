@@ -1,0 +1,108 @@
+//! Which functions a path may call where it stops at a call: those that its last block names, and of calls by a pointer those of which a
+//! run shows that they were called by some pointer.
+
+use anyhow::Result;
+use std::collections::{BTreeSet, HashMap};
+use trodden_profile::segments::{FunctionPath, Segment, calling_block, map, unit};
+use trodden_profile::stream::FunctionPlace;
+use trodden_profile::{FunctionPaths, ImageProfile, Walks};
+use trodden_unit::{EdgeKind, FunctionMap};
+
+/// Which functions of an image a path may call.
+pub struct Callees<'a> {
+    image: &'a ImageProfile,
+    /// By name: those that any unit can name, and those that their own unit can.
+    names: HashMap<(Option<usize>, &'a str), FunctionPlace>,
+    /// Functions that were called by pointers: any call by a pointer may be of one of them.
+    by_pointer: BTreeSet<FunctionPlace>,
+}
+
+impl<'a> Callees<'a> {
+    /// Those that it calls by name.
+    pub fn of(image: &'a ImageProfile) -> Callees<'a> {
+        let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
+        for (place, function) in functions(image) {
+            let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
+            let own = function.local.then_some(place.unit);
+            names.extend(aliases.chain([function.name.as_str()]).map(|name| ((own, name), place)));
+        }
+        Callees { image, names, by_pointer: BTreeSet::new() }
+    }
+
+    fn named(&self, from: FunctionPlace, name: &str) -> Option<FunctionPlace> {
+        self.names.get(&(Some(from.unit), name)).or_else(|| self.names.get(&(None, name))).copied()
+    }
+
+    /// Whether a function has paths up to all calls of functions of the image.
+    pub fn are_noted(&self, place: FunctionPlace, function: &FunctionMap) -> bool {
+        let mut calls = function.calls.iter().filter(|call| call.callee.as_ref().is_some_and(|name| self.named(place, name).is_some()));
+        let ends = |kind| matches!(kind, EdgeKind::Reach | EdgeKind::TailCall | EdgeKind::NoReturn);
+        calls.all(|call| function.edges.iter().any(|e| e.from == call.block && ends(e.kind)))
+    }
+
+    /// The functions that the last block of a path calls, or may, if the path came to the call.
+    pub fn of_path(&self, at: FunctionPath) -> Vec<FunctionPlace> {
+        let (mut found, by_pointer) = self.called(at);
+        if by_pointer {
+            found.extend(&self.by_pointer);
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// The functions that the last block of a path calls by name, and whether it calls by a pointer.
+    fn called(&self, at: FunctionPath) -> (Vec<FunctionPlace>, bool) {
+        let function = map(self.image, at.function);
+        let Some(walk) = Walks::of(function).ok().and_then(|walks| walks.walk(at.path)) else { return (Vec::new(), false) };
+        let block = calling_block(function, &walk);
+        let here: Vec<_> = function.calls.iter().filter(|call| Some(call.block) == block).collect();
+        let named = here.iter().filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect();
+        (named, here.iter().any(|call| call.callee.is_none()))
+    }
+
+    /// Functions that segments show to be called by pointers.
+    pub fn observe<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>) {
+        let pairs: BTreeSet<(FunctionPath, FunctionPlace)> =
+            segments.flat_map(|s| s.windows(2).map(|pair| (pair[0], pair[1].function)).collect::<Vec<_>>()).collect();
+        let is_by_pointer = |(caller, callee): &(FunctionPath, FunctionPlace)| !self.called(*caller).0.contains(callee);
+        let found: Vec<FunctionPlace> = pairs.iter().filter(|pair| is_by_pointer(pair)).map(|(_, callee)| *callee).collect();
+        self.by_pointer.extend(found);
+    }
+
+    /// Functions that counts show to be called by pointers: they began more often, or less, than calls by name were come to. (Less: a
+    /// call before it in the block did not return. Then it is not known, and they count as called.)
+    ///
+    /// # Errors
+    /// The counts of a function are damaged.
+    pub fn derive(&mut self) -> Result<()> {
+        let mut by_name: HashMap<FunctionPlace, u64> = HashMap::new();
+        for (place, function) in functions(self.image) {
+            for (path, count) in executed(self.image, place, function) {
+                for callee in self.called(FunctionPath { function: place, path }).0 {
+                    *by_name.entry(callee).or_default() += count;
+                }
+            }
+        }
+        for (place, function) in functions(self.image) {
+            let paths = FunctionPaths::decode(function, self.image.units[place.unit].counts_of(function))?;
+            let began = paths.entries();
+            if began > 0 && began != by_name.get(&place).copied().unwrap_or(0) {
+                self.by_pointer.insert(place);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The functions of an image.
+pub fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap)> {
+    image.units.iter().enumerate().flat_map(|(unit, profile)| {
+        profile.map.functions.iter().enumerate().map(move |(function, map)| (FunctionPlace { unit, function }, map))
+    })
+}
+
+/// Paths of a function that were executed, with their executions.
+pub fn executed(image: &ImageProfile, place: FunctionPlace, function: &FunctionMap) -> impl Iterator<Item = (u64, u64)> {
+    image.units[place.unit].counts_of(function).filter(|(_, count)| *count > 0)
+}
