@@ -122,7 +122,7 @@ fn why_lost(reasons: &[LostReason]) -> String {
     let words = |reason: &LostReason| match reason {
         LostReason::NoSpace => "the disk was full (free space, or let TRODDEN_OUTPUT name another file system)",
         LostReason::SizeLimit => "the file would have been larger than the process may make one (raise the limit: ulimit -f)",
-        LostReason::Other => "the file could not be opened (the program's standard error says why)",
+        LostReason::Other => "they could not be written (the program's standard error, or a line above, says why)",
     };
     reasons.iter().map(words).collect::<Vec<_>>().join("; ")
 }

@@ -19,7 +19,7 @@ use crate::untested;
 use crate::wire::LostReason;
 use core::cell::UnsafeCell;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
 
 /// Where regions come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,6 +112,9 @@ pub fn enter_shared() -> i64 {
 
 /// Threads whose counts are lost, and that could not say so where others find it.
 static UNSAID: AtomicU32 = AtomicU32::new(0);
+
+/// The file got no region more for a stream, which was said.
+static IS_GROWTH_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Where the state is not to be had, counts go nowhere.
 fn enter_without_state() -> i64 {
@@ -395,7 +398,10 @@ impl State {
         let region = match self.claim(&Image::of_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
-                text::say(self.path.bytes(), &failure, &mut self.scratch);
+                // It is tried again with each chunk, and said once: what is lost is counted.
+                if !IS_GROWTH_REFUSED.swap(true, SeqCst) {
+                    text::say(self.path.bytes(), &failure, &mut self.scratch);
+                }
                 return None;
             }
         };

@@ -306,3 +306,63 @@ fn a_killed_recorder_loses_nothing() {
     let thread = &report["logs"][0]["threads"][0];
     assert_eq!((thread["calls"].as_u64(), thread["lost"].as_u64()), (Some(600_001), Some(0)), "{report:#}");
 }
+
+/// Four events for each call of `work` from `main`, and two more, of a thread that is faster than any recorder.
+const FAST: &str = r##"
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((noinline)) static unsigned work(unsigned x) {
+    unsigned r = x;
+    if (x & 1) { __asm__ volatile("# odd" : "+r"(r)); } else { __asm__ volatile("# even" : "+r"(r)); }
+    return r + 3;
+}
+int main(int argc, char **argv) {
+    unsigned long n = strtoul(argv[1], 0, 10), x = 1;
+    unsigned s = 0;
+    for (unsigned long i = 0; i < n; i++) {
+        x = x * 6364136223846793005ul + 1442695040888963407ul;
+        s += work((unsigned)(x >> 40));
+    }
+    printf("%u\n", s);
+    return 0;
+}
+"##;
+
+fn statistics(place: &Place, of: &str) -> (u64, u64) {
+    let report = must(place.command(trodden()).args(["stream", "statistics", "--json", of]));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let thread = &report["logs"][0]["threads"][0];
+    (thread["events"].as_u64().unwrap(), thread["lost"].as_u64().unwrap())
+}
+
+#[test]
+fn what_there_was_no_room_for_is_counted() {
+    let place = Place::with(&[("fast.c", FAST)]);
+    place.cc("--trodden-stream -O1 fast.c -o fast");
+    // No recorder, one region, and no patience.
+    let mut alone = place.command(place.path("fast"));
+    alone.arg("200000").env("TRODDEN_OUTPUT", place.path("alone/%m.%p.stream")).env("TRODDEN_STREAM", "whole,1,0");
+    let expected = must(&mut alone).stdout;
+    let collected = place.command(trodden()).args(["stream", "collect", "alone"]).output().unwrap();
+    assert_eq!(collected.status.code(), Some(2), "{}", String::from_utf8_lossy(&collected.stderr));
+    assert!(String::from_utf8_lossy(&collected.stderr).contains("are lost, since there was no room for them"));
+    let (events, lost) = statistics(&place, "last");
+    assert!(events > 100_000 && lost > 100_000 && events + lost == 800_002, "{events} and {lost}");
+    // With a recorder, but the file may have two regions at most: 2 MiB, in blocks of 512 bytes.
+    let limited = "ulimit -f 4200; exec ./fast 3000000";
+    let mut recorded = place.command(trodden());
+    recorded.args(["record", "--whole-program", "--patience", "0", "--no-store", "-o", "few.trodden", "--", "sh", "-c", limited]);
+    let recorded = recorded.output().unwrap();
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    assert_eq!(recorded.status.code(), Some(2), "{said}");
+    assert_eq!(said.matches("raise the limit (ulimit -f)").count(), 1, "{said}");
+    let (events, lost) = statistics(&place, "few.trodden.streams");
+    assert!(lost > 0 && events + lost == 12_000_002, "{events} and {lost}");
+    let report = String::from_utf8(place.trodden("report few.trodden").stdout).unwrap();
+    assert!(report.contains("not exact"), "{report}");
+    // With room, nothing is lost, and the program is the same.
+    let mut whole = place.command(trodden());
+    whole.args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--", "./fast", "200000"]);
+    assert_eq!(must(&mut whole).stdout, expected);
+    assert_eq!(statistics(&place, "whole.trodden.streams"), (800_002, 0));
+}

@@ -118,6 +118,10 @@ impl Builder {
     /// The log cannot be written.
     pub fn take(&mut self, head: &FrameHead, words: &[u32]) -> Result<(), ProfileError> {
         let bounds = self.bounds;
+        if self.open.get(&head.key).is_some_and(|window| head.sequence < window.head.sequence) {
+            // The window began behind it: another one begins with it.
+            self.close(head.key)?;
+        }
         let window = self.window(head);
         let follows = window.head.sequence + window.head.chunks == head.sequence && window.head.lost == head.lost;
         if !follows {

@@ -3,13 +3,16 @@
 //! Memory: for each thread that runs, the events of [`FRAME_CHUNKS`] chunks (256 KiB); and the open windows ([`super::builder`]). A chunk
 //! is given back after its events were written to a journal, so that nothing is lost if the recorder is killed: the next one finds the
 //! chunk or the journal, and takes what is there twice once.
+//!
+//! Order: regions are looked at one after the other while the program writes, so that a later chunk may be seen without the one before.
+//! Chunks of a thread are taken in the order of their numbers, which begin with 0 and have no gap; the others wait for the next look.
 
 use super::builder::{Builder, WindowBounds, journals_of};
 use super::live::{Chunk, LiveStream, ThreadKey};
 use super::log::{self, Content, FrameHead, PackedFrame, StreamLog};
 use super::symbol::Depth;
 use crate::error::ProfileError;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_sequence::Method;
 use trodden_wire::stream::SLOTS;
@@ -18,6 +21,8 @@ use trodden_wire::stream::SLOTS;
 const FRAME_CHUNKS: usize = 16;
 /// So often it is only looked where the next chunk is expected, before all are.
 const QUICK_LOOKS: u32 = 200;
+/// After so many looks that found nothing it is looked everywhere, and again after twice as many.
+const FEW_LOOKS: u32 = 4;
 /// A drain that found nothing for so many looks closes its windows.
 const IDLE_LOOKS: u32 = 500;
 
@@ -29,6 +34,8 @@ pub struct Drain {
     pending: BTreeMap<ThreadKey, Pending>,
     /// For each region the chunk that is expected to be full next.
     expected: Vec<u64>,
+    /// For each thread the number of the chunk that is to be taken next.
+    next: BTreeMap<ThreadKey, u64>,
     looks: u32,
     idle: u32,
     drained: Drained,
@@ -62,7 +69,16 @@ impl Drain {
     pub fn begin(stream: &Path, log: &Path, method: Method) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
         let builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
-        Ok(Drain { live, builder, pending: BTreeMap::new(), expected: Vec::new(), looks: 0, idle: 0, drained: Drained::default() })
+        Ok(Drain {
+            live,
+            builder,
+            pending: BTreeMap::new(),
+            expected: Vec::new(),
+            next: BTreeMap::new(),
+            looks: 0,
+            idle: 0,
+            drained: Drained::default(),
+        })
     }
 
     /// How much its windows may hold from now on.
@@ -81,13 +97,18 @@ impl Drain {
     /// A file cannot be read or written.
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
         self.looks += 1;
-        let full = match self.looks % QUICK_LOOKS {
-            0 => self.live.chunks()?.into_iter().filter(|c| c.is_full).collect(),
-            _ => self.expected_chunks()?,
+        // Where nothing was found a few times, chunks may be full elsewhere than expected, and the program may wait for them.
+        let is_thorough = self.looks.is_multiple_of(QUICK_LOOKS) || self.idle >= FEW_LOOKS && self.idle.is_power_of_two();
+        let full = if is_thorough {
+            self.any_chunks()?
+        } else {
+            let expected = self.expected_chunks()?;
+            let are_there = !expected.is_empty();
+            let next = self.next_of(expected);
+            self.expect_behind(&next);
+            // Where none of them is next, that is elsewhere.
+            if are_there && next.is_empty() { self.any_chunks()? } else { next }
         };
-        // What is pending was not given back yet.
-        let is_known = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
-        let full: Vec<Chunk> = full.into_iter().filter(|c| !is_known(c)).collect();
         for chunk in &full {
             self.take(chunk)?;
         }
@@ -155,18 +176,45 @@ impl Drain {
         &self.live
     }
 
+    /// Full chunks that follow, wherever they are.
+    fn any_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
+        let full = self.live.chunks()?.into_iter().filter(|c| c.is_full).collect();
+        let full = self.next_of(full);
+        self.expected.resize(self.live.regions()? as usize, 0);
+        full.iter().for_each(|c| self.expected[c.place.0 as usize] = (c.place.1 + 1) % SLOTS);
+        Ok(full)
+    }
+
+    /// Those that follow what was taken. What is pending was not given back yet.
+    fn next_of(&mut self, chunks: Vec<Chunk>) -> Vec<Chunk> {
+        let is_known = |c: &Chunk| self.pending.get(&c.key).is_some_and(|p| p.chunks.iter().any(|k| k.place == c.place));
+        in_order(&mut self.next, chunks.into_iter().filter(|c| !is_known(c)))
+    }
+
     fn expected_chunks(&mut self) -> Result<Vec<Chunk>, ProfileError> {
         self.expected.resize(self.live.regions()? as usize, 0);
         let mut full = Vec::new();
-        for region in 0..self.expected.len() {
-            for _ in 0..SLOTS {
-                let Some(chunk) = self.live.chunk(region as u64, self.expected[region])?.filter(|c| c.is_full) else { break };
+        for (region, expected) in self.expected.iter().enumerate() {
+            for ahead in 0..SLOTS {
+                let Some(chunk) = self.live.chunk(region as u64, (expected + ahead) % SLOTS)?.filter(|c| c.is_full) else { break };
                 full.push(chunk);
-                self.expected[region] = (self.expected[region] + 1) % SLOTS;
             }
         }
         full.sort_by_key(|c| (c.key, c.sequence));
         Ok(full)
+    }
+
+    /// Of each region the chunk behind those that were taken is expected.
+    fn expect_behind(&mut self, taken: &[Chunk]) {
+        let taken: BTreeSet<(u64, u64)> = taken.iter().map(|c| c.place).collect();
+        for (region, expected) in self.expected.iter_mut().enumerate() {
+            for _ in 0..SLOTS {
+                if !taken.contains(&(region as u64, *expected)) {
+                    break;
+                }
+                *expected = (*expected + 1) % SLOTS;
+            }
+        }
     }
 
     fn take(&mut self, chunk: &Chunk) -> Result<(), ProfileError> {
@@ -196,6 +244,18 @@ impl Drain {
         chunks.iter().try_for_each(|chunk| self.live.give_back(chunk))?;
         self.builder.take(&head, &words)
     }
+}
+
+/// Those of some chunks, sorted by thread and number, that follow what was taken of their threads.
+fn in_order(next: &mut BTreeMap<ThreadKey, u64>, chunks: impl Iterator<Item = Chunk>) -> Vec<Chunk> {
+    chunks
+        .filter(|chunk| {
+            let next = next.entry(chunk.key).or_default();
+            let follows = chunk.sequence == *next;
+            *next += u64::from(follows);
+            follows
+        })
+        .collect()
 }
 
 /// What is not in a closed window.
@@ -231,4 +291,27 @@ fn rest_of(live: &LiveStream, journals: &[PathBuf]) -> Result<Vec<Rest>, Profile
     }
     rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));
     Ok(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(thread: u32, sequence: u64) -> Chunk {
+        let key = ThreadKey { process: 1, started_ns: 1, thread };
+        Chunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
+    }
+
+    /// A look sees chunk 2 in one region, but saw the other region before chunk 1 was full in it.
+    #[test]
+    fn a_chunk_that_is_seen_too_early_waits() {
+        let mut next = BTreeMap::new();
+        let mut numbers = |seen: &[(u32, u64)]| -> Vec<(u32, u64)> {
+            let taken = in_order(&mut next, seen.iter().map(|(thread, sequence)| chunk(*thread, *sequence)));
+            taken.iter().map(|c| (c.key.thread, c.sequence)).collect()
+        };
+        assert_eq!(numbers(&[(1, 0), (1, 2), (2, 0), (2, 1)]), [(1, 0), (2, 0), (2, 1)]);
+        assert_eq!(numbers(&[(1, 2), (1, 3)]), []);
+        assert_eq!(numbers(&[(1, 1), (1, 2), (1, 3), (1, 5)]), [(1, 1), (1, 2), (1, 3)]);
+    }
 }
