@@ -43,6 +43,39 @@ fn grep_which_reads_its_mappings_is_traced_as_it_is_stepped() {
     Folder::new().agrees(&["/usr/bin/grep", "-c", "text", "input"], 0);
 }
 
+/// Another file's function calls back: by its name, and behind a pointer. What it calls back is also called directly, behind a call that
+/// does not call back.
+const CALLED_BACK: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static int calls;
+__attribute__((noinline)) int compare(const void *a, const void *b) { calls++; return strcmp(a, b); }
+__attribute__((noinline)) int length(const char *text) { int n = strlen(text); return n + compare(text, "b"); }
+int main(int argc, char **argv) {
+    void (*volatile sort)(void *, size_t, size_t, int (*)(const void *, const void *)) = argc > 9 ? 0 : qsort;
+    char words[4][2] = { "d", "a", "c", "b" };
+    sort(words, 4, 2, compare);
+    qsort(words, 4, 2, compare);
+    printf("%s %d %d\n", words[0], length(words[3]), calls);
+    return 0;
+}
+"#;
+
+#[test]
+fn callbacks_are_followed() {
+    let folder = Folder::new();
+    folder.compile("cc", "back.c", CALLED_BACK);
+    folder.agrees(&["./app"], 0);
+    must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
+    let calls = must(folder.trodden(&["trace", "show", "one.trace"]));
+    // Names stand behind two columns of numbers, deeper calls further to the right.
+    let tree: Vec<(usize, &str)> = calls.lines().map(|line| (line.rfind(' ').unwrap(), line.rsplit(' ').next().unwrap())).collect();
+    let main = tree.iter().find(|(_, name)| *name == "main").unwrap_or_else(|| panic!("{calls}")).0;
+    assert!(tree.contains(&(main + 2, "compare")) && tree.contains(&(main + 2, "length")), "{calls}");
+    assert!(tree.contains(&(main + 4, "compare")) && !tree.contains(&(main + 6, "compare")), "{calls}");
+}
+
 /// Counts its mappings, and those of its own file by what they allow; reads in pieces of odd sizes.
 const MAPPINGS: &str = r#"
 #include <fcntl.h>

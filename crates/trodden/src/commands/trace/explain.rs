@@ -51,8 +51,11 @@ fn followed(model: &Model, pushdown: &Pushdown, possible: &[(State, Stack)], to:
     let mut work: Vec<(State, Stack)> = Vec::new();
     let mut seen: HashSet<(State, usize)> = HashSet::new();
     possible.iter().for_each(|(state, stack)| act(pushdown, *state, stack, &mut work));
+    // Stacks are distinguished by their addresses, so none may be freed before the end.
+    let mut kept: Vec<Stack> = Vec::new();
     let mut found = Vec::new();
     while let Some((state, stack)) = work.pop() {
+        kept.push(stack.clone());
         if !seen.insert((state, stack.as_ref().map_or(0, |s| Rc::as_ptr(s) as usize))) || seen.len() > MOST * 64 {
             continue;
         }

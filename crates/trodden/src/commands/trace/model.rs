@@ -360,7 +360,11 @@ impl Maker<'_> {
 
     /// What another file's function may do; where nothing is thrown, who would throw is not called.
     fn import(&self, name: &str) -> Opaque {
-        let may = self.image.import(name, self.assumption);
+        self.unwinding(self.image.import(name, self.assumption))
+    }
+
+    /// Where nothing is thrown, who would throw ends the run instead.
+    fn unwinding(&self, may: Opaque) -> Opaque {
         match may.unwinds && !self.unwinds {
             true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
             false => may,
@@ -390,7 +394,11 @@ impl Maker<'_> {
             Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))
             }
-            Callee::Indirect => (vec![self.dispatcher], Some(Opaque::RETURNS)),
+            Callee::Indirect => match opaque("", self.assumption) {
+                // What is called back includes whatever could be called directly, and looks the same.
+                other if other.calls_back => (Vec::new(), Some(self.unwinding(other))),
+                other => (vec![self.dispatcher], Some(other)),
+            },
             Callee::OneOf(entries) => {
                 let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
                 let other = (callees.len() < entries.len()).then_some(ANYTHING);

@@ -7,8 +7,9 @@
 //! found.
 
 use super::code::Code;
+use super::imports::{Assumption, opaque};
 use anyhow::Result;
-use trodden_binary::graph::{BlockEnd, CallKind, CallSite, Callee};
+use trodden_binary::graph::{BlockEnd, CallKind, CallSite, Callee, FunctionGraph};
 use trodden_trace::TraceBlock;
 use trodden_trace::TraceEvent;
 use trodden_trace::container::ContainerError;
@@ -28,12 +29,20 @@ struct Frame {
 
 /// Which step leads to a block.
 enum Step {
-    Call { number: usize, outside: bool, tail: bool },
+    /// `again`: the call may enter functions more than once.
+    Call {
+        number: usize,
+        again: bool,
+        outside: bool,
+        tail: bool,
+    },
     Next,
     Return,
     None,
 }
 
+/// Whether a call may enter a function.
+type Enters<'e> = &'e dyn Fn(&CallSite, &FunctionGraph) -> bool;
 type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), ContainerError>;
 
 impl<'a> Replay<'a> {
@@ -47,53 +56,58 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// The trace cannot be written.
     pub fn hit(&mut self, block: TraceBlock, push: Push) -> Result<()> {
-        let mut returned = Vec::new();
-        let depth = self.frames.len();
-        loop {
-            let step = self.frames.last().map_or(Step::None, |frame| self.step(*frame, block));
-            match step {
-                Step::Return => returned.extend(self.frames.pop()),
-                Step::Next => {
-                    (0..returned.len()).try_for_each(|_| push(TraceEvent::Return))?;
-                    let frame = self.frames.last_mut().expect("it has a next block");
-                    *frame = Frame { block, calls: 0 };
-                    break;
-                }
-                Step::Call { number, outside, tail } => {
-                    (0..returned.len()).try_for_each(|_| push(TraceEvent::Return))?;
-                    push(TraceEvent::Call { outside, tail })?;
-                    self.frames.last_mut().expect("it calls").calls = number;
-                    if tail {
-                        self.frames.pop();
-                    }
-                    self.frames.push(Frame { block, calls: 0 });
-                    break;
-                }
-                Step::None => {
-                    // Neither a call nor a return explains it: the frames are as before.
-                    let back = returned.drain(..).rev();
-                    self.frames.extend(back);
-                    self.frames.truncate(depth);
-                    self.unexplained(block, push)?;
-                    break;
-                }
-            }
+        // A function that no call is known to enter may be called back by any function of another file.
+        if !self.follow(block, &usually_enters, push)? && !self.follow(block, &may_enter, push)? {
+            self.unexplained(block, push)?;
         }
         push(TraceEvent::Block(block))?;
         Ok(())
     }
 
+    /// Takes the step that leads to a block, returns before it included, if there is one.
+    fn follow(&mut self, block: TraceBlock, enters: Enters, push: Push) -> Result<bool> {
+        let mut returned = 0;
+        loop {
+            let place = self.frames.len() - returned;
+            match place.checked_sub(1).map_or(Step::None, |at| self.step(self.frames[at], block, enters)) {
+                Step::Return => returned += 1,
+                Step::None => return Ok(false),
+                step => {
+                    (0..returned).try_for_each(|_| push(TraceEvent::Return))?;
+                    self.frames.truncate(place);
+                    self.take(&step, block, push)?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step, block: TraceBlock, push: Push) -> Result<()> {
+        let frame = self.frames.last_mut().expect("the step is one of its block");
+        let Step::Call { number, again, outside, tail } = *step else {
+            *frame = Frame { block, calls: 0 };
+            return Ok(());
+        };
+        push(TraceEvent::Call { outside, tail })?;
+        frame.calls = number - usize::from(again);
+        if tail {
+            self.frames.pop();
+        }
+        self.frames.push(Frame { block, calls: 0 });
+        Ok(())
+    }
+
     /// Which step leads from a frame to a block.
-    fn step(&self, frame: Frame, block: TraceBlock) -> Step {
+    fn step(&self, frame: Frame, block: TraceBlock, enters: Enters) -> Step {
         let (graph, index) = self.code.graph_of(frame.block);
-        let (to, _) = self.code.graph_of(block);
-        let start = to.block(self.code.graph_of(block).1).start;
-        let is_entry = start == to.entry;
+        let (to, at) = self.code.graph_of(block);
+        let start = to.block(at).start;
         let mut is_over = false;
         for (number, call) in (1..).zip(graph.calls_in(index)).skip(frame.calls) {
-            if is_entry && may_enter(call, start) {
+            if start == to.entry && enters(call, to) {
                 let outside = matches!(call.callee, Callee::Import(_));
-                return Step::Call { number, outside, tail: call.kind != CallKind::Call };
+                let again = outside || matches!(call.callee, Callee::Indirect);
+                return Step::Call { number, again, outside, tail: call.kind != CallKind::Call };
             }
             // A direct call of what is traced comes before everything behind it.
             if matches!(call.callee, Callee::Function(entry) if self.code.block_at(entry).is_some()) && call.kind == CallKind::Call {
@@ -101,8 +115,7 @@ impl<'a> Replay<'a> {
             }
             is_over |= call.kind != CallKind::Call;
         }
-        let same = std::ptr::eq(graph, to);
-        if same && graph.successors(index).iter().any(|e| graph.block(e.to).start == start) {
+        if std::ptr::eq(graph, to) && graph.successors(index).iter().any(|e| graph.block(e.to).start == start) {
             return Step::Next;
         }
         match graph.block(index).end {
@@ -140,10 +153,19 @@ impl<'a> Replay<'a> {
     }
 }
 
-fn may_enter(call: &CallSite, entry: u64) -> bool {
+/// Whether a call is known to enter a function.
+fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        Callee::Function(callee) => *callee == entry,
-        Callee::OneOf(callees) => callees.contains(&entry),
+        Callee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
+        Callee::Indirect => function.address_taken,
+        _ => may_enter(call, function),
+    }
+}
+
+fn may_enter(call: &CallSite, function: &FunctionGraph) -> bool {
+    match &call.callee {
+        Callee::Function(callee) => *callee == function.entry,
+        Callee::OneOf(callees) => callees.contains(&function.entry),
         Callee::Import(_) | Callee::Indirect => true,
     }
 }
