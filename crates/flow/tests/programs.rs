@@ -10,6 +10,7 @@
 //! | `closed e2` | edge 2 can carry no code |
 //! | `trip-count e3 16`, `counted e3` | of the loop that edge 3 closes: its trip count; the program counts its iterations |
 //! | `scheme all`, `interesting pspp 0 2`, `part` (first of two), `versions 0 2`, `lookups 0 2` | what is counted |
+//! | `stream`, `leaves e2`, `calls e3` | a stream is written; the call ends on edge 2; edge 3 comes to a call |
 //! | `passes all early register` | trip counts `tight` or `all`; early counts; dominant iterations `split` or `register` |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,11 +20,11 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Plan, PlanOptions};
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::selected::{Wish, select};
 use trodden_flow::verify::VerifyBudget;
-use trodden_flow::verify::program::{WalkBudget, verify_numbering};
+use trodden_flow::verify::program::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
 
 const DASHES: &str = "----\n";
@@ -39,6 +40,9 @@ struct Case {
     trip_counts: BTreeMap<Edge, u64>,
     scheme: Vec<String>,
     passes: Vec<String>,
+    stream: bool,
+    leaves: BTreeSet<u32>,
+    calls: BTreeSet<u32>,
 }
 
 impl Case {
@@ -57,6 +61,9 @@ impl Case {
                 ["early", node] => drop(case.early.insert(node.parse().unwrap())),
                 ["closed", it] => drop(case.closed.insert(edge(it).0)),
                 ["counted", it] => drop(case.counted.insert(edge(it))),
+                ["stream"] => case.stream = true,
+                ["leaves", it] => drop(case.leaves.insert(edge(it).0)),
+                ["calls", it] => drop(case.calls.insert(edge(it).0)),
                 ["trip-count", it, count] => drop(case.trip_counts.insert(edge(it), count.parse().unwrap())),
                 ["scheme", ..] => case.scheme = owned(),
                 ["passes", ..] => case.passes = owned(),
@@ -153,6 +160,11 @@ fn programs_are_as_in_their_files() {
         verify_numbering(&program).unwrap();
         let blocks = case.blocks(&program);
         program.run_verified_passes(&frequencies, &blocks, case.choices(), &WalkBudget::default()).unwrap();
+        if case.stream {
+            let are = |set: &BTreeSet<u32>| graph.edges().map(|e| set.contains(&e.0)).collect();
+            program.write_stream(StreamEdges { leaves: are(&case.leaves), calls: are(&case.calls) });
+            verify_counts(&program, &WalkBudget::default()).unwrap();
+        }
         let made = program.to_string();
         if bless {
             std::fs::write(file, format!("{given}{DASHES}{made}")).unwrap();

@@ -97,7 +97,7 @@ fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>])
 fn counted(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> Counts {
     let mut machine = Machine::knowing(known.iter().map(|id| *id as i64));
     for walk in walks {
-        machine.enter();
+        machine.enter(versions);
         for edge in edges_of(versions, walk) {
             machine.take(versions, edge).expect("no fault");
         }
@@ -293,7 +293,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     assert_eq!(counted(&versions, &BTreeSet::from([0]), &walks), BTreeMap::from([(1, 1)]));
     let mut machine = Machine::knowing([0]);
     for walk in &walks {
-        machine.enter();
+        machine.enter(&one);
         walk.iter().for_each(|e| machine.take(&one, *e).expect("no fault"));
     }
     assert_eq!(machine.counts, BTreeMap::from([(1, 1)]));

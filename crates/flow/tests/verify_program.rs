@@ -8,7 +8,7 @@ use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::selected::{Wish, select};
 use trodden_flow::verify::VerifyBudget;
@@ -111,6 +111,67 @@ fn programs_of_all_schemes_count_their_paths_after_every_pass() {
         irreducible += usize::from(is_irreducible(&graph));
     }
     assert!(verified.iter().all(|n| *n > 500) && irreducible > 200, "{verified:?}, {irreducible} of irreducible graphs");
+}
+
+/// A program of every path, which a backend of streams carries out: counts are moved early, and nowhere else.
+fn streaming(random: &mut Random, graph: &Graph) -> ProbeProgram {
+    let mut program = program(random, graph, 0).expect("every path has a program");
+    let (blocks, early) = (blocks(random, graph), random.chance(60));
+    let choices = Choices { trip_counts: TripCounting::Off, early, dominant: DominantCounting::Shared };
+    let frequencies = machine::frequencies(random, graph);
+    program.run_passes(&frequencies, &blocks, choices);
+    let ends: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit()).collect();
+    let leaves: Vec<bool> = ends.iter().map(|end| *end && random.chance(60)).collect();
+    let ends_path = |e: Edge| ends[e.index()] || program.cut(e).is_some();
+    let may_call = |e: Edge| ends_path(e) && !leaves[e.index()] && !blocks.quiet[graph.from(e).index()];
+    let calls = graph.edges().map(|e| may_call(e) && random.chance(80)).collect();
+    program.write_stream(StreamEdges { leaves, calls });
+    program
+}
+
+#[test]
+fn streams_of_random_graphs_have_the_paths_of_walks_in_their_order() {
+    let (mut verified, mut early) = (0, 0);
+    for seed in 0..12_000 {
+        let mut random = Random::new(seed ^ 0x57_4ea);
+        let Some(graph) = subject(&mut random) else { continue };
+        let program = streaming(&mut random, &graph);
+        verify_counts(&program, &BUDGET).unwrap_or_else(|fault| panic!("seed {seed}: {fault}\n{program}"));
+        verified += 1;
+        early += usize::from(graph.edges().any(|e| program.counts_early(e)));
+    }
+    assert!(verified > 1_000 && early > 100, "{verified}, {early} with paths that are appended early");
+}
+
+#[test]
+fn streams_with_a_fault_are_refused() {
+    let (mut damaged, mut refused) = ([0; 4], [0; 4]);
+    for seed in 0..16_000 {
+        let mut random = Random::new(seed ^ 0xfa_57_4e);
+        let Some(graph) = subject(&mut random) else { continue };
+        let mut program = streaming(&mut random, &graph);
+        let edges: Vec<Edge> = graph.edges().filter(|e| !program.operations(*e).is_empty()).collect();
+        if edges.is_empty() {
+            continue;
+        }
+        let (kind, edge) = (seed as usize % 4, random.pick(&edges));
+        let mut operations = program.operations(edge).to_vec();
+        let is = |o: &Operation| match kind {
+            0 | 1 => matches!(o, Operation::Emit { .. }),
+            2 => *o == Operation::LeaveCall,
+            _ => *o == Operation::NoteCall,
+        };
+        let Some(at) = operations.iter().position(is) else { continue };
+        match &mut operations[at] {
+            Operation::Emit { increment } if kind == 0 => *increment += 1,
+            _ => drop(operations.remove(at)),
+        }
+        program.set_operations(edge, operations);
+        damaged[kind] += 1;
+        refused[kind] += usize::from(verify_counts(&program, &WalkBudget { walks: 200, edges: 40 }).is_err());
+    }
+    // Edges that no walk to the exit takes are not verified; a path may be noted already.
+    assert!((0..4).all(|k| damaged[k] > 50 && refused[k] * 2 > damaged[k]), "{refused:?} of {damaged:?}");
 }
 
 /// What is wrong with an edge's operations, if this is not what it was.

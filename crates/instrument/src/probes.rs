@@ -15,7 +15,6 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::places::{Place, Places};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
-use crate::stream::StreamCode;
 use crate::trip_count::{self, Counter};
 use crate::weights::mark_unlikely;
 use indexmap::IndexMap;
@@ -26,8 +25,8 @@ use std::cell::RefCell;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
-use trodden_flow::program::{BlockProperties, Choices, DominantIteration, TripCountedLoop};
-use trodden_flow::verify::program::WalkBudget;
+use trodden_flow::program::{BlockProperties, Choices, DominantIteration, StreamEdges, TripCountedLoop};
+use trodden_flow::verify::program::{WalkBudget, verify_counts};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -74,6 +73,14 @@ pub fn run_passes(program: &mut ProbeProgram, frequencies: &Frequencies, blocks:
     }
 }
 
+/// Has a program append to a stream where it counted. Builds with debug assertions verify it.
+pub fn write_stream(program: &mut ProbeProgram, edges: StreamEdges) {
+    program.write_stream(edges);
+    if cfg!(debug_assertions) {
+        verify_counts(program, &WalkBudget::default()).unwrap_or_else(|fault| panic!("{fault}"));
+    }
+}
+
 /// Inserts a function's probes. Gives the values that had to be replaced (and are no more) with what took their places.
 pub fn insert(
     context: ModuleContext,
@@ -95,10 +102,9 @@ pub fn insert(
         waiting: RefCell::new(Vec::new()),
         flushes: RefCell::new(Vec::new()),
         path_ends: true,
-        kind: EdgeKind::Always,
         edge: Edge(0),
+        appended: None,
         made: RefCell::new(Vec::new()),
-        is_left: false,
         location,
         leaving: vec![Register::Constant(0); graph.edge_count()],
         trip_counts: IndexMap::new(),
@@ -232,13 +238,12 @@ struct Work<'a> {
     waiting: RefCell<Vec<Waiting>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
-    /// The kind of the edge whose code is made, and the edge.
-    kind: EdgeKind,
+    /// The edge whose code is made.
     edge: Edge,
+    /// The word that it appended last to the stream.
+    appended: Option<Value>,
     /// Values of the register that were made, where those that nothing uses are taken out again.
     made: RefCell<Vec<Value>>,
-    /// Whether the function is left by it, or behind it, without another count.
-    is_left: bool,
     location: Option<LLVMMetadataRef>,
     /// The register behind each edge's code.
     leaving: Vec<Register>,
@@ -427,18 +432,25 @@ impl Work<'_> {
         }
         let at = |place: &Place| Builder::before(self.context.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
-        self.kind = self.cfg.edges[edge.index()].kind;
         self.edge = edge;
-        self.path_ends = self.kind != EdgeKind::Reach;
-        self.is_left = self.leaves(edge);
-        let register = self.program.operations(edge).iter().fold(arriving, |register, operation| match builder.as_ref() {
-            Some(code) => self.carry_out(code, *operation, edge, register),
-            None => without_code(*operation, register),
-        });
-        if let Some(stream) = self.counters.stream.filter(|_| self.is_left) {
-            stream.leave(builder.as_ref().expect("paths that end are counted"));
+        self.path_ends = self.cfg.edges[edge.index()].kind != EdgeKind::Reach;
+        let (operations, mut register) = (self.program.operations(edge), arriving);
+        for (at, operation) in operations.iter().enumerate() {
+            register = match (builder.as_ref(), operation) {
+                (Some(code), Operation::Emit { increment }) => self.emit(code, register, *increment, &operations[at + 1..]),
+                (Some(code), _) => self.carry_out(code, *operation, edge, register),
+                (None, _) => without_code(*operation, register),
+            };
         }
         self.leaving[edge.index()] = register;
+    }
+
+    /// Appends a path to the stream. If the call ends behind it, as the following operations say, one word says both.
+    fn emit(&mut self, code: &Builder, register: Register, increment: i64, following: &[Operation]) -> Register {
+        let stream = self.counters.stream.expect("a program that emits is of a stream build");
+        let call_ends = following.iter().find(|o| **o != Operation::NoteCall) == Some(&Operation::LeaveCall);
+        self.appended = Some(stream.path(code, self.address(code, register, increment), call_ends));
+        register
     }
 
     /// Makes the code of one operation; gives the register behind it.
@@ -459,6 +471,11 @@ impl Work<'_> {
             }
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
+            Operation::NoteCall => {
+                let path = self.appended.expect("a path is appended before it is noted");
+                self.counters.stream.expect("a program that notes calls is of a stream build").note(code, path);
+            }
+            Operation::LeaveCall => self.counters.stream.expect("a program that leaves calls is of a stream build").leave(code),
             _ => return without_code(operation, register),
         }
         register
@@ -472,16 +489,6 @@ impl Work<'_> {
             let number = code.add(number, self.context.module.constant(0));
             self.count(code, index, 0, number);
         }
-    }
-
-    /// Whether the function is left where an edge's code is: behind its own count, or behind one that is made before a
-    /// block which only returns.
-    fn leaves(&self, edge: Edge) -> bool {
-        let is_end = |e: &Edge| self.graph.to(*e) == self.graph.exit() && StreamCode::is_left_by(self.cfg.edges[e.index()].kind);
-        let counts = |e: Edge| self.program.operations(e).iter().any(|o| matches!(o, Operation::Count { .. }));
-        let restarts = self.program.operations(edge).iter().any(|o| matches!(o, Operation::Set(_)));
-        let is_before_end = || self.graph.out(self.graph.to(edge)).iter().any(|e| is_end(e) && !counts(*e));
-        counts(edge) && (is_end(&edge) || !restarts && is_before_end())
     }
 
     /// Counts hits of an edge's probes.
@@ -506,7 +513,7 @@ impl Work<'_> {
 
     /// `count[register + increment] += by`
     fn count(&self, builder: &Builder, register: Register, increment: i64, by: Value) {
-        let (module, base) = (self.context.module, self.counters.base);
+        let module = self.context.module;
         if let Some(segments) = self.counters.segments {
             let sum = self.plus(builder, register, increment);
             let known = if let Register::Constant(known) = sum { Some(known) } else { None };
@@ -519,22 +526,25 @@ impl Work<'_> {
         if let Some(words) = self.counters.words {
             return self.count_word(builder, self.plus(builder, register, increment), words, by);
         }
+        let address = self.address(builder, register, increment);
+        if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
+            events.end(module, builder, address);
+        }
+        self.counters.add(module, builder, address, by);
+    }
+
+    /// The address of `count[register + increment]`, in an array.
+    fn address(&self, builder: &Builder, register: Register, increment: i64) -> Value {
+        let (module, base) = (self.context.module, self.counters.base);
         let fixed = (self.counters.first as i64).wrapping_add(increment);
         let cells = self.counters.events.map_or(module.i64(), |e| e.cells);
-        let address = match register {
+        match register {
             Register::Constant(c) => builder.offset(cells, base, module.constant(fixed.wrapping_add(c))),
             Register::Computed(value) => {
                 let base = builder.offset(cells, base, module.constant(fixed));
                 builder.offset(cells, base, value)
             }
-        };
-        if let Some(stream) = self.counters.stream {
-            return stream.event(builder, address, self.kind, self.is_left);
         }
-        if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
-            events.end(module, builder, address);
-        }
-        self.counters.add(module, builder, address, by);
     }
 
     /// `count[register + increment] += 1`, which is mostly `count[dominant]`. Gives the dominant iteration that are held then.

@@ -1,10 +1,10 @@
-//! Stream builds: code that writes an event where another build counts.
+//! Stream builds: the code of what a probe program appends to a stream ([`ProbeProgram::write_stream`]).
 //!
 //! The numbering is that of all builds (Ball and Larus), and an event is made where a path ends or comes to a call that
 //! might not return: the address of the path's counter in the template, with a tag ([`trodden_wire::stream`]). Besides,
 //!
-//! - a function writes an event when it begins, and takes a slot of the shadow stack;
-//! - the slot holds the last call's path, to be read when the program has crashed ([`StreamCode::event`]);
+//! - a function writes an event when it begins, and takes a slot of the shadow stack ([`Streams::enter`]);
+//! - the slot holds the last call's path, to be read when the program has crashed ([`StreamCode::note`]);
 //! - where the function is left, the slot is cleared ([`StreamCode::leave`]);
 //! - at landing pads, and behind calls that return twice, an event says which frame goes on ([`StreamCode::resume`]).
 //!
@@ -13,6 +13,8 @@
 //!
 //! Invariant: a path's event is written before its slot is cleared; counts are made one by one where paths end, not
 //! moved, merged or delayed ([`PLAIN`]).
+//!
+//! [`ProbeProgram::write_stream`]: trodden_flow::ProbeProgram::write_stream
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
@@ -20,7 +22,7 @@ use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
-use trodden_flow::program::{Choices, DominantCounting, TripCounting};
+use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
     CHUNK_BYTES, NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL, SHADOW_BYTES, STREAM_PLACE_SYMBOL, STREAM_SYMBOL, TAG_ENTER, TAG_EXIT, TAG_PATH,
@@ -29,6 +31,15 @@ use trodden_wire::stream::{
 
 /// Counts are made where paths end.
 pub const PLAIN: Choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
+
+/// What a program that writes a stream has to know of a function's edges.
+pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
+    let are = |is: fn(EdgeKind) -> bool| cfg.edges.iter().map(|e| is(e.kind)).collect();
+    StreamEdges {
+        leaves: are(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
+        calls: are(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
+    }
+}
 
 /// What the code of a unit refers to.
 #[derive(Clone, Copy)]
@@ -101,19 +112,19 @@ impl Streams {
 }
 
 impl StreamCode {
-    /// A path ends, or comes to a call, by an edge of that kind: its counter in the template is at that address.
-    /// The frame is left with it if `is_left`.
-    pub fn event(self, builder: &Builder, counter: Value, kind: EdgeKind, is_left: bool) {
-        let tag = if is_left { TAG_EXIT } else { TAG_PATH };
+    /// A path ends, or comes to a call: its counter in the template is at that address. The call ends with it if
+    /// `call_ends`. Gives the event's word.
+    pub fn path(self, builder: &Builder, counter: Value, call_ends: bool) -> Value {
+        let tag = if call_ends { TAG_EXIT } else { TAG_PATH };
         let word = self.streams.word(builder, counter, tag);
         self.streams.write(builder, word);
-        match kind {
-            EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice => {
-                let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
-                assembly(builder, nothing, "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
-            }
-            _ => {}
-        }
+        word
+    }
+
+    /// The function calls something: its slot holds the event of the path so far.
+    pub fn note(self, builder: &Builder, word: Value) {
+        let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
+        assembly(builder, nothing, "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
     }
 
     /// The function is left: the frame has no slot any more.
@@ -138,11 +149,6 @@ impl StreamCode {
         );
         let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
         assembly(builder, nothing, &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
-    }
-
-    /// Whether a function is left by an edge of that kind, in front of which its last path's event is written.
-    pub fn is_left_by(kind: EdgeKind) -> bool {
-        matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)
     }
 
     /// Has the function say which frame goes on at its landing pads, and behind calls that return twice.

@@ -33,6 +33,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::frequency::branch_weights;
+use trodden_flow::program::operation::Operation;
 use trodden_flow::program::{Cells, Choices, DominantCounting, NumberedPaths, TripCounting};
 use trodden_flow::residual::Known;
 use trodden_flow::{Graph, Node, Plan, ProbeProgram, Residual};
@@ -299,38 +300,47 @@ impl Unit {
         match pseudo_probes {
             Some(pseudo_probes) => self.marks.push(pseudo_probes.marks(function, &planned.cfg)),
             None if let Some(count) = self.count => residual::insert(self.context, count, &planned, self.map.counters, choices),
-            None => {
-                let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
-                probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), choices);
-                if self.options.count_hits {
-                    program.count_hits();
-                }
-                let location = crate::debug::no_line(self.module, function);
-                let entry = function.entry();
-                let stream = self.streams.map(|s| s.enter(function, self.map.counters, self.context.counters, location));
-                let base = match stream {
-                    Some(_) => self.context.counters,
-                    None => probes::counters_of_thread(self.context, function, location, planned.open),
-                };
-                let events = self.events.map(|e| e.begin(self.module, entry, location));
-                let Planned { cfg, program, .. } = &planned;
-                let words = match program.cells() {
-                    Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
-                    Cells::Paths | Cells::Labels { .. } => None,
-                };
-                let counters = Counters { events, words, stream, ..self.counters(base, &planned) };
-                probes::insert(self.context, function, cfg, program, counters);
-                if let Some(placeholders) = &mut self.placeholders {
-                    placeholders.resolve(base);
-                }
-                if let Some(stream) = stream {
-                    stream.resume_where_control_comes_back(function, cfg, location);
-                }
-            }
+            None => self.insert(&mut planned, choices),
         }
         self.finish_code(function, &[function])?;
         self.enter(planned);
         Ok(())
+    }
+
+    /// Makes the code that counts a function's paths, or writes them to a stream.
+    fn insert(&mut self, planned: &mut Planned, choices: Choices) {
+        let Planned { function, cfg, graph, program, frequencies, .. } = planned;
+        let function = *function;
+        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), choices);
+        if self.options.count_hits {
+            program.count_hits();
+        }
+        if self.streams.is_some() {
+            probes::write_stream(program, stream::edges(cfg));
+        }
+        let location = crate::debug::no_line(self.module, function);
+        let entry = function.entry();
+        let enters = program.at_entry().contains(&Operation::EnterCall);
+        let stream = self.streams.filter(|_| enters);
+        let stream = stream.map(|s| s.enter(function, self.map.counters, self.context.counters, location));
+        let base = match stream {
+            Some(_) => self.context.counters,
+            None => probes::counters_of_thread(self.context, function, location, planned.open),
+        };
+        let events = self.events.map(|e| e.begin(self.module, entry, location));
+        let Planned { cfg, program, .. } = &*planned;
+        let words = match program.cells() {
+            Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
+            Cells::Paths | Cells::Labels { .. } => None,
+        };
+        let counters = Counters { events, words, stream, ..self.counters(base, planned) };
+        probes::insert(self.context, function, cfg, program, counters);
+        if let Some(placeholders) = &mut self.placeholders {
+            placeholders.resolve(base);
+        }
+        if let Some(stream) = stream {
+            stream.resume_where_control_comes_back(function, cfg, location);
+        }
     }
 
     /// The sample tier: what becomes of a function depends on the others, so all are planned first.

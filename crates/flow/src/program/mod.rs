@@ -11,6 +11,8 @@
 //! A backend (LLVM, the interpreter of [`crate::verify::program`], breakpoints) only carries a program out, and needs to know
 //! nothing of schemes. The verifier holds a program against the paths of its graph, after every pass.
 //!
+//! [Streams](stream) append paths where such a program counts them.
+//!
 //! All passes leave the counts as they are; but a path in the middle of a loop, or of a node, that they treat may be seen in
 //! memory late or early. That is why nodes that call something are left alone: nothing but a signal can look in between.
 
@@ -20,6 +22,7 @@ mod dominant;
 mod early_counts;
 pub mod operation;
 mod part;
+mod stream;
 mod text;
 mod trip_counts;
 
@@ -41,6 +44,7 @@ use std::fmt;
 pub use cells::{Cells, InterestingCells};
 pub use code::{DominantIteration, RegisterCounted, TripCountedLoop};
 pub use dominant::DominantCounting;
+pub use stream::StreamEdges;
 
 /// What a backend knows of a function beyond its graph: by number of node or edge.
 #[derive(Clone, Debug)]
@@ -173,6 +177,8 @@ pub struct ProbeProgram {
     /// If some paths are known, and only the others are counted: their numbers.
     known: Option<Vec<u64>>,
     versions: Option<Versions>,
+    /// If paths are appended to a stream, and not counted.
+    stream: Option<StreamEdges>,
 }
 
 /// Several versions of a function's code.
@@ -247,7 +253,7 @@ impl ProbeProgram {
     fn new(frame: Frame, operations: Vec<Vec<Operation>>, admitted: Admitted, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
         let (code, cells) = (Code::new(operations), Cells::Paths);
-        ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None }
+        ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
     /// A plan's program, after the passes.
@@ -426,8 +432,9 @@ impl ProbeProgram {
 
     /// Whether the path that goes on behind an edge, and does not end there, is counted on the edge.
     pub fn counts_early(&self, edge: Edge) -> bool {
-        let last = self.code.on(edge).iter().rev().find(|o| !matches!(o, Operation::CountHits(_)));
-        self.frame.graph.to(edge) != self.frame.graph.exit() && matches!(last, Some(Operation::Count { .. } | Operation::Check { .. }))
+        use Operation::{Check, Count, CountHits, Emit, LeaveCall, NoteCall};
+        let last = self.code.on(edge).iter().rev().find(|o| !matches!(o, CountHits(_) | NoteCall | LeaveCall));
+        self.frame.graph.to(edge) != self.frame.graph.exit() && matches!(last, Some(Count { .. } | Check { .. } | Emit { .. }))
     }
 }
 

@@ -16,10 +16,6 @@ pub struct LoopId(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DominantId(pub usize);
 
-/// A call in the function, numbered by the maker of the program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallSite(pub u32);
-
 /// What is done to path register, counters and stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
@@ -68,10 +64,12 @@ pub enum Operation {
         /// What the register lacks to the path's number.
         increment: i64,
     },
-    /// Appends to the stream that a call begins.
-    EnterCall(CallSite),
-    /// Appends to the stream that a call came back.
-    LeaveCall(CallSite),
+    /// Notes the path that was appended last in the frame of the call: the function calls something now.
+    NoteCall,
+    /// Appends to the stream that a call of the function begins. It is done where the function is entered, on no edge.
+    EnterCall,
+    /// Appends to the stream that the call of the function ended. It comes behind the call's last path.
+    LeaveCall,
 }
 
 impl Operation {
@@ -87,8 +85,9 @@ impl Operation {
             | Operation::FlushDominant(_)
             | Operation::CountHits(_)
             | Operation::Emit { .. }
-            | Operation::EnterCall(_)
-            | Operation::LeaveCall(_) => true,
+            | Operation::NoteCall
+            | Operation::EnterCall
+            | Operation::LeaveCall => true,
         }
     }
 

@@ -20,8 +20,9 @@ impl fmt::Display for Operation {
             Operation::FlushDominant(dominant) => write!(f, "flush dominant {}", dominant.0),
             Operation::CountHits(hits) => write!(f, "hits {} {}", hits.labels, hits.all),
             Operation::Emit { increment } => write!(f, "emit {increment:+}"),
-            Operation::EnterCall(site) => write!(f, "enter call {}", site.0),
-            Operation::LeaveCall(site) => write!(f, "leave call {}", site.0),
+            Operation::NoteCall => write!(f, "note call"),
+            Operation::EnterCall => write!(f, "enter call"),
+            Operation::LeaveCall => write!(f, "leave call"),
         }
     }
 }
@@ -44,6 +45,7 @@ impl fmt::Display for ProbeProgram {
                 }
             }
         }
+        self.at_entry().iter().try_for_each(|operation| writeln!(f, "entry: {operation}"))?;
         self.graph().edges().try_for_each(|edge| self.write_edge(f, edge))
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::graph::{Edge, Node};
 use crate::partition::Hits;
-use crate::program::operation::{CallSite, DominantId, LoopId, Operation};
+use crate::program::operation::{DominantId, LoopId, Operation};
 use crate::program::{ProbeProgram, RegisterCounted};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 pub enum Event {
     /// A path ended: its number.
     Path(i64),
-    /// A call begins.
-    EnterCall(CallSite),
-    /// A call came back.
-    LeaveCall(CallSite),
+    /// A call of the function begins.
+    EnterCall,
+    /// The call ended.
+    LeaveCall,
 }
 
 /// What a program did that none may do.
@@ -50,6 +50,8 @@ pub struct Machine {
     pub known: BTreeSet<i64>,
     /// The stream.
     pub stream: Vec<Event>,
+    /// The path that is noted in the frame of the call.
+    pub noted: Option<i64>,
     /// Hits that the program counted.
     pub hits: Hits,
     /// Iterations of loops that are counted by their trip count.
@@ -65,6 +67,7 @@ impl Default for Machine {
             counts: BTreeMap::new(),
             known: BTreeSet::new(),
             stream: Vec::new(),
+            noted: None,
             hits: Hits::default(),
             iterations: BTreeMap::new(),
             in_register: BTreeMap::new(),
@@ -78,9 +81,10 @@ impl Machine {
         Machine { known: known.into_iter().collect(), ..Machine::default() }
     }
 
-    /// A function begins: its path register is 0.
-    pub fn enter(&mut self) {
-        self.register = Some(0);
+    /// A call of the program's function begins: its path register is 0, and nothing is noted.
+    pub fn enter(&mut self, program: &ProbeProgram) {
+        (self.register, self.noted) = (Some(0), None);
+        self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| Event::EnterCall));
     }
 
     /// Does what is to be done when control takes an edge.
@@ -128,8 +132,11 @@ impl Machine {
             }
             Operation::CountHits(hits) => self.hits = [self.hits, hits].into_iter().sum(),
             Operation::Emit { increment } => self.stream.push(Event::Path(register?.wrapping_add(increment))),
-            Operation::EnterCall(site) => self.stream.push(Event::EnterCall(site)),
-            Operation::LeaveCall(site) => self.stream.push(Event::LeaveCall(site)),
+            Operation::NoteCall => {
+                self.noted = self.stream.iter().rev().find_map(|e| if let Event::Path(path) = e { Some(*path) } else { None });
+            }
+            Operation::EnterCall => self.stream.push(Event::EnterCall),
+            Operation::LeaveCall => self.stream.push(Event::LeaveCall),
         }
         Ok(())
     }

@@ -8,9 +8,11 @@
 //!   have which counts at the walk's end. Walks are drawn by a fixed sequence, so verdicts repeat. They refute, and prove
 //!   nothing. It shares no code with schemes and passes but the acyclic graph and the numbering.
 //!
+//! Of a program that writes a stream, the same walks say which paths have to be in it, in their order, between which marks.
+//!
 //! Walks that never come to the exit (endless loops) are not verified: their counts may be pending.
 
-use super::machine::{Machine, MachineFault};
+use super::machine::{Event, Machine, MachineFault};
 use super::{Aliases, verify_full, verify_part};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
 use crate::graph::{Edge, Node};
@@ -54,6 +56,26 @@ pub enum ProgramFault {
         expected: u64,
         /// What it has.
         counted: u64,
+    },
+    /// It appends something else to the stream than the paths of a walk.
+    #[error("the stream has {written:?} instead of {expected:?} after the walk {walk:?}")]
+    Stream {
+        /// The walk.
+        walk: Vec<Edge>,
+        /// What should be in the stream.
+        expected: Vec<Event>,
+        /// What is.
+        written: Vec<Event>,
+    },
+    /// A call finds another path noted in its caller's frame than the one that came to it.
+    #[error("path {noted:?} is noted instead of {expected:?} at the call behind the walk {walk:?}")]
+    Noted {
+        /// The edges until the call.
+        walk: Vec<Edge>,
+        /// The path that should be noted.
+        expected: Option<i64>,
+        /// The one that is.
+        noted: Option<i64>,
     },
 }
 
@@ -165,8 +187,14 @@ impl<'a> Counting<'a> {
 
     fn verify(&self, walk: Vec<Edge>) -> Result<(), ProgramFault> {
         let mut machine = Machine::knowing(self.known.iter().map(|path| *path as i64));
+        machine.enter(self.program);
         for (at, edge) in walk.iter().enumerate() {
             machine.take(self.program, *edge).map_err(|fault| ProgramFault::Machine { walk: walk[..=at].to_vec(), fault })?;
+            self.verify_note(&walk[..=at], &machine)?;
+        }
+        self.verify_stream(&walk, &machine)?;
+        if self.program.stream().is_some() {
+            return Ok(());
         }
         let (mut expected, mut elsewhere) = (BTreeMap::new(), 0);
         for path in self.paths(&walk) {
@@ -190,6 +218,31 @@ impl<'a> Counting<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A path that came to a call is noted there.
+    fn verify_note(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
+        let is_call = |edge: &Edge| self.program.stream().is_some_and(|s| s.calls[edge.index()]);
+        if !walk.last().is_some_and(is_call) {
+            return Ok(());
+        }
+        let expected = self.paths(walk).last().and_then(|path| self.number(path)).map(|number| number as i64);
+        let noted = machine.noted;
+        if noted == expected { Ok(()) } else { Err(ProgramFault::Noted { walk: walk.to_vec(), expected, noted }) }
+    }
+
+    /// What is in the stream are the walk's paths, in their order; nothing, if the program writes none.
+    fn verify_stream(&self, walk: &[Edge], machine: &Machine) -> Result<(), ProgramFault> {
+        let mut expected = Vec::new();
+        if let Some(edges) = self.program.stream() {
+            let is_left = walk.last().is_some_and(|e| edges.leaves[e.index()]);
+            let numbers = self.paths(walk).into_iter().filter_map(|path| self.number(&path));
+            expected.push(Event::EnterCall);
+            expected.extend(numbers.map(|number| Event::Path(number as i64)));
+            expected.extend(is_left.then_some(Event::LeaveCall));
+        }
+        let written = machine.stream.clone();
+        if written == expected { Ok(()) } else { Err(ProgramFault::Stream { walk: walk.to_vec(), expected, written }) }
     }
 
     /// The paths of a walk, by edges of the acyclic graph.
