@@ -1,7 +1,7 @@
 //! Which functions a module calls by name, and from how many places: which procedures partitioned path profiling may divide depends on it.
 //!
 //! Source: Afraz, Saha and Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), section 4.1. An indirect call
-//! names nobody, as there. A call of an alias names a function that only the alias's own unit knows, so aliases are
+//! names no function, as there. A call of an alias names a function that only the alias's own unit knows, so aliases are
 //! noted beside the calls.
 
 use crate::llvm::{Block, Module, Value, llvm};

@@ -88,7 +88,7 @@ pub struct Counters<'a> {
 /// How the iterations of a loop are counted when it is left.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Flushing {
-    /// By a jump over it if there were none: most loops iterate less than anybody thinks. Blocks are split.
+    /// By a jump over it if there were none: most loops iterate seldom. Blocks are split.
     Jumping,
     /// In one go, where blocks have to stay what they are.
     Straight,
@@ -452,7 +452,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Puts the key into a free cell; gives whether it is there, by this or by somebody who was faster.
+    /// Puts the key into a free cell; gives whether it is there, by this thread or by another that was faster.
     fn claim(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);

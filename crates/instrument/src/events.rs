@@ -3,7 +3,7 @@
 //!
 //! What a path is charged with is its own: less what paths of callees were charged with meanwhile. That takes no stack
 //! of activations. Each thread has a sum `spent` of all that was charged so far, so `now - spent` is what is not
-//! charged to anybody yet; a path's own events are the difference between that quantity now and when its function
+//! charged to a path yet; a path's own events are the difference between that quantity now and when its function
 //! began, and charging them brings it back to what it was. So the function needs one number for all its paths,
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!
 //! and an activation that never comes to its path's end (an exception, `longjmp`) leaves nothing behind that would have
 //! to be undone: what it did is charged to the path that ends next. Reading takes time itself, of which `spent` gets an
-//! estimate as well ([`trodden_wire::EventCost`]), so that nobody is charged with it.
+//! estimate as well ([`trodden_wire::EventCost`]), so that no path is charged with it.
 //!
 //! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an
 //! addition to memory, after everything else, so that what a signal handler's paths were charged with meanwhile is not

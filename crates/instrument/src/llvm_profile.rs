@@ -169,7 +169,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
 pub fn value_notes(module: Module) -> Vec<Value> {
     let mut notes = Vec::new();
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
-        // Nobody is to think that control might not come back from them.
+        // So that LLVM takes it that control comes back from them.
         for attribute in ["nounwind", "willreturn"] {
             let id = llvm!(LLVMGetEnumAttributeKindForName(attribute.as_ptr().cast(), attribute.len()));
             let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));

@@ -44,7 +44,7 @@ pub struct Options {
     pub reach_calls: bool,
     /// Write a stream of paths and calls instead of counting.
     pub stream: bool,
-    /// Where the flight recorder of a stream build writes if nobody says so when it runs: a pattern of files.
+    /// Where the flight recorder of a stream build writes if no variable says so when it runs: a pattern of files.
     pub recorder: Option<OsString>,
     /// Keep the unit's bitcode, so that other variants can be made of it.
     pub keep_bitcode: bool,

@@ -6,7 +6,7 @@ use crate::llvm::{Block, Builder, Module, Value};
 use indexmap::{IndexMap, IndexSet};
 
 /// Rebuilds every phi node of a block with other incoming entries. `entries` gets the old ones and returns the new
-/// ones; a phi node that is left with none was in a block nobody enters and keeps its old entries. Gives the old nodes
+/// ones; a phi node that is left with none was in a block that is not entered and keeps its old entries. Gives the old nodes
 /// (which are no more) with the new ones.
 pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value, Block)>) -> Vec<(Value, Block)>) -> Vec<(Value, Value)> {
     let old: Vec<Value> = block.phis().collect();

@@ -522,7 +522,7 @@ impl Unit {
             let known = self.known_of(name, cfg).or_else(|| self.interesting_of(name, cfg)).map(|k| k.edges.as_slice());
             known.or_else(|| self.segments_of(name, cfg).map(|(_, function)| function.edges.as_slice()))
         };
-        // Paths may be asked for that nobody has seen yet.
+        // Interesting paths may never have been executed.
         match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
             None => (estimate, false),
             Some(counts) => {

@@ -35,7 +35,7 @@ pub struct CountedSegments {
     pub interesting: BTreeSet<Segment>,
     /// Segments that the build asked for and that no code can count: a function that is not instrumented makes the last call.
     pub unplaced: BTreeSet<Segment>,
-    /// Executions of functions in contexts that nobody asked for, or of several segments together.
+    /// Executions of functions in contexts that are not interesting, or of several segments together.
     pub others: u64,
     /// Words of counters, and those of them that are of interesting segments, by function: how compact numbers are.
     pub words: Vec<(FunctionPlace, u64, u64)>,

@@ -104,7 +104,7 @@ pub struct Alias {
     pub of: String,
 }
 
-/// A function, and the places of a unit where it is called by name: an indirect call names nobody.
+/// A function, and the places of a unit where it is called by name: an indirect call names no function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callee {
     /// Its linkage name, as in [`FunctionMap::name`].

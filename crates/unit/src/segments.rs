@@ -7,7 +7,7 @@
 //! - the last is such a path up to a call of its own, or whole: to a back edge or another cut, or to where the frame is left. So a
 //!   callee's first path is a segment once for each call that it comes to, and once as a whole;
 //! - a tail call is a call: the caller's path is complete then;
-//! - functions that are not instrumented do not exist: what `qsort` calls is called by nobody.
+//! - functions that are not instrumented do not exist: what `qsort` calls has no caller.
 //!
 //! A callee's later paths, behind a back edge, are in no segment. Calls that come before others in the same path are not spanned (they are
 //! in the path's blocks). A call that does not return, or throws, changes nothing: the segment is over before. A path that goes on at a

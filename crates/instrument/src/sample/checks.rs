@@ -64,7 +64,7 @@ const MOST_ITERATIONS: usize = 16;
 /// in a function with one (dynamic programming over a matrix) cost 8 % of what it executes.
 const MANY_CHECKS: usize = 3;
 /// A loop of so many blocks that calls something is held for the heart of an interpreter: its iterations are short, and
-/// nobody knows when it ends.
+/// it is not known when it ends.
 const MANY_BLOCKS: usize = 64;
 /// How often an inner loop is assumed to iterate, at most. Static estimates say 32, but loops that matter for cost
 /// are those that iterate less.

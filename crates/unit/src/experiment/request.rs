@@ -30,7 +30,7 @@ pub struct Request {
     pub action: Action,
     /// What is kept of it.
     pub keep: Keep,
-    /// Where a flight recorder writes if nobody says so when the program runs: a pattern of files.
+    /// Where a flight recorder writes if no variable says so when the program runs: a pattern of files.
     pub recorder: Option<OsString>,
 }
 

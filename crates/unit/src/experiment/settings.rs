@@ -101,7 +101,7 @@ settings! {
     apply: Input,
     /// What is kept of a unit.
     keep: Keep,
-    /// Where the flight recorder of a program that writes a stream keeps it, if nobody says so when it runs: a pattern of files.
+    /// Where the flight recorder of a program that writes a stream keeps it, if no variable says so when it runs: a pattern of files.
     recorder: OsString,
 }
 
