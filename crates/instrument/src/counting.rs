@@ -61,7 +61,7 @@ const ADD_REGISTERS: &str = "r,r,~{memory},~{flags},~{fpsr},~{dirflag}";
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
-    /// Address of the thread's copy of the unit's counters, as [`crate::probes::counters_of_thread`] gives it.
+    /// Address of the thread's copy of the unit's counters, as [`crate::entry::counters_of_thread`] gives it.
     pub base: Value,
     /// The function's first one, if it counts in an array.
     pub first: u64,

@@ -20,6 +20,7 @@ mod counting;
 mod debug;
 mod describe;
 mod emit;
+mod entry;
 mod error;
 mod events;
 mod flags;

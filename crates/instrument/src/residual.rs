@@ -14,6 +14,7 @@ use crate::bounds;
 use crate::counting::{Counters, Flushing, Unknown};
 use crate::describe::{FunctionCfg, Site, is_must_tail};
 use crate::emit;
+use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::module_context::ModuleContext;
 use crate::places;
@@ -90,7 +91,7 @@ fn insert_into_one(context: ModuleContext, count: Value, planned: &Planned, firs
     // Where all is counted, and more than one path is taken, it pays to make sure at the entry that the thread has a region.
     let goes_on = !program.dag().cuts().is_empty();
     let location = crate::debug::no_line(context.module, *function);
-    let copies = (known.is_none() && goes_on).then(|| probes::direct_counters_of_thread(context, *function, bias, location));
+    let copies = (known.is_none() && goes_on).then(|| entry::direct_counters_of_thread(context, *function, bias, location));
     let unknown = Some(Unknown { count, bias, copies, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, cfg, &program, counters);

@@ -7,6 +7,7 @@ use crate::counting::{Counters, Flushing};
 use crate::debug::Positions;
 use crate::describe::FunctionCfg;
 use crate::emit;
+use crate::entry;
 use crate::error::Error;
 use crate::events::Events;
 use crate::flags::code_generation_flags;
@@ -325,7 +326,7 @@ impl Unit {
         let stream = stream.map(|s| s.enter(function, self.map.counters, self.context.counters, location));
         let base = match stream {
             Some(_) => self.context.counters,
-            None => probes::counters_of_thread(self.context, function, location, planned.open),
+            None => entry::counters_of_thread(self.context, function, location, planned.open),
         };
         let events = self.events.map(|e| e.begin(self.module, entry, location));
         let Planned { cfg, program, .. } = &*planned;

@@ -33,6 +33,7 @@ mod unroll;
 use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{FunctionCfg, Site};
+use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::module_context::ModuleContext;
 use crate::phis;
@@ -161,7 +162,7 @@ impl Tier {
         let cfg = moved(&planned.cfg, &copies);
         // Where callers that count call it, the thread has a region.
         let is_left = self.left_to_callers.contains_key(&planned.function);
-        let base = probes::counters_of_thread(self.context, counted, None, !is_left);
+        let base = entry::counters_of_thread(self.context, counted, None, !is_left);
         let counters = Counters::own(base, first_counter);
         probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
@@ -173,7 +174,7 @@ impl Tier {
     /// jump, so that the checking code's frame is its own.
     fn look_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
-        let (entry, old) = probes::part_entry(module, function);
+        let (entry, old) = entry::new_entry(module, function);
         let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
         let builder = Builder::at_end(module, instead, location);
         let kind = llvm!(LLVMGlobalGetValueType(function.0));
@@ -350,7 +351,7 @@ impl Double<'_> {
         let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.each_iteration, false);
         let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
         let short = work.split_back_edges(&mut cfg, &planned.graph, &short, true);
-        let entry = probes::part_entry(module, function);
+        let entry = entry::new_entry(module, function);
         let mut shared = IndexSet::from([entry.0]);
         if tables.is_none() {
             shared.extend(landings.iter().map(|(landing, _)| *landing));
@@ -465,7 +466,7 @@ impl Double<'_> {
     /// Gives its first and its last block.
     fn claim(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
-        let (base, end) = probes::counters_at(self.tier.context, block, self.location);
+        let (base, end) = entry::counters_at(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
         self.bases.push(base);
         (block, end)

@@ -3,6 +3,7 @@
 use super::{Error, Unit, path_sets};
 use crate::counting::Counters;
 use crate::describe::FunctionCfg;
+use crate::entry;
 use crate::llvm::Value;
 use crate::places;
 use crate::probes;
@@ -60,7 +61,7 @@ impl Unit {
         let base = match segments.words.words {
             0 => self.context.counters,
             // Callers that only tell contexts claim no region.
-            _ => probes::counters_of_thread(self.context, *function, location, true),
+            _ => entry::counters_of_thread(self.context, *function, location, true),
         };
         if set.functions()[number as usize].local && segments.words.words > 0 {
             name_for_others(module, &source, *function);
