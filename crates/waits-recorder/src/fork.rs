@@ -1,8 +1,10 @@
-//! Child processes: a forked child is a process of its own, recorded from its first moment if its parent is.
+//! Child processes: a forked child is a process of its own, recorded from its first moment to its end if its parent is.
 
+use crate::caller::is_programs;
 use crate::real::{Real, real};
 use crate::thread::{self, begin, finish, outside};
-use crate::{contention, process};
+use crate::{contention, process, stack};
+use core::ffi::c_int;
 use libc::pid_t;
 use trodden_wire::waits::{Function, kind};
 
@@ -26,7 +28,13 @@ unsafe extern "C" fn begin_child() {
 pub unsafe extern "C" fn fork() -> pid_t {
     static REAL: Real = Real::new(c"fork");
     let call = || real!(REAL, fn() -> pid_t,);
+    // A process that made no thread and uses no MPI is recorded from its first fork on.
+    if thread::current().is_none() && process::is_users() && is_programs(stack::walk(0).addresses[0]) {
+        thread::register(0);
+    }
     let Some(thread) = outside() else { return call() };
+    contention::share();
+    process::begin_fork();
     let open = begin(thread, kind::FORK, Function::fork);
     let child = call();
     if child == 0 {
@@ -41,3 +49,39 @@ pub unsafe extern "C" fn fork() -> pid_t {
     }
     child
 }
+
+/// The end of a child, by the calling thread, is the end of what its parent waits for.
+fn end_of_child() {
+    // A child of `vfork` has the memory of its parent, whose recording goes on.
+    // SAFETY: asks the kernel.
+    let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    if process::is_child() && thread::current().is_some_and(|thread| thread.number == own) {
+        thread::unregister(Function::process_exit);
+    }
+}
+
+extern "C" fn end() {
+    end_of_child();
+    process::end();
+}
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;
+
+macro_rules! exits {
+    ($($name:ident)*) => { $(
+        /// Ends the process at once.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(status: c_int) -> ! {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            end_of_child();
+            real!(REAL, fn(c_int) -> c_int, status);
+            unreachable!("the process has ended")
+        }
+    )* };
+}
+exits! { _exit _Exit }

@@ -11,6 +11,7 @@
 //! | `output.rs` | files: mapped pieces, lines of text |
 //! | `process.rs` | what is written once per process |
 //! | `thread.rs` | the state of a recorded thread; begin and end of a record |
+//! | `caller.rs` | whether the program calls, or an MPI library |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
 //! | `sample.rs` | samples of what a thread computes, by its processor time |
 //! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
@@ -24,6 +25,7 @@
 
 mod blocked;
 mod c11;
+mod caller;
 mod clock;
 mod contention;
 mod fork;

@@ -115,10 +115,18 @@ impl<T> Records<T> {
 
 /// Private memory, until [`release`].
 pub fn memory<T>(count: usize) -> Option<*mut T> {
+    map(count, libc::MAP_PRIVATE)
+}
+
+/// Memory that this process shares with the children it makes.
+pub fn memory_shared<T>() -> Option<*mut T> {
+    map(1, libc::MAP_SHARED)
+}
+
+fn map<T>(count: usize, sharing: libc::c_int) -> Option<*mut T> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping, zeroed by the kernel.
-    let place = unsafe {
-        libc::mmap(null_mut(), count * size_of::<T>(), libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
-    };
+    let place = unsafe { libc::mmap(null_mut(), count * size_of::<T>(), protection, sharing | libc::MAP_ANONYMOUS, -1, 0) };
     (place != libc::MAP_FAILED).then_some(place.cast())
 }
 

@@ -7,13 +7,13 @@
 //! program PATH
 //! mpi openmpi|mpich RANK SIZE TICKS     (the end of MPI_Init)
 //! communicator ID local RANKS... [remote RANKS...]   (ranks of MPI_COMM_WORLD; "more" lines follow long ones)
-//! map ...                               (lines of /proc/self/maps that are executable)
+//! map ...                               (lines of /proc/self/maps that are executable, or writable and shared)
 //! note TEXT
 //! ```
 
 use crate::clock;
 use crate::output::{self, Line, Path};
-use core::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
 /// The process's file: -1 not opened, -2 cannot be.
@@ -22,6 +22,10 @@ static FILE: AtomicI32 = AtomicI32::new(-1);
 static START: AtomicU64 = AtomicU64::new(0);
 /// Images that were mapped when maps were written last.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
+/// Whether a recorded process made this one by a fork.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+/// Whether this process has children.
+static IS_PARENT: AtomicBool = AtomicBool::new(false);
 
 /// Whether this process is to be recorded: the environment names a folder, and its file is there.
 pub fn is_recorded() -> bool {
@@ -148,7 +152,30 @@ pub fn anchor() {
     }
 }
 
-/// Adds the executable mappings, if images were loaded since that was done last.
+/// Whether a recorded process made this one by a fork.
+pub fn is_child() -> bool {
+    IS_CHILD.load(Ordering::Acquire)
+}
+
+/// Whether the program is a user's, and not one of the system such as a shell or a launcher, whose children are other programs.
+pub fn is_users() -> bool {
+    let mut program = [0u8; 2048];
+    // SAFETY: the buffer has this size.
+    unsafe { libc::readlink(c"/proc/self/exe".as_ptr(), program.as_mut_ptr().cast(), program.len() - 1) };
+    let is_in = |folder: &&[u8]| until_zero(&program).starts_with(folder);
+    let folders: [&[u8]; 5] = [b"/usr/bin/", b"/usr/sbin/", b"/bin/", b"/sbin/", b"/usr/lib"];
+    !folders.iter().any(is_in)
+}
+
+/// A child is about to be made: both have the memory that is shared now.
+pub fn begin_fork() {
+    if !IS_PARENT.swap(true, Ordering::AcqRel) {
+        IMAGES.store(0, Ordering::Release);
+        maps();
+    }
+}
+
+/// Adds the executable mappings and those of shared memory, if images were loaded since that was done last.
 pub fn maps() {
     let mut images = 0u64;
     // SAFETY: the callback writes to `images` only.
@@ -181,7 +208,7 @@ struct Scratch {
     line: Line,
 }
 
-/// Copies the lines of executable mappings. A line longer than 4 KiB is cut.
+/// Copies the lines of executable mappings, and of memory that other processes may write. A line longer than 4 KiB is cut.
 fn copy_executable(from: i32, to: i32) {
     let Some(memory) = output::memory::<Scratch>(1) else { return };
     // SAFETY: zeroed memory of this size; zeros are an empty line.
@@ -201,7 +228,7 @@ fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut Line) {
         for byte in &buffer[..count as usize] {
             line.add(&[*byte]);
             if *byte == b'\n' {
-                if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| p.get(2) == Some(&b'x')) {
+                if line.as_bytes().split(|b| *b == b' ').nth(2).is_some_and(|p| matches!(p, [_, _, b'x', ..] | [_, b'w', _, b's'])) {
                     line.write(to);
                 }
                 line.clear();
@@ -218,15 +245,17 @@ pub fn begin_child() {
         // SAFETY: the child's own descriptor.
         unsafe { libc::close(file) };
     }
+    IS_CHILD.store(true, Ordering::Release);
+    IS_PARENT.store(false, Ordering::Release);
     START.store(0, Ordering::Release);
     IMAGES.store(0, Ordering::Release);
 }
 
-extern "C" fn end() {
+/// What is left to say at the end of the process.
+pub fn end() {
+    if (is_child() || IS_PARENT.load(Ordering::Acquire)) && FILE.load(Ordering::Acquire) >= 0 {
+        IMAGES.store(0, Ordering::Release);
+        maps();
+    }
     anchor();
 }
-
-/// A last anchor at the end of the process.
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;

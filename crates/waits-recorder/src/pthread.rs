@@ -2,10 +2,11 @@
 //!
 //! A lock is tried first. Only if another thread has it is the wait recorded, and only if a thread waits is the release.
 
-use crate::contention;
+use crate::caller::is_programs;
 use crate::output::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{self, Open, Thread, begin, finish, outside, unrecorded};
+use crate::{contention, stack};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
 use trodden_wire::waits::{Function, kind};
@@ -260,7 +261,7 @@ pub fn end_with_thread() {
     use core::sync::atomic::{AtomicU32, Ordering};
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
-        thread::unregister();
+        thread::unregister(Function::pthread_exit);
     }
     if KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
@@ -295,7 +296,7 @@ pub unsafe extern "C" fn pthread_create(
     let create = |routine: Routine, argument: *mut c_void| {
         real!(REAL, fn(*mut pthread_t, *const pthread_attr_t, Routine, *mut c_void) -> c_int, handle, attributes, routine, argument)
     };
-    if !crate::mpi::is_callers_own() {
+    if !is_programs(stack::walk(0).addresses[0]) {
         return create(routine, argument);
     }
     thread::register(0);

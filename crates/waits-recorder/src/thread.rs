@@ -43,6 +43,10 @@ pub struct Thread {
     last_exit: u64,
     polling: Polling,
     file: libc::c_int,
+    /// Where the kernel says how long the thread was ready to run without a processor; -1 if it does not.
+    schedule: libc::c_int,
+    /// How long that was by the end of the last long call, ns.
+    ready_ns: u64,
     pub timer: Option<libc::timer_t>,
     /// The thread's number.
     pub number: u32,
@@ -115,6 +119,7 @@ fn open(number: u32, token: u64) -> Option<Thread> {
     let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     let samples = Records::create(&process::path(number, b".samples")?, 0)?;
     let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
+    let schedule = clock::open_schedule();
     Some(Thread {
         depth: Cell::new(0),
         calls,
@@ -124,17 +129,19 @@ fn open(number: u32, token: u64) -> Option<Thread> {
         last_exit: begin,
         polling: Polling::default(),
         file,
+        schedule,
+        ready_ns: clock::ready_ns(schedule),
         timer: None,
         number,
     })
 }
 
-/// Ends the recording of the calling thread, with a record of its end.
-pub fn unregister() {
+/// Ends the recording of the calling thread, with a record of its end: it ends, or its process does.
+pub fn unregister(by: Function) {
     let place = CURRENT.get();
     let Some(thread) = current() else { return };
     sample::end(thread);
-    if let Some(open) = begin(thread, kind::THREAD_EXIT, Function::pthread_exit) {
+    if let Some(open) = begin(thread, kind::THREAD_EXIT, by) {
         finish(thread, open);
     }
     thread.depth.set(1);
@@ -144,7 +151,10 @@ pub fn unregister() {
     thread.samples.close();
     thread.stacks.close();
     // SAFETY: the thread's own descriptor.
-    unsafe { libc::close(thread.file) };
+    unsafe {
+        libc::close(thread.file);
+        libc::close(thread.schedule);
+    }
     release(place, 1);
 }
 
@@ -157,7 +167,10 @@ pub fn forget() {
     thread.samples.forget();
     thread.stacks.close();
     // SAFETY: the child's own descriptor.
-    unsafe { libc::close(thread.file) };
+    unsafe {
+        libc::close(thread.file);
+        libc::close(thread.schedule);
+    }
     release(place, 1);
 }
 
@@ -207,12 +220,15 @@ pub fn begin(thread: &mut Thread, kind: u16, function: Function) -> Option<Open>
 /// Completes a record.
 #[inline]
 pub fn finish(thread: &mut Thread, mut open: Open) {
-    let exit = clock::now();
+    let mut exit = clock::now();
     let record = open.record();
-    record.exit = exit;
     if exit.wrapping_sub(record.enter) > LONG_TICKS {
         record.cpu_ns = clock::thread_cpu_ns();
+        thread.ready_ns = clock::ready_ns(thread.schedule);
+        // A thread that loses its processor here has not begun its block.
+        exit = clock::now();
     }
+    record.exit = exit;
     thread.last_exit = exit;
     thread.depth.set(thread.depth.get() - 1);
 }
@@ -231,6 +247,7 @@ impl Thread {
     #[cold]
     fn note_processor_time(&mut self, function: Function) {
         let (cpu_ns, now) = (clock::thread_cpu_ns(), clock::now());
+        let before_ns = core::mem::replace(&mut self.ready_ns, clock::ready_ns(self.schedule));
         let stack = trodden_wire::waits::NO_STACK;
         let record = CallRecord {
             enter: now,
@@ -238,6 +255,7 @@ impl Thread {
             kind: kind::CPU_AT_ENTER,
             function: function as u16,
             stack,
+            object: self.ready_ns.saturating_sub(before_ns),
             cpu_ns,
             ..CallRecord::default()
         };

@@ -15,7 +15,7 @@ use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::messages::{Begun, Messages};
-use crate::objects::{BarrierPlace, Objects};
+use crate::objects::{BarrierPlace, Objects, held_by};
 use crate::step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
 use crate::versions::{Version, Versions};
 use crate::wait::{Moment, Wait};
@@ -197,7 +197,8 @@ impl Analysis {
             return Vec::new();
         };
         if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
-            return self.complete_condition(id, (open.enter_ns, time_ns), open.site, (process, *object), (process, *mutex));
+            let (object, mutex) = (held_by(process, *object), held_by(process, *mutex));
+            return self.complete_condition(id, (open.enter_ns, time_ns), open.site, object, mutex);
         }
         self.complete(id, process, open, time_ns, call).into_iter().collect()
     }

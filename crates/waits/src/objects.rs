@@ -9,6 +9,11 @@ use std::collections::VecDeque;
 /// An object of a process.
 pub type Object = (ProcessId, ObjectId);
 
+/// Whose an object is: of a process, or of all.
+pub fn held_by(process: ProcessId, object: ObjectId) -> Object {
+    (if object.is_shared() { ProcessId(u32::MAX) } else { process }, object)
+}
+
 /// Wakes of an object that are kept for sleepers that have not yet left.
 const WAKES: usize = 256;
 

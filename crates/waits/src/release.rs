@@ -2,11 +2,11 @@
 
 use crate::Rule;
 use crate::analysis::{Analysis, Open};
-use crate::call::{Call, Completed, Message, ObjectId, RequestId, SleepKind, WaitKind};
+use crate::call::{Call, Completed, Message, RequestId, SleepKind, WaitKind};
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{Begun, Place, Request};
-use crate::objects::{Object, Objects};
+use crate::objects::{Object, Objects, held_by};
 use crate::step::{CodeId, LocationId, ProcessId, State};
 use crate::wait::{Moment, Wait};
 
@@ -48,12 +48,12 @@ impl Analysis {
                 self.messages.requests.insert((process, *request), Request::Collective(membership));
             }
             Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock(held_by(process, *object), moment)),
-            Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake((process, *object), *count, moment)),
+            Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake(held_by(process, *object), *count, moment)),
             Call::Create(token) => self.keep(id, |objects, moment| objects.create(*token, moment)),
             Call::End(token) => self.keep(id, |objects, moment| objects.end(*token, moment)),
             Call::ThreadBarrier(object, count) => {
                 let moment = self.moment(id);
-                let (place, old) = self.objects.enter((process, *object), *count, moment);
+                let (place, old) = self.objects.enter(held_by(process, *object), *count, moment);
                 self.give_back(old);
                 self.open(id).barrier = Some(place);
             }
@@ -153,7 +153,7 @@ impl Analysis {
                     SleepKind::Semaphore => WaitKind::Semaphore,
                     SleepKind::Futex => WaitKind::Futex,
                 };
-                let found = self.objects.woken((process, *object), id, enter_ns).map(|moment| (moment, kind));
+                let found = self.objects.woken(held_by(process, *object), id, enter_ns).map(|moment| (moment, kind));
                 self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::SleepWithoutWake)
             }
             Call::ThreadBarrier(..) => {
@@ -399,11 +399,6 @@ impl Analysis {
         }
         None
     }
-}
-
-/// Whose an object is: of a process, or of all.
-fn held_by(process: ProcessId, object: ObjectId) -> Object {
-    (if object.is_shared() { ProcessId(u32::MAX) } else { process }, object)
 }
 
 fn later(one: Option<(Moment, WaitKind)>, other: Option<(Moment, WaitKind)>) -> Option<(Moment, WaitKind)> {

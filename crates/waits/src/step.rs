@@ -22,6 +22,8 @@ pub struct CodeId(pub u32);
 pub enum State {
     /// It executes code between calls.
     Computing,
+    /// It would execute code between calls, and has no processor.
+    Ready,
     /// It is inside a call that moves data or completes, once no location has to be waited for any longer.
     Communicating,
     /// It sleeps, or waits for something that the trace does not have.
@@ -37,6 +39,7 @@ impl State {
     pub fn name(self) -> &'static str {
         match self {
             State::Computing => "computing",
+            State::Ready => "ready to run, without a processor",
             State::Communicating => "communicating",
             State::Blocked => "blocked",
             State::Unexplained => "waiting, unexplained",

@@ -3,7 +3,7 @@
 //! A recording is a folder. Each process writes one text file, each recorded thread three binary files:
 //!
 //! ```text
-//! <process>.process            lines of text: clock anchors, rank, communicators, mapped images
+//! <process>.process            lines of text: clock anchors, rank, communicators, mapped images, memory shared with others
 //! <process>.<thread>.calls     ThreadHeader, then CallRecords in order of entry; the first of kind 0 ends the file
 //! <process>.<thread>.stacks    a u64 count, then that many return addresses, innermost first; the n-th list is stack n
 //! <process>.<thread>.samples   SampleRecords in order of time; the first of time 0 ends the file
@@ -193,9 +193,10 @@ pub mod kind {
     pub const FUTEX_WAKE: u16 = 0x4b;
     /// The thread sleeps, or waits for something that is not recorded (input, a file).
     pub const BLOCKED: u16 = 0x4c;
-    /// The processor time of the thread when the next record begins: `cpu_ns`.
+    /// The processor time of the thread when the next record begins: `cpu_ns`. Since the end of the last long call it was ready to run
+    /// without a processor for `object` ns.
     pub const CPU_AT_ENTER: u16 = 0x4d;
-    /// A wait for the end of process `object`.
+    /// A wait for the end of a process, which gave `object`: its number, 0 if none has ended, or -1.
     pub const PROCESS_WAIT: u16 = 0x4e;
     /// A process `object` was forked.
     pub const FORK: u16 = 0x4f;

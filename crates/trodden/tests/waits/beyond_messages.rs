@@ -69,6 +69,20 @@ static void groups(void) {
   MPI_Comm_free(&inter);
   MPI_Comm_free(&own);
 }
+static void neighbours(void) {
+  MPI_Comm line, wheel; int periods = 0, value = rank, from[4], before = (rank + size - 1) % size, after = (rank + 1) % size;
+  MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &periods, 0, &line);
+  MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &before, MPI_UNWEIGHTED, 1, &after, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &wheel);
+  for (int i = 0; i < 3; i++) {
+    work(); MPI_Neighbor_allgather(&value, 1, MPI_INT, from, 1, MPI_INT, line);
+    work(); MPI_Neighbor_alltoall(&value, 1, MPI_INT, from, 1, MPI_INT, wheel);
+  }
+  MPI_Comm_free(&wheel);
+  MPI_Comm_free(&line);
+}
+static void empty(void) {
+  for (int i = 0; i < 3; i++) { work(); MPI_Bcast(&rank, 0, MPI_INT, 1, MPI_COMM_WORLD); MPI_Barrier(MPI_COMM_WORLD); }
+}
 #ifdef MPICH_VERSION
 static void persistent(void) {
   MPI_Request request; int value = rank, all = 0;
@@ -95,6 +109,8 @@ int main(int argc, char **argv) {
   if (!strcmp(argv[1], "epochs")) epochs();
   if (!strcmp(argv[1], "file")) file();
   if (!strcmp(argv[1], "groups")) groups();
+  if (!strcmp(argv[1], "empty")) empty();
+  if (!strcmp(argv[1], "neighbours")) neighbours();
   if (!strcmp(argv[1], "persistent")) persistent();
   MPI_Finalize();
   return 0;
@@ -103,7 +119,8 @@ int main(int argc, char **argv) {
 
 /// Runs a mode on three ranks with both libraries; the calls must be sites of waits of the given kinds.
 fn explained(mode: &str, expected: &[(&str, &str)]) {
-    for library in ["openmpi", "mpich"] {
+    let libraries: &[&str] = if mode == "empty" { &["openmpi"] } else { &["openmpi", "mpich"] };
+    for library in libraries {
         let place = Place::new();
         place.build(&format!("mpicc.{library}"), "modes.c", MODES, &["-O1"]);
         place.record(&[&format!("mpirun.{library}"), "-n", "3", "./app", mode]);
@@ -115,6 +132,8 @@ fn explained(mode: &str, expected: &[(&str, &str)]) {
         for site in expected {
             assert!(sites.contains(site), "{library} {mode}: {site:?} is not among {sites:?}");
         }
+        // Files are opened by fewer messages than all to all.
+        assert!(mode == "file" || report["diagnostics"] == serde_json::json!([]), "{library} {mode}: {}", report["diagnostics"]);
         let unknown: Vec<&str> = report["uncovered"].as_array().unwrap().iter().filter_map(|u| u["function"].as_str()).collect();
         assert!(unknown.iter().all(|name| *name == "MPI_Intercomm_create"), "{library} {mode}: {unknown:?}");
     }
@@ -143,6 +162,17 @@ fn operations_on_a_file_wait_for_all() {
 #[test]
 fn operations_between_two_groups_wait_for_the_other_group() {
     explained("groups", &[("MPI_Bcast", "late broadcast"), ("MPI_Barrier", "wait at NxN"), ("MPI_Recv", "late sender")]);
+}
+
+#[test]
+fn exchanges_with_neighbours_wait_for_them() {
+    explained("neighbours", &[("MPI_Neighbor_allgather", "late sender"), ("MPI_Neighbor_alltoall", "late sender")]);
+}
+
+/// Open MPI returns at once from a broadcast of nothing: who leaves it before its root has entered is no contradiction.
+#[test]
+fn a_broadcast_of_nothing_is_no_contradiction() {
+    explained("empty", &[]);
 }
 
 #[test]
@@ -190,4 +220,57 @@ fn threads_of_c11_are_explained() {
         let ns = sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>();
         assert!(ns >= least_ns, "{call}: {ns} ns of waiting\n{waits:#?}");
     }
+}
+
+const PROCESSES: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+typedef struct { pthread_mutex_t lock; pthread_barrier_t barrier; } shared;
+static volatile double sink;
+__attribute__((noinline)) static void step(long n) { double s = 0; for (long i = 1; i < n; i++) s += 1.0 / i; sink = s; }
+__attribute__((noinline)) static void balance(void) { step(4000000); }
+static void child(shared *s, int which) {
+  for (int i = 0; i < 20; i++) {
+    step(20000);
+    if (which == 1) balance();
+    pthread_mutex_lock(&s->lock);
+    pthread_mutex_unlock(&s->lock);
+    pthread_barrier_wait(&s->barrier);
+  }
+  if (which == 1) exit(0);
+  _exit(0);
+}
+int main(void) {
+  shared *s = mmap(0, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pthread_mutexattr_t m;
+  pthread_mutexattr_init(&m);
+  pthread_mutexattr_setpshared(&m, PTHREAD_PROCESS_SHARED);
+  pthread_mutex_init(&s->lock, &m);
+  pthread_barrierattr_t b;
+  pthread_barrierattr_init(&b);
+  pthread_barrierattr_setpshared(&b, PTHREAD_PROCESS_SHARED);
+  pthread_barrier_init(&s->barrier, &b, 3);
+  for (int k = 0; k < 3; k++) if (fork() == 0) child(s, k);
+  for (int k = 0; k < 3; k++) wait(0);
+  return 0;
+}
+"#;
+
+/// Processes without threads, whose locks and barriers lie in memory that they share, and a parent that waits for their ends.
+#[test]
+fn processes_that_share_memory_are_explained() {
+    let place = Place::new();
+    place.build("gcc", "processes.c", PROCESSES, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    let cause = &report["causes"][0];
+    assert!(cause["function"] == "balance" || cause["caller"] == "balance", "{:#}", report["causes"]);
+    let kind = |name: &str| report["kinds"].as_array().unwrap().iter().find(|k| k["kind"] == name).cloned().unwrap_or_default();
+    assert!(kind("wait at thread barrier")["occurrences"].as_u64() >= Some(20), "{:#}", report["kinds"]);
+    assert!(kind("join")["occurrences"].as_u64() >= Some(1), "{:#}", report["kinds"]);
+    assert_eq!(report["locations"].as_array().unwrap().len(), 4);
 }

@@ -11,6 +11,8 @@ use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, kind};
 
 /// Position of the root of an operation that has none.
 pub const NO_ROOT: usize = usize::MAX;
+/// Amount of a broadcast of nothing from which the library returns at once: Open MPI does, MPICH waits all the same.
+const EMPTY: u64 = u64::MAX;
 
 /// A call with nothing but its time and what `fill` adds when it has returned.
 #[inline]
@@ -299,6 +301,10 @@ pub fn collective<const N: usize>(
     record.object = communicator::number(library.handle(at(arguments, comm)));
     if root != NO_ROOT {
         record.peer = library.root(at(arguments, root));
+    }
+    let returns_at_once = matches!(function, Function::MPI_Bcast) && library == Implementation::OpenMpi;
+    if returns_at_once && bytes(at(arguments, 1), at(arguments, 2)) == 0 {
+        record.amount = EMPTY;
     }
     let result = call(arguments);
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {

@@ -8,6 +8,7 @@
 
 use super::behaviour::*;
 use super::files::*;
+use super::neighbours::*;
 use super::requests::*;
 use super::windows::*;
 use super::wrappers;
@@ -161,11 +162,11 @@ wrappers! {
     MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] other();
     MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] other();
     MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] other();
-    MPI_Neighbor_allgather PMPI_Neighbor_allgather [a0 a1 a2 a3 a4 a5 a6] other();
-    MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7] other();
-    MPI_Neighbor_alltoall PMPI_Neighbor_alltoall [a0 a1 a2 a3 a4 a5 a6] other();
-    MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8] other();
-    MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8] other();
+    MPI_Neighbor_allgather PMPI_Neighbor_allgather [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
+    MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7] neighbours(7);
+    MPI_Neighbor_alltoall PMPI_Neighbor_alltoall [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
+    MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours(8);
+    MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours(8);
     MPI_Put PMPI_Put [a0 a1 a2 a3 a4 a5 a6 a7] transfer();
     MPI_Raccumulate PMPI_Raccumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] transfer();
     MPI_Rget PMPI_Rget [a0 a1 a2 a3 a4 a5 a6 a7 a8] transfer();

@@ -11,10 +11,24 @@ const WORLD: u64 = 1;
 const OWN: u64 = 2;
 /// Bytes of a message that MPI libraries copy, so that its send need not wait for the receive: the least limit of those that are common.
 pub const BUFFERED: u64 = 4096;
+/// Added to the number of a communicator for what its neighbourhood operations exchange.
+const NEIGHBOURS: u64 = 1 << 62;
+/// Those operations.
+const NEIGHBOURHOODS: [u16; 5] = [
+    Function::MPI_Neighbor_allgather as u16,
+    Function::MPI_Neighbor_allgatherv as u16,
+    Function::MPI_Neighbor_alltoall as u16,
+    Function::MPI_Neighbor_alltoallv as u16,
+    Function::MPI_Neighbor_alltoallw as u16,
+];
 /// Operations that only synchronise.
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
 /// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
 const WOKEN: u64 = 0;
+/// What a wait for a futex gives whose value is another one.
+const EAGAIN: u64 = 11;
+/// Amount of a broadcast of nothing, which waits for nobody.
+const EMPTY: u64 = u64::MAX;
 
 /// What conversion needs to know of all processes.
 #[derive(Debug)]
@@ -68,7 +82,7 @@ impl Converter {
 
     /// The call of a thread, and whether it made or ends another one.
     pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut Parts) -> Call {
-        let object = ObjectId(record.object);
+        let object = object_of(process, record.kind, record.object);
         let request = RequestId(record.request);
         match record.kind {
             _ if is_collective(record.kind) => self.collective(process, id, record),
@@ -101,41 +115,53 @@ impl Converter {
             },
             kind::MEETING => self.meeting(process, id, record, &rest.members),
             kind::PROBE => self.message(process, id, record).map_or(Call::Other, Call::Probe),
-            _ => self.other(record, id, thread_token, rest, object, request),
+            _ => self.other(process, record, id, thread_token, rest, object),
         }
     }
 
     fn other(
         &mut self,
+        process: &Process,
         record: &CallRecord,
         id: ProcessId,
         thread_token: u64,
         rest: &mut Parts,
         object: ObjectId,
-        request: RequestId,
     ) -> Call {
         let is_woken = record.amount == WOKEN;
         match record.kind {
             kind::WAIT => Call::Wait(std::mem::take(&mut rest.requests)),
             kind::START => Call::Start(std::mem::take(&mut rest.starts)),
-            kind::REQUEST_FREE => Call::Free(request),
+            kind::REQUEST_FREE => Call::Free(RequestId(record.request)),
             kind::MPI_INIT => self.places[id.0 as usize].map_or(Call::Other, |(job, _)| Call::BeginJob(job)),
             kind::LOCK if is_woken => Call::Lock(object),
             kind::LOCK => Call::Blocked,
             kind::UNLOCK | kind::WINDOW_UNLOCK => Call::Unlock(object),
             kind::WINDOW_LOCK => Call::Lock(object),
-            kind::CONDITION_WAIT => Call::Sleep(object, SleepKind::Condition(Some(ObjectId(record.request))), is_woken),
+            kind::CONDITION_WAIT => {
+                let mutex = object_of(process, record.kind, record.request);
+                Call::Sleep(object, SleepKind::Condition(Some(mutex)), is_woken)
+            }
             kind::SEMAPHORE_WAIT => Call::Sleep(object, SleepKind::Semaphore, is_woken),
+            // Its value had changed: nothing was waited for.
+            kind::FUTEX_WAIT if record.amount == EAGAIN => Call::Other,
             kind::FUTEX_WAIT => Call::Sleep(object, SleepKind::Futex, is_woken),
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),
             kind::BARRIER => Call::ThreadBarrier(object, record.amount.min(u64::from(u32::MAX)) as u32),
             kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
+            kind::THREAD_EXIT if record.function == Function::process_exit as u16 => Call::End(child_token(process.file.number)),
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
             kind::JOIN => Call::Join(thread_token_of(id, record.object)),
             kind::FORK => Call::Create(child_token(record.object as u32)),
+            kind::PROCESS_WAIT if self.is_recorded(record.object) => Call::Join(child_token(record.object as u32)),
             kind::BLOCKED | kind::PROCESS_WAIT => Call::Blocked,
             _ => Call::Other,
         }
+    }
+
+    /// Whether a wait for a process gave the number of one that is in the recording.
+    fn is_recorded(&self, result: u64) -> bool {
+        u32::try_from(result).is_ok_and(|number| self.numbers.contains(&number))
     }
 
     fn message(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Message> {
@@ -152,15 +178,22 @@ impl Converter {
         Some(Message { communicator: self.communicator(id, record.object)?, peer, tag, is_buffered })
     }
 
-    /// A call that meets several processes; ranks are those of the window's group.
+    /// A call that meets several processes: an epoch of a window, whose ranks are those of the window's group, or an exchange with
+    /// neighbours.
     fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Call {
-        let Some(communicator) = self.communicator(id, record.object) else { return Call::Other };
+        let waits = match record.function {
+            epoch if epoch == Function::MPI_Win_start as u16 => WaitKind::LatePost,
+            function if NEIGHBOURHOODS.contains(&function) => WaitKind::LateSender,
+            _ => WaitKind::LateComplete,
+        };
+        // Messages of the program on that communicator are others.
+        let of_neighbours = if waits == WaitKind::LateSender { NEIGHBOURS } else { 0 };
+        let Some(communicator) = self.communicator(id, record.object ^ of_neighbours) else { return Call::Other };
         let message = |member: &CallRecord| {
             let peer = Some(self.peer(process, id, record.object, member.peer)?);
             Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
         };
         let of = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
-        let waits = if record.function == Function::MPI_Win_start as u16 { WaitKind::LatePost } else { WaitKind::LateComplete };
         Call::Meeting(of(kind::MEETING_SEND), of(kind::MEETING_RECV), waits)
     }
 
@@ -218,7 +251,7 @@ impl Converter {
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
         Some(Collective {
             communicator: self.communicator(id, record.object)?,
-            rule: rule_of(record.kind),
+            rule: if record.amount == EMPTY { Rule::Absent } else { rule_of(record.kind) },
             is_root: record.peer >= 0 && record.peer as u32 == rank,
             rank,
             size,
@@ -254,6 +287,15 @@ impl Converter {
             return Some(thread_token_of(id, token));
         }
         (process.file.mpi.is_none() && self.numbers.contains(&process.file.parent)).then(|| child_token(process.file.number))
+    }
+}
+
+/// The object of a call: in memory that processes share, it is one for all of them.
+fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
+    let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
+    match is_address.then(|| process.file.shared_object(address)).flatten() {
+        Some(number) => ObjectId(ObjectId::FIRST_SHARED | number),
+        None => ObjectId(address),
     }
 }
 

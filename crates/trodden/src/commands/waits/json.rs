@@ -66,7 +66,8 @@ pub fn value(summary: &Summary) -> Value {
 fn causes(summary: &Summary, causes: &[Cause]) -> Vec<Value> {
     let value = |cause: &Cause| {
         let value = json!({
-            "function": cause.function, "file": cause.file, "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
+            "function": cause.function, "caller": cause.caller, "file": cause.file,
+            "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
         });
         with_location(summary, cause.location, value)
     };

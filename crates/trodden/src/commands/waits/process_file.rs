@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
 /// What a process says of itself.
@@ -22,6 +23,7 @@ pub struct ProcessFile {
     pub anchors: Vec<[u64; 3]>,
     pub communicators: BTreeMap<u64, Members>,
     pub maps: Vec<MappedImage>,
+    pub shared: Vec<SharedMemory>,
     pub notes: Vec<String>,
 }
 
@@ -47,6 +49,16 @@ pub struct MappedImage {
     pub end: u64,
     pub offset: u64,
     pub path: String,
+}
+
+/// Memory that other processes may have, too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedMemory {
+    start: u64,
+    end: u64,
+    offset: u64,
+    /// Device and number of its file; memory without a name has one as well.
+    file: (String, u64),
 }
 
 /// Members of a communicator, at most: a damaged file must not fill memory.
@@ -96,12 +108,23 @@ impl ProcessFile {
                 self.mpi = Some(Mpi { library: library.into(), rank: number(rank)? as u32, size: number(size)? as u32 });
             }
             "communicator" | "more" => self.communicator(rest)?,
-            "map" => self.maps.extend(MappedImage::parse(rest)?),
+            "map" => match SharedMemory::parse(rest)? {
+                Some(shared) => self.shared.push(shared),
+                None => self.maps.extend(MappedImage::parse(rest)?),
+            },
             "note" => self.notes.push(rest.into()),
             // Newer recorders may say more.
             _ => {}
         }
         Ok(())
+    }
+
+    /// A number for the object at an address that all processes which share its memory find; none if it is the process's own.
+    pub fn shared_object(&self, address: u64) -> Option<u64> {
+        let memory = self.shared.iter().rev().find(|memory| (memory.start..memory.end).contains(&address))?;
+        let mut hasher = DefaultHasher::new();
+        (&memory.file, address - memory.start + memory.offset).hash(&mut hasher);
+        Some(hasher.finish())
     }
 
     fn communicator(&mut self, rest: &str) -> Result<(), String> {
@@ -139,6 +162,21 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("`{text}` is not a number"))
 }
 
+impl SharedMemory {
+    /// A line of `/proc/self/maps`; none if it is not of shared memory.
+    fn parse(line: &str) -> Result<Option<SharedMemory>, String> {
+        let fields: Vec<&str> = line.split_ascii_whitespace().take(5).collect();
+        let [addresses, permissions, offset, device, inode] = fields[..] else { return Ok(None) };
+        if !permissions.ends_with('s') || permissions.contains('x') {
+            return Ok(None);
+        }
+        let hex = |text: &str| u64::from_str_radix(text, 16).map_err(|_| format!("`{text}` is not an address"));
+        let (start, end) = addresses.split_once('-').ok_or("a mapping without addresses")?;
+        let file = (device.to_owned(), number(inode)?);
+        Ok(Some(SharedMemory { start: hex(start)?, end: hex(end)?, offset: hex(offset)?, file }))
+    }
+}
+
 impl MappedImage {
     /// A line of `/proc/self/maps`; none if it maps no file.
     fn parse(line: &str) -> Result<Option<MappedImage>, String> {
@@ -168,6 +206,17 @@ mod tests {
         assert_eq!(file.communicators[&9].local, [0, 1, 2, 5, 7].map(Some));
         assert_eq!(file.maps, [MappedImage { start: 16, end: 32, offset: 4096, path: "/a b.so".into() }]);
         assert_eq!(file.notes, ["x y"]);
+    }
+
+    #[test]
+    fn an_object_in_shared_memory_has_one_number_wherever_it_is_mapped() {
+        let at = |line: &str| ProcessFile::parse(Path::new("p"), &TEXT.replace("note x y", line)).unwrap();
+        let (one, other) =
+            (at("map 5000-7000 rw-s 00000000 00:01 77 /dev/zero (deleted)"), at("map 9000-a000 rw-s 1000 00:01 77 /dev/zero"));
+        assert_eq!(one.shared_object(0x6010), other.shared_object(0x9010));
+        assert_ne!(one.shared_object(0x6010), one.shared_object(0x6018));
+        assert_eq!((one.shared_object(0x7000), one.maps.len()), (None, 1));
+        assert!(ProcessFile::parse(Path::new("p"), &TEXT.replace("note x y", "map 5000-x rw-s 0 00:01 77")).is_err());
     }
 
     #[test]

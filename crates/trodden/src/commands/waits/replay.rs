@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use trodden_waits::analysis::Block;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, Call, ClassRule, CodeId, LocationId, Options, Outcome, ProcessId};
+use trodden_waits::{Analysis, Call, ClassRule, CodeId, LocationId, Options, Outcome, ProcessId, State};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording that was analysed.
@@ -128,6 +128,8 @@ struct Stream<'a> {
     next: Option<Next>,
     name: LocationName,
     processor: Option<(u64, u64)>,
+    /// How long of the block before the next call the thread was ready to run without a processor, ns.
+    ready_ns: u64,
 }
 
 /// What a thread does next.
@@ -171,6 +173,7 @@ impl<'a> Stream<'a> {
             next: Some(Next::Start),
             name,
             processor: None,
+            ready_ns: 0,
         })
     }
 
@@ -250,6 +253,7 @@ impl Replay<'_, '_> {
                 if record.kind == kind::CPU_AT_ENTER {
                     let at_ns = stream.clock.time_ns(record.enter);
                     stream.processor_time(&record, at_ns, true);
+                    stream.ready_ns = record.object;
                 }
                 stream.index += 1;
                 continue;
@@ -264,7 +268,12 @@ impl Replay<'_, '_> {
 
     fn enter(&mut self, stream: &mut Stream, process: &Process, time_ns: u64, record: &CallRecord, call: &Call) {
         let ns = time_ns.saturating_sub(stream.time_ns);
-        let blocks = stream.blocks.divide(self.names, &process.file, stream.index, (stream.before, record.stack), ns);
+        let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
+        let between = (stream.before, record.stack);
+        let mut blocks = stream.blocks.divide(self.names, &process.file, stream.index, between, ns - ready_ns);
+        if let Some(Block { code, .. }) = blocks.iter().max_by_key(|block| block.ns).copied().filter(|_| ready_ns > 0) {
+            blocks.insert(0, Block { code, state: State::Ready, ns: ready_ns });
+        }
         let mut from_ns = stream.time_ns;
         for block in &blocks {
             let (location, code, ns) = (stream.location, block.code, block.ns);

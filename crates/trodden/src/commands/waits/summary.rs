@@ -29,6 +29,8 @@ pub struct Summary {
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub function: String,
+    /// The function that most of it is called by; none if it is the outermost.
+    pub caller: Option<String>,
     pub file: String,
     pub line: u32,
     pub location: LocationId,
@@ -174,11 +176,34 @@ fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
 /// What a cause is named by: path, file, location, state.
 type Key<'a> = (&'a [String], &'a str, LocationId, State);
 
+/// Waiting by the line that is executed, and by the caller.
+#[derive(Default)]
+struct CauseSum<'a> {
+    ns: u64,
+    lines: BTreeMap<u32, u64>,
+    callers: BTreeMap<Option<&'a str>, u64>,
+}
+
+impl CauseSum<'_> {
+    fn cause(&self, (function, file, location, state): Key) -> Cause {
+        let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
+        let caller = self.callers.iter().max_by_key(|(_, ns)| **ns).and_then(|(caller, _)| *caller);
+        Cause {
+            function: function.last().cloned().unwrap_or_default(),
+            caller: caller.map(str::to_owned),
+            file: file.into(),
+            line,
+            location,
+            state,
+            ns: self.ns,
+        }
+    }
+}
+
 /// Causes added up by function, location and state, with the line that most of it is in.
 ///
-/// A function that several functions call may be a helper of all of them: where nearly all of its waiting comes by one of these,
-/// which the others do
-/// not execute, that one is the cause.
+/// A function that several functions call may be a helper of all of them: where nearly all of a location's waiting for it comes by one
+/// of these, which the other locations do not execute, that one is the cause.
 fn by_function(replayed: &Replayed) -> Vec<Cause> {
     let codes = &replayed.names.codes;
     let (callers, executed) = (callers(replayed), executed(replayed));
@@ -188,26 +213,19 @@ fn by_function(replayed: &Replayed) -> Vec<Cause> {
     for level in (2..=deepest).rev() {
         lift(replayed, &found, &mut depth, level, &callers, &executed);
     }
-    let mut sums: HashMap<Key, (u64, BTreeMap<u32, u64>)> = HashMap::new();
+    let mut sums: HashMap<Key, CauseSum> = HashMap::new();
     for (cause, depth) in found.iter().zip(&depth) {
         let code = codes.get(cause.step.code);
         // Where a helper is named by its caller, the line is that of the call.
         let (file, line) = code.place(*depth).unwrap_or((&code.file, codes.line(cause.step.code)));
         let function = &code.path[depth.saturating_sub(1)..*depth];
         let sum = sums.entry((function, file, cause.step.location, cause.step.state)).or_default();
-        sum.0 += cause.wait_ns;
-        *sum.1.entry(line).or_default() += cause.wait_ns;
+        sum.ns += cause.wait_ns;
+        *sum.lines.entry(line).or_default() += cause.wait_ns;
+        let caller = depth.checked_sub(2).map(|at| code.path[at].as_str());
+        *sum.callers.entry(caller).or_default() += cause.wait_ns;
     }
-    let most = |lines: &BTreeMap<u32, u64>| lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
-    let cause = |((function, file, location, state), (ns, lines)): (Key, (u64, BTreeMap<u32, u64>))| Cause {
-        function: function.last().cloned().unwrap_or_default(),
-        file: file.into(),
-        line: most(&lines),
-        location,
-        state,
-        ns,
-    };
-    let mut found: Vec<Cause> = sums.into_iter().map(cause).collect();
+    let mut found: Vec<Cause> = sums.into_iter().map(|(key, sum)| sum.cause(key)).collect();
     found.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| (&a.function, a.location, a.state).cmp(&(&b.function, b.location, b.state))));
     found
 }
@@ -248,9 +266,9 @@ fn lift(
     /// Part of a helper's waiting that one caller must have, and of the caller's time that is on the location.
     const NEARLY_ALL: f64 = 0.8;
     let path = |index: usize| &replayed.names.codes.get(found[index].step.code).path;
-    let mut sums: HashMap<&str, HashMap<&str, u64>> = HashMap::new();
+    let mut sums: HashMap<(&str, LocationId), HashMap<&str, u64>> = HashMap::new();
     for index in (0..found.len()).filter(|index| depth[*index] == level) {
-        let callers = sums.entry(&path(index)[level - 1]).or_default();
+        let callers = sums.entry((&path(index)[level - 1], found[index].step.location)).or_default();
         *callers.entry(&path(index)[level - 2]).or_default() += found[index].wait_ns;
     }
     for index in 0..found.len() {
@@ -258,7 +276,7 @@ fn lift(
             continue;
         }
         let (function, caller) = (path(index)[level - 1].as_str(), path(index)[level - 2].as_str());
-        let Some(sum) = sums.get(function) else { continue };
+        let Some(sum) = sums.get(&(function, found[index].step.location)) else { continue };
         let (own, all) = (sum.get(caller).copied().unwrap_or(0), sum.values().sum::<u64>());
         let is_helper = callers.get(function).is_some_and(|callers| callers.len() > 1);
         let times = executed.get(caller);

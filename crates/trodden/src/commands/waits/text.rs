@@ -64,7 +64,7 @@ fn causes(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()>
         print_causes(out, summary, &summary.causes, top)?;
     }
     if !summary.communication.is_empty() {
-        writeln!(out, "\nBeside code: calls that take long to complete, start-up")?;
+        writeln!(out, "\nBeside code: calls that take long to complete, code without a processor, start-up")?;
         print_causes(out, summary, &summary.communication, top.min(4))?;
     }
     Ok(())
@@ -74,9 +74,10 @@ fn print_causes(out: &mut impl Write, summary: &Summary, causes: &[Cause], top: 
     for cause in causes.iter().take(top) {
         let place = place(&cause.file, cause.line);
         let state = if cause.state == State::Computing { String::new() } else { format!(", {}", cause.state.name()) };
+        let caller = cause.caller.as_ref().map_or_else(String::new, |caller| format!(" in {caller}"));
         writeln!(
             out,
-            "  {:>10}  {:5.1} %  {}{place} on {}{state}",
+            "  {:>10}  {:5.1} %  {}{place}{caller} on {}{state}",
             time(cause.ns),
             percent(cause.ns, summary.replayed.outcome.wait_ns),
             cause.function,
@@ -206,8 +207,8 @@ fn lacks(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         let (index, location) = name;
         if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
             notes.push(format!(
-                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and computation that \
-                    waits for a processor looks like computation",
+                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and what the \
+                    kernel does not say of waiting for one looks like computation",
                 summary.location_name(trodden_waits::LocationId(index as u32)),
                 percent(location.processor_ns, location.computing_ns)
             ));

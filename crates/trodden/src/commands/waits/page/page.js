@@ -11,7 +11,7 @@ const bar = (part) => { const b = make("span", "", "bar"); b.style.width = `${Ma
 
 get("title").textContent = data.title;
 get("headline").textContent = `${time(data.run_ns)} on ${data.locations.length} locations; ${data.wait_occurrences} waits take ${time(data.wait_ns)}`;
-data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns), bar(c.ns / (data.wait_ns || 1)), `${c.function}${place(c)} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
+data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns), bar(c.ns / (data.wait_ns || 1)), `${c.function}${place(c)}${c.caller ? " in " + c.caller : ""} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
 
 /* Sites, by family. */
 let family = null;

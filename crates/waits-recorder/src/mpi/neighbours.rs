@@ -1,0 +1,117 @@
+//! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to those that its communicator's topology names, and
+//! receives from those that name it. They are recorded as a meeting: sides follow, in the order of the topology.
+
+use super::behaviour::at;
+use super::communicator;
+use super::implementation::{Implementation, implementation};
+use crate::output::{memory, release};
+use crate::real::{Real, real};
+use crate::thread::{add, begin, finish, outside};
+use trodden_wire::waits::{CallRecord, Function, kind};
+
+/// Position of the communicator.
+#[inline]
+pub fn neighbours<const N: usize>(
+    comm: usize,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
+    let Some(thread) = outside() else { return call(arguments) };
+    let Some(mut open) = begin(thread, kind::MEETING, function) else { return call(arguments) };
+    let handle = implementation().handle(at(arguments, comm));
+    open.record().object = communicator::number(handle);
+    let result = call(arguments);
+    finish(thread, open);
+    let first = open.copy();
+    each(handle, &mut |peer, kind| {
+        // A null process is at the border of a grid.
+        if peer >= 0 {
+            add(thread, CallRecord { kind, peer, tag: 0, ..first });
+        }
+    });
+    result
+}
+
+/// Rank in the communicator, kind of record.
+type See<'a> = &'a mut dyn FnMut(i32, u16);
+
+/// Asks the library for the topology.
+fn each(handle: usize, see: See) {
+    static TOPOLOGY: Real = Real::new(c"PMPI_Topo_test");
+    let mut topology = 0i32;
+    real!(TOPOLOGY, fn(usize, *mut i32) -> i32, handle, &raw mut topology);
+    // Open MPI has MPI_CART 1 and MPI_GRAPH 2, MPICH the other way round; MPI_DIST_GRAPH is 3 in both.
+    match (implementation(), topology) {
+        (Implementation::OpenMpi, 1) | (Implementation::Mpich, 2) => grid(handle, see),
+        (_, 1 | 2) => graph(handle, see),
+        (_, 3) => distributed(handle, see),
+        _ => {}
+    }
+}
+
+fn grid(handle: usize, see: See) {
+    static COUNT: Real = Real::new(c"PMPI_Cartdim_get");
+    static SHIFT: Real = Real::new(c"PMPI_Cart_shift");
+    let mut count = 0i32;
+    real!(COUNT, fn(usize, *mut i32) -> i32, handle, &raw mut count);
+    for dimension in 0..count {
+        let (mut before, mut behind) = (-1i32, -1i32);
+        real!(SHIFT, fn(usize, i32, i32, *mut i32, *mut i32) -> i32, handle, dimension, 1, &raw mut before, &raw mut behind);
+        for peer in [before, behind] {
+            see(peer, kind::MEETING_SEND);
+            see(peer, kind::MEETING_RECV);
+        }
+    }
+}
+
+fn graph(handle: usize, see: See) {
+    static RANK: Real = Real::new(c"PMPI_Comm_rank");
+    static COUNT: Real = Real::new(c"PMPI_Graph_neighbors_count");
+    static GET: Real = Real::new(c"PMPI_Graph_neighbors");
+    let (mut rank, mut count) = (0i32, 0i32);
+    real!(RANK, fn(usize, *mut i32) -> i32, handle, &raw mut rank);
+    real!(COUNT, fn(usize, i32, *mut i32) -> i32, handle, rank, &raw mut count);
+    with_ranks(count, |ranks| {
+        real!(GET, fn(usize, i32, i32, *mut i32) -> i32, handle, rank, count, ranks.as_mut_ptr());
+        for peer in ranks {
+            see(*peer, kind::MEETING_SEND);
+            see(*peer, kind::MEETING_RECV);
+        }
+    });
+}
+
+fn distributed(handle: usize, see: See) {
+    static COUNT: Real = Real::new(c"PMPI_Dist_graph_neighbors_count");
+    static GET: Real = Real::new(c"PMPI_Dist_graph_neighbors");
+    let (mut inward, mut outward, mut is_weighted) = (0i32, 0i32, 0i32);
+    real!(COUNT, fn(usize, *mut i32, *mut i32, *mut i32) -> i32, handle, &raw mut inward, &raw mut outward, &raw mut is_weighted);
+    // Ranks of both sides, then room for their weights.
+    let (inward, outward) = (inward.max(0) as usize, outward.max(0) as usize);
+    with_ranks(2 * (inward + outward) as i32, |ranks| {
+        let (sources, rest) = ranks.split_at_mut(inward);
+        let (targets, rest) = rest.split_at_mut(outward);
+        let (source_weights, target_weights) = rest.split_at_mut(inward);
+        real!(
+            GET,
+            fn(usize, i32, *mut i32, *mut i32, i32, *mut i32, *mut i32) -> i32,
+            handle,
+            inward as i32,
+            sources.as_mut_ptr(),
+            source_weights.as_mut_ptr(),
+            outward as i32,
+            targets.as_mut_ptr(),
+            target_weights.as_mut_ptr()
+        );
+        targets.iter().for_each(|peer| see(*peer, kind::MEETING_SEND));
+        sources.iter().for_each(|peer| see(*peer, kind::MEETING_RECV));
+    });
+}
+
+fn with_ranks(count: i32, call: impl FnOnce(&mut [i32])) {
+    let count = count.max(0) as usize;
+    let Some(place) = memory::<i32>(count.max(1)) else { return };
+    // SAFETY: fresh zeroed memory of this size.
+    call(unsafe { core::slice::from_raw_parts_mut(place, count) });
+    release(place, count.max(1));
+}
