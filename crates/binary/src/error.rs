@@ -22,6 +22,14 @@ pub enum BinaryError {
         /// What it is.
         what: String,
     },
+    /// The file is no core file.
+    #[error("{path}: {what}; name the core file of an x86-64 process (`ulimit -c unlimited`, or `coredumpctl dump`)")]
+    Core {
+        /// The file.
+        path: PathBuf,
+        /// What it is, or what is wrong with it.
+        what: String,
+    },
     /// A file is no side build of another, from which the map of its blocks could come.
     #[error("{path}: {what}; build the same sources with the same options, and add -fbasic-block-address-map")]
     SideBuild {

@@ -12,11 +12,13 @@
 //! | `address_map.rs` | the compiler's map of blocks, `.llvm_bb_addr_map` |
 //! | `graph.rs` | control-flow graphs of functions, and what is uncertain in them |
 //! | `recover/` | graphs from machine code, unwind tables and relocations |
+//! | `core_file.rs` | [`CoreFile`]: where the threads of an ended process were |
 //! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: blocks, paths between them |
 #![forbid(unsafe_code)]
 
 mod address_map;
 mod address_space;
+mod core_file;
 mod elf;
 mod error;
 pub mod graph;
@@ -30,6 +32,7 @@ mod source;
 
 pub use address_map::{AddressMap, MapBlock, MapFunction, MapProperties, MapSuccessor};
 pub use address_space::{AddressSpace, Loadable, Mapping};
+pub use core_file::{CoreFile, CoreThread, FileInMemory};
 pub use elf::{Binary, FunctionSymbol, Segment, SymbolSource};
 pub use error::BinaryError;
 pub use names::demangled;

@@ -146,6 +146,10 @@ fn pairs_of_paths_are_as_often_as_arithmetic_says() {
         }
     }
     place.trodden("segments counted.trodden --check stream.trodden.streams");
+    let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
+    let callee = answer["counters"].as_array().unwrap().iter().find(|f| f["function"] == "callee").unwrap();
+    // Two paths behind each of two paths of three callers; and the same from anywhere else.
+    assert!(callee["interesting"] == 12 && callee["counters"].as_u64() >= Some(14), "{callee}");
     let found = segments(&place, "counted.trodden");
     // One of them alone; another input; the most frequent ones.
     let one = found.keys().find(|name| name.starts_with("direct:")).unwrap();
@@ -310,6 +314,13 @@ fn one_command_compares_both_schemes_and_reports_paths_and_segments() {
         let scheme = &answer["schemes"][scheme];
         assert!(scheme["alone"].as_array().unwrap().is_empty(), "{scheme}");
     }
+    let builds: Vec<&str> = answer["costs"].as_array().unwrap().iter().map(|row| row["build"].as_str().unwrap()).collect();
+    assert_eq!(builds, ["nothing is counted", "all paths", "untested segments", "untested paths"]);
+    assert!(
+        answer["costs"][1]["code_ratio"].as_f64() > Some(1.0)
+            && answer["costs"][2]["code_bytes"].as_u64() > answer["costs"][0]["code_bytes"].as_u64()
+    );
+    assert!(answer["costs"][0]["time_us"].is_null());
     let rows = answer["segments"][0]["segments"].as_array().unwrap();
     let mut counts: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for row in rows {

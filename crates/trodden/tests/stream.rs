@@ -366,3 +366,88 @@ fn what_there_was_no_room_for_is_counted() {
     assert_eq!(must(&mut whole).stdout, expected);
     assert_eq!(statistics(&place, "whole.trodden.streams"), (800_002, 0));
 }
+
+/// A member function behind a pointer to its base, with a loop; the line that fails is marked.
+const CRASH: &str = r#"
+#include <vector>
+struct Shape { virtual int area(int n) = 0; virtual ~Shape() = default; };
+struct Square : Shape {
+    int *side;
+    explicit Square(int *s) : side(s) {}
+    __attribute__((noinline)) int area(int n) override {
+        int sum = 0;
+        for (int i = 0; i < n; i++) {
+            if (i & 1) __asm__ volatile("" : "+r"(sum));
+            sum += *side; // here
+        }
+        return sum;
+    }
+};
+__attribute__((noinline)) int measure(Shape *shape, int n) { int a = shape->area(n); __asm__ volatile("" : "+r"(a)); return a; }
+__attribute__((noinline)) int total(std::vector<Shape *> &all) {
+    int sum = 0;
+    for (Shape *shape : all) { sum += measure(shape, 3); __asm__ volatile("" : "+r"(sum)); }
+    return sum;
+}
+int main() {
+    int one = 1;
+    Square good(&one), bad(nullptr);
+    std::vector<Shape *> all { &good, &good, &bad };
+    int sum = total(all);
+    __asm__ volatile("" : "+r"(sum));
+    return sum;
+}
+"#;
+
+/// Live frames and the line of the innermost are those of gdb, which also writes the core file.
+#[test]
+fn the_last_frames_are_those_of_a_debugger() {
+    let place = Place::with(&[("prog.cc", CRASH)]);
+    place.cxx("--trodden-stream -O1 -g prog.cc -o prog");
+    let mut gdb = place.command("gdb");
+    gdb.args(["-nx", "-batch", "-ex", "run", "-ex", "generate-core-file prog.core", "-ex", "bt", "./prog"]);
+    gdb.env("TRODDEN_OUTPUT", place.path("flight/%m.%p.stream")).env("TRODDEN_STREAM", "50").env("DEBUGINFOD_URLS", "");
+    let said = String::from_utf8(must(&mut gdb).stdout).unwrap();
+    // #0  0x... in Square::area (this=..., n=3) at prog.cc:11
+    let frames: Vec<&str> = said.lines().filter(|l| l.starts_with('#')).collect();
+    let function = |line: &str| {
+        let behind = line.split_once(" in ").map_or(line.split_once("  ").unwrap().1, |(_, behind)| behind);
+        behind.split(" (").next().unwrap().to_owned()
+    };
+    let line = |frame: &str| frame.rsplit_once(':').unwrap().1.parse::<u64>().unwrap();
+    let expected: Vec<String> = frames.iter().map(|f| function(f)).collect();
+    assert_eq!(expected, ["Square::area", "measure", "total", "main"], "{said}");
+    let report = must(place.command(trodden()).args(["last", "flight", "--core", "prog.core", "--json"]));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let thread = &report["streams"][0]["threads"][0];
+    let live: Vec<&str> = thread["frames"].as_array().unwrap().iter().map(|f| f["function"].as_str().unwrap()).collect();
+    assert_eq!(live, expected, "{report:#}");
+    for (at, frame) in frames.iter().enumerate().skip(1) {
+        let lines = thread["frames"][at]["lines"].as_array().unwrap();
+        assert!(lines.iter().any(|l| l["line"].as_u64() == Some(line(frame))), "{frame}: {lines:?}");
+    }
+    let stopped = &thread["stopped"];
+    assert_eq!(
+        (stopped["function"].as_str(), stopped["lines"][0]["line"].as_u64()),
+        (Some("Square::area"), Some(line(frames[0]))),
+        "{stopped}"
+    );
+    assert!(stopped["lines"][0]["text"].as_str().unwrap().contains("// here"));
+    let text = String::from_utf8(place.trodden("last flight --core prog.core").stdout).unwrap();
+    assert!(text.contains("stopped in Square::area of prog, instruction 0x"), "{text}");
+    // A core file of another process, and a file that is none.
+    let refused = place.command(trodden()).args(["last", "flight", "--core", "prog"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no core file; name the core file"));
+}
+
+#[test]
+fn old_recordings_of_the_last_paths_go() {
+    let place = ending("if (s < 0) abort();");
+    for _ in 0..23 {
+        place.command(trodden()).args(["record", "--last", "5", "--"]).arg(place.path("prog")).output().unwrap();
+    }
+    let mut left: Vec<String> =
+        std::fs::read_dir(place.path(".trodden/last")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!((left.len(), left[0].as_str(), left[20].as_str()), (21, "000003", "000023"));
+}

@@ -56,6 +56,9 @@ pub struct Residual {
     /// With --schemes: a shell command that runs the program as the field does.
     #[arg(long, value_name = "COMMAND", requires = "schemes")]
     pub field: Option<String>,
+    /// With --schemes: run the field's command so many times with each build, and report its processor time.
+    #[arg(long, value_name = "N", requires = "schemes", default_value_t = 0)]
+    pub rounds: u32,
     /// Exit with status 1 if there is an untested path or segment (of those that are wanted).
     #[arg(long)]
     pub fail_if_new: bool,

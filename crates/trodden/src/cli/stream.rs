@@ -92,7 +92,8 @@ pub struct StreamCollect {
 Examples:
   trodden record --last 1000 -- ./server
   trodden last                          what each thread did before the end
-  trodden last --paths 20 /var/tmp/server.4711.stream")]
+  trodden last --paths 20 /var/tmp/server.4711.stream
+  trodden last --core core.4711         and where in the code each thread was")]
 pub struct Last {
     /// Stream files, or folders of them. [default: those of the newest `trodden record --last`]
     #[arg(value_name = "FILE")]
@@ -100,6 +101,9 @@ pub struct Last {
     /// At most this many paths and calls of each thread, the newest; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub paths: usize,
+    /// The core file of the process: it says where in the code each thread was.
+    #[arg(long, value_name = "FILE")]
+    pub core: Option<PathBuf>,
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,

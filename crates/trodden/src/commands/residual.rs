@@ -5,6 +5,7 @@
 //! `--residual` put it.
 
 mod across;
+mod cost;
 mod schemes;
 
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
@@ -131,6 +132,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
             across.iter().for_each(|segments| segments.add_to_json(&mut report));
             if let Some(compared) = schemes {
                 report["schemes"] = compared.json();
+                report["costs"] = compared.costs();
             }
             json_text(&report)
         }

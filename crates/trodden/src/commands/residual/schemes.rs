@@ -8,6 +8,7 @@
 //!
 //! Each stage is a command of trodden's own, run as a user would run it.
 
+use super::cost::Costs;
 use super::report;
 use crate::cli::{Color, Residual};
 use crate::commands::segments::{NamedPath, Observed};
@@ -32,6 +33,7 @@ const DEPTH: usize = 1;
 /// What the schemes found.
 pub struct Schemes {
     schemes: [Scheme; 2],
+    costs: Costs,
 }
 
 struct Scheme {
@@ -58,9 +60,14 @@ pub fn run(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     let stages = Stages { program, folder: folder.path(), tests, field };
     let (first, segments) = stages.whole_program_path()?;
     let (second, paths) = stages.three_stages()?;
-    let compared = Schemes { schemes: [first, second] };
     let known = stages.instrument("residual", &["--residual", words(&paths)?, "--reach", "calls"])?;
     let unknown = stages.record(&known, field, &[])?;
+    let counts_segments = stages.place("segments")?;
+    let (plain, every) = (stages.instrument("plain", &["--addresses"])?, stages.instrument("paths", &[])?);
+    let builds =
+        [("nothing is counted", &*plain), ("all paths", &*every), ("untested segments", &*counts_segments), ("untested paths", &*known)];
+    let costs = Costs::measure(&builds, |build| Ok(field.replace(PLACE, words(build)?)), job.rounds)?;
+    let compared = Schemes { schemes: [first, second], costs };
     let both = |file: &PathBuf| words(file).map(str::to_owned);
     let job = Residual { profiles: vec![both(&unknown.0)?, both(&segments)?], schemes: None, ..job.clone() };
     report(&job, color, Some(&compared))
@@ -95,11 +102,16 @@ impl Stages<'_> {
         Ok((Scheme::of("three stages", 2, first + second, &profile)?, paths))
     }
 
+    /// Where a build lies: under the program's own name, since some programs do what their names say, and with names of one length, since
+    /// some keep theirs.
+    fn place(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.folder.join(format!("{name:-<8}")).join(self.program.file_name().context("--schemes: the program has no name")?))
+    }
+
     /// Makes a build of the program.
     fn instrument(&self, name: &str, options: &[&str]) -> Result<PathBuf> {
-        // Each has the program's own name: some programs do what their names say.
-        let output = self.folder.join(name).join(self.program.file_name().context("--schemes: the program has no name")?);
-        std::fs::create_dir_all(self.folder.join(name))?;
+        let output = self.place(name)?;
+        std::fs::create_dir_all(output.parent().unwrap_or(self.folder))?;
         note(format_args!("making the build `{name}`"));
         let arguments = [OsStr::new("instrument"), self.program.as_os_str(), OsStr::new("-o"), output.as_os_str()];
         trodden(arguments.into_iter().chain(options.iter().map(OsStr::new)))?;
@@ -185,7 +197,7 @@ impl Schemes {
                 out += &format!("  {} alone: {} more\n", scheme.stages, plural(more as u128, "segment", "segments"));
             }
         }
-        out + "\n"
+        out + "\n" + &self.costs.text()
     }
 
     /// As JSON.
@@ -203,5 +215,10 @@ impl Schemes {
             })
         };
         json!([scheme(0), scheme(1)])
+    }
+
+    /// What it costs, as JSON.
+    pub fn costs(&self) -> Value {
+        self.costs.json()
     }
 }

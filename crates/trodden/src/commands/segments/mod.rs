@@ -23,10 +23,12 @@ use crate::output;
 use crate::sources;
 use anyhow::{Result, ensure};
 use observed::NamedCounts;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use trodden_profile::ImageProfile;
-use trodden_profile::segments::{Segment, map};
+use trodden_profile::segments::{CountedSegments, Segment, map, unit};
+use trodden_profile::stream::FunctionPlace;
 use trodden_report::segments::{Kind, Segments as Shown};
 use trodden_report::words::plural;
 use trodden_report::{Name, SourceCache, View};
@@ -63,7 +65,13 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let kind = if job.untested { Kind::Untested } else { Kind::Executed };
     let shown = Shown::of(kind, depth, &found, &view, top, all);
     let bytes = match (job.json, job.format) {
-        (true, _) | (_, SegmentFormat::Json) => output::json_text(&shown.json())?,
+        (true, _) | (_, SegmentFormat::Json) => {
+            let mut document = shown.json();
+            if observed.is_counted {
+                document["counters"] = counters(&observed);
+            }
+            output::json_text(&document)?
+        }
         (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
         (_, SegmentFormat::Text) => printable_styled(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
     };
@@ -91,6 +99,22 @@ fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &Obse
     }
     found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
     Ok(())
+}
+
+/// How many counters each function has for how many segments (figure 3.20 of the thesis).
+fn counters(observed: &Observed) -> Value {
+    let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
+        let function = |(place, words, interesting): &(FunctionPlace, u64, u64)| {
+            json!({
+                "function": Name::of(map(image, *place).plain_name()).full,
+                "file": unit(image, *place).source,
+                "counters": words,
+                "interesting": interesting,
+            })
+        };
+        found.words.iter().map(function).collect()
+    };
+    Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of).collect())
 }
 
 /// Says how many counters there are for how many segments.

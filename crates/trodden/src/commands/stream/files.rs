@@ -15,6 +15,8 @@ pub const STREAM: &str = "stream";
 /// Extension of logs.
 pub const LOG: &str = "log";
 const LAST: &str = "last";
+/// Recordings of `--last` that are kept before a new one: a program that is restarted again and again does not fill the disk.
+const KEPT: u64 = 20;
 
 /// Files of a folder with an extension, by name.
 ///
@@ -80,22 +82,34 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     with_extension(&folder, LOG).ok().filter(|logs| !logs.is_empty())
 }
 
-/// A new folder for what flight recorders had.
+/// A new folder for what flight recorders had. Of those before, the newest [`KEPT`] stay.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be made, or an old one not be removed.
 pub fn new_last(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
     fs::create_dir_all(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
     for number in newest(&base)?.map_or(1, |n| n + 1).. {
         let folder = base.join(format!("{number:06}"));
         match fs::create_dir(&folder) {
-            Ok(()) => return Ok(folder),
+            Ok(()) => {
+                prune(&base, number)?;
+                return Ok(folder);
+            }
             Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e).with_context(|| format!("cannot make the folder {}", folder.display())),
         }
     }
     unreachable!("there is no last number")
+}
+
+/// Removes the oldest folders, behind a new one.
+fn prune(base: &Path, new: u64) -> Result<()> {
+    for number in numbers(base)?.into_iter().filter(|number| number + KEPT < new) {
+        let folder = base.join(format!("{number:06}"));
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove the folder {}", folder.display()))?;
+    }
+    Ok(())
 }
 
 /// The folder of the newest.
@@ -116,6 +130,10 @@ pub fn newest_last() -> Result<PathBuf> {
 }
 
 fn newest(base: &Path) -> Result<Option<u64>> {
+    Ok(numbers(base)?.into_iter().max())
+}
+
+fn numbers(base: &Path) -> Result<Vec<u64>> {
     let entries = fs::read_dir(base).with_context(|| format!("cannot read the folder {}", base.display()))?;
-    Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).max())
+    Ok(entries.filter_map(|e| e.ok()?.file_name().to_str()?.parse().ok()).collect())
 }

@@ -2,9 +2,10 @@
 //!
 //! Frames come from the shadow stack in the stream file: for each, the path up to its last call, and the lines of that
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
-//! where in the code it was, a debugger tells from a core file.
+//! where in the code it was, a core file says.
 
 use super::files::{self, STREAM};
+use super::stopped::{Core, Stopped};
 use super::told::{Line, Told, maps, place};
 use crate::cli::Last;
 use crate::output;
@@ -42,6 +43,8 @@ struct StreamReport {
 struct ThreadReport {
     process: u32,
     thread: u32,
+    /// Where it was, if a core file says so.
+    stopped: Option<Stopped>,
     /// Live frames, innermost first.
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
@@ -98,9 +101,11 @@ pub fn run(job: &Last) -> Result<ExitCode> {
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream)");
     let mut report = Report { schema_version: SCHEMA_VERSION, streams: Vec::new() };
+    let mut core = job.core.as_deref().map(Core::read).transpose()?;
     for file in streams {
-        report.streams.push(of_file(&LiveStream::open(&file, false)?, job)?);
+        report.streams.push(of_file(&LiveStream::open(&file, false)?, job, core.as_mut())?);
     }
+    check_core(job, core.as_ref(), &report)?;
     match job.json {
         true => output::print(&output::json_text(&report)?)?,
         false => output::print_text(&text(&report))?,
@@ -108,14 +113,32 @@ pub fn run(job: &Last) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_file(stream: &LiveStream, job: &Last) -> Result<StreamReport> {
+/// A core file must be of one of the processes.
+fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
+    let (Some(core), Some(file)) = (core, &job.core) else { return Ok(()) };
+    let recorded = report.streams.iter().flat_map(|s| &s.threads).any(|t| t.stopped.is_some());
+    let threads: Vec<String> = core.threads().map(|t| t.to_string()).collect();
+    ensure!(
+        recorded,
+        "{}: none of its threads ({}) has a stream here: name the stream files of the process that it is of",
+        file.display(),
+        threads.join(", ")
+    );
+    Ok(())
+}
+
+fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Result<StreamReport> {
     let profile = maps(stream.head())?;
     let view = View::of(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let told = Told::new(stream.head(), &profile, &view, &sources);
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.
-    let threads = stream.threads()?.iter().map(|t| of_thread(t, &told, job.paths)).collect();
+    let mut of = |thread: &LiveThread| {
+        let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
+        ThreadReport { stopped, ..of_thread(thread, &told, job.paths) }
+    };
+    let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads(), threads })
 }
@@ -132,7 +155,7 @@ fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
     let shown = if most == 0 { events.len() } else { most.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
     let events = events.split_off(events.len() - shown);
-    ThreadReport { process: thread.key.process, thread: thread.key.thread, frames, events, known_before }
+    ThreadReport { process: thread.key.process, thread: thread.key.thread, stopped: None, frames, events, known_before }
 }
 
 /// A live frame by what its slot holds.
@@ -186,6 +209,9 @@ fn text(report: &Report) -> String {
 fn thread_text(thread: &ThreadReport, out: &mut String) {
     let frames = plural(thread.frames.len() as u128, "live frame", "live frames");
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
+    if let Some(stopped) = &thread.stopped {
+        stopped_text(stopped, out);
+    }
     for (number, frame) in thread.frames.iter().enumerate() {
         let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));
         let _ = match (&frame.path, frame.at_call) {
@@ -212,5 +238,16 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
         let indent = 2 * event.depth.min(20);
         let path = event.path.as_ref().map_or(String::new(), |path| format!("  {path}"));
         let _ = writeln!(out, "    {:indent$}{:<7} {}{path}", "", event.kind, event.function);
+    }
+}
+
+fn stopped_text(stopped: &Stopped, out: &mut String) {
+    let function = stopped.function.as_deref().unwrap_or("code without a name");
+    let image = stopped.image.as_ref().and_then(|i| i.file_name()).map_or(String::new(), |name| format!(" of {}", name.to_string_lossy()));
+    let _ = writeln!(out, "  stopped in {function}{image}, instruction 0x{:x}", stopped.address);
+    for line in &stopped.lines {
+        let at = place(std::slice::from_ref(line)).unwrap_or_default();
+        let text = line.text.as_deref().map_or(String::new(), |text| format!(" | {}", text.trim_end()));
+        let _ = writeln!(out, "       {at}{text}");
     }
 }

@@ -13,6 +13,7 @@ mod last;
 mod record;
 mod show;
 mod statistics;
+mod stopped;
 pub mod told;
 
 use crate::cli::Stream;

@@ -1,0 +1,128 @@
+//! Core files: where each thread of a process was when the file was written, and which files lay where in its memory.
+//!
+//! Source: core(5), elf(5); the layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are Linux's, of x86-64.
+
+use crate::BinaryError;
+use object::Endianness;
+use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS};
+use object::read::elf::{FileHeader, ProgramHeader};
+use std::path::{Path, PathBuf};
+
+/// In `struct elf_prstatus`: the thread's number, and the instruction pointer among its registers.
+const THREAD_AT: usize = 32;
+const INSTRUCTION_AT: usize = 112 + 16 * 8;
+
+/// A core file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreFile {
+    /// Threads, the one first that the signal ended.
+    pub threads: Vec<CoreThread>,
+    /// Files in the memory of the process.
+    pub files: Vec<FileInMemory>,
+}
+
+/// A thread of a core file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoreThread {
+    /// Its number.
+    pub thread: u32,
+    /// Address of the instruction that it was at: not yet executed, or the one that failed.
+    pub address: u64,
+}
+
+/// A part of a file in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileInMemory {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// Where in the file it begins.
+    pub offset: u64,
+    /// The file.
+    pub path: PathBuf,
+}
+
+impl CoreFile {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no core file of a 64-bit process of this platform.
+    pub fn read(path: &Path) -> Result<CoreFile, BinaryError> {
+        let data = std::fs::read(path).map_err(|source| BinaryError::Read { path: path.to_owned(), source })?;
+        CoreFile::parse(&data).map_err(|what| BinaryError::Core { path: path.to_owned(), what })
+    }
+
+    /// The part of a file that holds an address.
+    pub fn file_at(&self, address: u64) -> Option<&FileInMemory> {
+        self.files.iter().find(|f| (f.start..f.end).contains(&address))
+    }
+
+    fn parse(data: &[u8]) -> Result<CoreFile, String> {
+        let damaged = |what: object::Error| what.to_string();
+        let header = FileHeader64::<Endianness>::parse(data).map_err(damaged)?;
+        let endian = header.endian().map_err(damaged)?;
+        if header.e_type(endian) != ET_CORE {
+            return Err("no core file".into());
+        }
+        let mut core = CoreFile::default();
+        for segment in header.program_headers(endian, data).map_err(damaged)? {
+            let Some(mut notes) = segment.notes(endian, data).map_err(damaged)? else { continue };
+            while let Some(note) = notes.next().map_err(damaged)? {
+                match (note.name(), note.n_type(endian)) {
+                    (b"CORE", NT_PRSTATUS) => core.threads.extend(thread(note.desc())),
+                    (b"CORE", NT_FILE) => core.files = files(note.desc()).ok_or("the list of mapped files is damaged")?,
+                    _ => {}
+                }
+            }
+        }
+        if core.threads.is_empty() {
+            return Err("a core file without threads".into());
+        }
+        Ok(core)
+    }
+}
+
+fn thread(status: &[u8]) -> Option<CoreThread> {
+    let thread = status.get(THREAD_AT..THREAD_AT + 4)?;
+    Some(CoreThread { thread: u32::from_le_bytes(thread.try_into().ok()?), address: word(status, INSTRUCTION_AT)? })
+}
+
+/// A count, the size of a page, for each file its addresses and its place in pages; then their names.
+fn files(note: &[u8]) -> Option<Vec<FileInMemory>> {
+    let (count, page) = (usize::try_from(word(note, 0)?).ok()?, word(note, 8)?);
+    let names = note.get(16usize.checked_add(count.checked_mul(24)?)?..)?;
+    let mut names = names.split(|byte| *byte == 0);
+    (0..count)
+        .map(|index| {
+            let at = 16 + 24 * index;
+            let path = PathBuf::from(String::from_utf8_lossy(names.next()?).into_owned());
+            Some(FileInMemory { start: word(note, at)?, end: word(note, at + 8)?, offset: word(note, at + 16)?.checked_mul(page)?, path })
+        })
+        .collect()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_files_is_read_or_damaged() {
+        let words: Vec<u8> = [2u64, 4096, 0x1000, 0x3000, 0, 0x3000, 0x4000, 2].iter().flat_map(|w| w.to_le_bytes()).collect();
+        let note = [&words[..], b"/bin/a\0/lib/b\0"].concat();
+        let found = files(&note).unwrap();
+        assert_eq!((found[1].start, found[1].end, found[1].offset, found[1].path.as_path()), (0x3000, 0x4000, 8192, Path::new("/lib/b")));
+        assert_eq!(files(&note[..60]), None);
+        assert_eq!(files(&[0xff; 16]), None);
+    }
+
+    #[test]
+    fn a_program_is_no_core_file() {
+        let own = std::env::current_exe().unwrap();
+        assert!(CoreFile::read(&own).unwrap_err().to_string().contains("no core file"));
+    }
+}
