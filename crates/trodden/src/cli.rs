@@ -585,7 +585,8 @@ Examples:
   trodden loops ./prog last~1 --top 1
   trodden loops ./prog --function parse --max-paths 64
 
-The program's bitcode must have been kept. What counting adds is marked by +; LLVM's `opt` must be installed (package llvm-22).")]
+The program's bitcode must have been kept. What counting adds is marked by +; LLVM's `opt` must be installed (package llvm-22).
+A build with --residual is refused: it counts no known paths, so its iterations are not known.")]
 pub struct Loops {
     /// The program or shared library.
     pub program: PathBuf,

@@ -88,4 +88,8 @@ fn what_cannot_be_shown_is_said_with_the_remedy() {
     must(place.command(trodden()).args(["cc", "-O1", "a.c", "-o", "lean"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.trodden("record -- ./lean");
     assert!(error("loops ./lean").contains("--keep=bitcode"));
+    // Another input than the known one: the loop iterates on paths that are counted and on paths that are not.
+    place.trodden("instrument ./prog --residual last -o prog.field");
+    place.trodden("record -- ./prog.field");
+    assert!(error("loops ./prog.field").contains("build it without --residual"));
 }

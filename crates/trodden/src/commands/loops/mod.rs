@@ -90,18 +90,19 @@ enum Place {
 /// Prints the hottest loops.
 ///
 /// # Errors
-/// The program is not in the profile, its bitcode was not kept, or a tool fails.
+/// The program is not in the profile or counts unknown paths only, its bitcode was not kept, or a tool fails.
 pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
     let bytes = fs::read(&job.program).with_context(|| format!("cannot read {}", job.program.display()))?;
     let image = Image::read(&bytes).with_context(|| job.program.display().to_string())?;
     let profile = profiles::load(&job.profile)?;
     let counted = image_profile(&profile, &image, job)?;
+    // Known paths take code that counts nothing: neither their iterations nor their instructions follow from the counts.
     if counted.units.iter().any(|unit| unit.map.experiment.is_residual()) {
-        note(format_args!(
-            "{} counts paths that are not known, and no others: iterations are those of such paths, and code that known ones take is \
-                not in these figures; build without --residual for all",
+        bail!(
+            "{} counts unknown paths only, so its counts do not say how often a loop iterates or what an iteration costs: build it \
+                without --residual and record a run of that",
             job.program.display()
-        ));
+        );
     }
     let view = View::of(&profile);
     let hottest = hottest(&view, counted, job)?;
