@@ -10,7 +10,7 @@ pub enum Field {
     #[command(after_help = "\
 Examples:
   trodden field pack /var/tmp/counts -o report.field
-  trodden field pack --user \"$(cat user.id)\" -o report.field      a hash of it, so that reports of one user are told as one's
+  trodden field pack --user \"$(cat user.id)\" -o report.field      a hash of it, so that reports of one user count as one user's
 
 The text of --user should be random, and kept on the machine: `test -s user.id || head -c 16 /dev/urandom | od -An -tx1 > user.id`. A \
 hash of what can be guessed can be guessed.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   trodden find 'main: 12 .. 34 !56'             through line 12, later 34, nowhere 56
-  trodden find 'parse: head 40 .. !52 60 back'  rounds of a loop from line 40 to 60 without 52 between
+  trodden find 'parse: head 40 .. !52 60 back'  iterations of a loop from line 40 to 60 without 52 between
   trodden find 'get(): b3 _ b7'                 block 3, any block, block 7
   trodden find 'io.c:100-120 .. exit' tests     in all functions, of all runs of a suite
   trodden find --fail 'free_all: 12 & 31'       exit status 1 if a path has both

@@ -135,7 +135,7 @@ Examples:
   trodden suite redundant tests --file src --except '::tests::'    a Rust package's: only paths of the code under test
 
 The set that is kept takes every path that the suite takes. It is searched for exactly; where --time-limit ends the search, the least \
-that any such set needs is told.")]
+that any such set needs is printed.")]
 pub struct Redundant {
     /// The suite.
     pub suite: String,

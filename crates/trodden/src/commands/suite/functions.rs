@@ -76,7 +76,7 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
     let found = matching_names(all, text)?;
     ensure!(
         !found.is_empty(),
-        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` tells which \
+        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` lists those that \
             they execute"
     );
     Ok(found)
