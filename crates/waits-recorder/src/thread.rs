@@ -14,6 +14,9 @@ use trodden_wire::waits::{CallRecord, Function, HEADER_SIZE, MAGIC, NO_PEER, Sam
 /// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
 const LONG_TICKS: u64 = 300_000;
 
+/// Ticks (some 10 ms) after which a long block or call relates ticks to the clock again: a killed program is behind by no more.
+const ANCHOR_TICKS: u64 = 30_000_000;
+
 /// A gap between two tests is long if a thread could compute something in it.
 const POLLING_TICKS: u64 = 60_000;
 
@@ -41,6 +44,8 @@ pub struct Thread {
     /// Records so far.
     pub count: u32,
     last_exit: u64,
+    /// When ticks were related to the clock last.
+    anchored: u64,
     polling: Polling,
     file: libc::c_int,
     /// Where the kernel says how long the thread was ready to run without a processor; -1 if it does not.
@@ -127,6 +132,7 @@ fn open(number: u32, token: u64) -> Option<Thread> {
         stacks,
         count: 0,
         last_exit: begin,
+        anchored: begin,
         polling: Polling::default(),
         file,
         schedule,
@@ -225,6 +231,7 @@ pub fn finish(thread: &mut Thread, mut open: Open) {
     if exit.wrapping_sub(record.enter) > LONG_TICKS {
         record.cpu_ns = clock::thread_cpu_ns();
         thread.ready_ns = clock::ready_ns(thread.schedule);
+        thread.anchor_again(exit);
         // A thread that loses its processor here has not begun its block.
         exit = clock::now();
     }
@@ -260,6 +267,14 @@ impl Thread {
             ..CallRecord::default()
         };
         add(self, record);
+        self.anchor_again(now);
+    }
+
+    /// Relates ticks to the clock once more, if that is long ago: a thread that is killed may have made few calls.
+    fn anchor_again(&mut self, now: u64) {
+        if now.wrapping_sub(self.anchored) > ANCHOR_TICKS {
+            self.anchor();
+        }
     }
 
     /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
@@ -295,6 +310,7 @@ impl Thread {
     #[cold]
     pub fn anchor(&mut self) {
         let (ticks, ns) = clock::anchor();
+        self.anchored = ticks;
         let bytes = [ticks.to_le_bytes(), ns.to_le_bytes()].concat_array();
         // SAFETY: 16 bytes at the header's field.
         unsafe {

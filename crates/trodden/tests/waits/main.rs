@@ -422,6 +422,28 @@ fn a_forked_child_that_is_killed_has_its_waits() {
     assert!(report["diagnostics"].as_array().unwrap().iter().any(|d| d["text"].as_str().unwrap().contains("ends inside a call")));
 }
 
+const KILLED_ALONE: &str = r#"
+#include <mpi.h>
+#include <signal.h>
+#include <unistd.h>
+int main(int count, char **words) {
+  MPI_Init(&count, &words);
+  usleep(300000);
+  MPI_Barrier(MPI_COMM_SELF);
+  kill(getpid(), SIGKILL);
+}
+"#;
+
+#[test]
+fn a_process_that_is_killed_after_few_calls_has_its_times_in_nanoseconds() {
+    let place = Place::new();
+    place.build("mpicc.mpich", "alone.c", KILLED_ALONE, &["-O1", "-w"]);
+    let output = place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--", "./app"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 9), "{output:?}");
+    let report = place.report(&[]);
+    assert!(!report["notes"].to_string().contains("time-stamp counter"), "{:#}", report["notes"]);
+}
+
 #[test]
 fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
     let place = Place::new();
