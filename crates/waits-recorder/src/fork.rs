@@ -50,18 +50,18 @@ pub unsafe extern "C" fn fork() -> pid_t {
     child
 }
 
-/// The end of a child, by the calling thread, is the end of what its parent waits for.
-fn end_of_child() {
+/// The process ends by the calling thread: with the thread's last block, and with what a parent waits for.
+fn end_of_process() {
     // A child of `vfork` has the memory of its parent, whose recording goes on.
     // SAFETY: asks the kernel.
     let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    if process::is_child() && thread::current().is_some_and(|thread| thread.number == own) {
+    if thread::current().is_some_and(|thread| thread.number == own) {
         thread::unregister(Function::process_exit);
     }
 }
 
 extern "C" fn end() {
-    end_of_child();
+    end_of_process();
     process::end();
 }
 
@@ -78,7 +78,7 @@ macro_rules! exits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(status: c_int) -> ! {
             static REAL: Real = Real::new(crate::real::name!($name));
-            end_of_child();
+            end_of_process();
             real!(REAL, fn(c_int) -> c_int, status);
             unreachable!("the process has ended")
         }

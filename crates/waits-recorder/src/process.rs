@@ -187,6 +187,7 @@ pub fn maps() {
     if own < 0 {
         return;
     }
+    note_libraries();
     // SAFETY: a C string.
     let maps = unsafe { libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
     if maps >= 0 {
@@ -194,6 +195,23 @@ pub fn maps() {
         // SAFETY: opened above.
         unsafe { libc::close(maps) };
     }
+}
+
+/// Says which library waits by system calls of its own, which no function stands for.
+fn note_libraries() {
+    static IS_NOTED: AtomicBool = AtomicBool::new(false);
+    // Not by `dlopen`, which waits for the constructor of a library that may wait for this thread.
+    // SAFETY: the callback has no state.
+    let has_openmp = unsafe { libc::dl_iterate_phdr(Some(is_openmp), core::ptr::null_mut()) } != 0;
+    if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
+        note(b"libgomp (OpenMP of GCC) waits by system calls of its own: its waits are not recorded");
+    }
+}
+
+unsafe extern "C" fn is_openmp(info: *mut libc::dl_phdr_info, _: usize, _: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: the linker's own record and string.
+    let path = unsafe { core::ffi::CStr::from_ptr((*info).dlpi_name) }.to_bytes();
+    path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(b"libgomp.")).into()
 }
 
 unsafe extern "C" fn count_images(info: *mut libc::dl_phdr_info, _: usize, images: *mut libc::c_void) -> libc::c_int {

@@ -274,3 +274,30 @@ fn processes_that_share_memory_are_explained() {
     assert!(kind("join")["occurrences"].as_u64() >= Some(1), "{:#}", report["kinds"]);
     assert_eq!(report["locations"].as_array().unwrap().len(), 4);
 }
+
+const TEAM: &str = r#"
+#include <omp.h>
+#include <signal.h>
+#include <unistd.h>
+int main(void) {
+#pragma omp parallel num_threads(2)
+  if (omp_get_thread_num()) usleep(1000);
+  /* No function that is recorded, and no processor time that could be sampled. */
+  sigset_t none;
+  sigemptyset(&none);
+  sigtimedwait(&none, 0, &(struct timespec){0, 200000000});
+  return 0;
+}
+"#;
+
+/// The last block of the first thread ends with the process, and waits that no function stands for are said.
+#[test]
+fn a_run_ends_with_its_process_and_openmp_is_noted() {
+    let place = Place::new();
+    place.build("gcc", "team.c", TEAM, &["-O1", "-fopenmp"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    assert!(report["run_ns"].as_u64() >= Some(200_000_000), "{}", report["run_ns"]);
+    assert!(report["notes"].to_string().contains("libgomp"), "{:#}", report["notes"]);
+}
