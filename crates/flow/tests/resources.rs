@@ -3,6 +3,8 @@
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::{Limited, cut_to_limit};
+use trodden_flow::partition::tasks::are_too_many;
+use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 
@@ -38,4 +40,48 @@ fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
     let cut = limited(&dense(300), i64::MAX as u64);
     assert!(cut.numbering.paths() <= i64::MAX as u64);
     assert!(cut.dag.cuts().len() < 6000, "one cut an iteration made 5,917: {}", cut.dag.cuts().len());
+}
+
+/// A chain of conditionals: each node goes on, or over another node to the one after (`meeting`), or to the exit.
+fn chain(nodes: u32, meeting: bool) -> Graph {
+    let mut edges = Vec::new();
+    let last = Node(nodes - 1);
+    for at in 0..nodes - 1 {
+        edges.push((Node(at), Node(at + 1)));
+        match meeting {
+            true if at % 2 == 0 && at + 2 < nodes => edges.push((Node(at), Node(at + 2))),
+            false if at + 2 < nodes => edges.push((Node(at), last)),
+            _ => {}
+        }
+    }
+    Graph::new(nodes, Node(0), last, edges).unwrap()
+}
+
+fn procedure(graph: &Graph) -> Procedure {
+    let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
+    let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
+    let frequencies = vec![1024; dag.edges().len()];
+    Procedure { dag, frequencies, paths: Vec::new(), call_sites: Some(1), unit: 0 }
+}
+
+/// A set of ends for each node was 450 MB here, and sorting them by weight took half a minute.
+#[test]
+fn paths_of_a_long_chain_are_distributed_in_time() {
+    let procedure = procedure(&chain(60_000, false));
+    let options = Options { copies: 4, all_procedures: true, fold_again: false, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), Strategy::Weighted, &options);
+    let hits: Vec<u64> = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).all).collect();
+    let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
+    assert!(*least > 0 && most - least < most / 4, "{hits:?}");
+}
+
+/// A chain that is cut every 62 conditionals has hundreds of edges out of its entry, and published partitions make a set of edges for each.
+#[test]
+fn a_graph_of_too_many_tasks_stays_whole() {
+    let procedure = procedure(&chain(60_000, true));
+    assert!(are_too_many(&procedure.dag, 4));
+    let options = Options { copies: 4, all_procedures: true, fold_again: true, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), Strategy::P3, &options);
+    assert_eq!(plan.copies.iter().filter(|c| c.parts[0].is_some()).count(), 1);
+    assert!(!are_too_many(&self::procedure(&chain(1000, true)).dag, 4));
 }

@@ -24,6 +24,7 @@ mod entry;
 mod error;
 mod events;
 mod flags;
+mod hoisting;
 mod identical_phis;
 mod interesting;
 mod llvm;

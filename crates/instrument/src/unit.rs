@@ -11,6 +11,7 @@ use crate::entry;
 use crate::error::Error;
 use crate::events::Events;
 use crate::flags::code_generation_flags;
+use crate::hoisting;
 use crate::identical_phis;
 use crate::interesting::{self, Words};
 use crate::llvm::{Module, Value, llvm};
@@ -105,6 +106,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
             }
         }
     }
+    hoisting::limit(&chosen);
     if work.options.tier == Tier::Residual {
         emit::define_direct_bias(module);
     }

@@ -284,6 +284,8 @@ impl Run {
         Ok(Outcome { status: output.status, output: output.stdout })
     }
 
+    /// Copies the program to where it runs, by another process: a file that this one had open for writing cannot be
+    /// executed (`ETXTBSY`) as long as a child that another thread started meanwhile still has its descriptor.
     fn put_in_place(&self, program: &Path) -> Result<(), Error> {
         if let Some(folder) = self.place.parent() {
             fs::create_dir_all(folder).map_err(Error::file(folder))?;
@@ -291,7 +293,7 @@ impl Run {
         if self.place.exists() {
             fs::remove_file(&self.place).map_err(Error::file(&self.place))?;
         }
-        fs::copy(program, &self.place).map(drop).map_err(Error::file(program))
+        run(Command::new("cp").arg("--").args([program, &self.place])).map(drop)
     }
 }
 
@@ -300,6 +302,33 @@ mod tests {
     use super::*;
     use trodden_unit::experiment::InputError;
     use trodden_unit::{Counted, KnownPaths, Settings};
+
+    #[test]
+    fn programs_run_where_they_were_just_put_while_other_threads_start_some() {
+        let place = tempfile::tempdir().unwrap();
+        let run = |name: &str| Run {
+            place: place.path().join(name),
+            arguments: Vec::new(),
+            input: None,
+            directory: place.path().to_owned(),
+            limit_s: 60,
+        };
+        let is_done = std::sync::atomic::AtomicBool::new(false);
+        let statuses = std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !is_done.load(std::sync::atomic::Ordering::Relaxed) {
+                        Command::new("/bin/true").status().unwrap();
+                    }
+                });
+            }
+            let statuses: Vec<_> =
+                (0..150).map(|at| run(&at.to_string()).make(Path::new("/bin/true"), &[]).map(|o| o.status.code())).collect();
+            is_done.store(true, std::sync::atomic::Ordering::Relaxed);
+            statuses
+        });
+        statuses.into_iter().for_each(|status| assert_eq!(status.unwrap(), Some(0)));
+    }
 
     #[test]
     fn files_that_a_build_was_given_are_found_by_their_content() {

@@ -299,3 +299,33 @@ fn what_signal_handlers_count_is_not_lost_whether_code_is_optimised_or_not() {
         }
     }
 }
+
+/// A machine of states as programs that generate code make them: each goes on in any of twenty others by the next number, 1,000 times.
+fn machine(states: u32) -> String {
+    let state = |at: u32| {
+        let cases = (0..20).map(|case| format!("case {case}: goto s{};", (at * 7 + case * 13 + 1) % states));
+        format!(
+            "s{at}: if (!left--) return at; at += {at}; seed = seed * 1103515245 + 12345; \
+            switch (seed >> 16 & 31) {{ {} default: goto s{}; }}\n",
+            cases.collect::<String>(),
+            (at + 1) % states
+        )
+    };
+    let states: String = (0..states).map(state).collect();
+    format!(
+        "#include <stdio.h>\n__attribute__((noinline)) unsigned f(unsigned seed, unsigned left) {{ unsigned at = 0; goto s0;\n{states}}}\n\
+        int main(void) {{ printf(\"%u\\n\", f(1, 1000)); }}\n"
+    )
+}
+
+/// Code generation of the counted machine took three times as long, and of 2,000 states ten times.
+#[test]
+fn the_addresses_of_hundreds_of_jump_tables_stay_in_a_large_machine_of_states() {
+    let place = Place::with(&[("large.c", &machine(260)), ("small.c", &machine(40))]);
+    assert!(place.tool("clang-22", "-O1 large.c -o plain").status.success());
+    let said = |output: std::process::Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    let note = said(place.cc("-O1 large.c -o large"));
+    assert!(note.contains("`f` has 260 switches") && note.contains("does not move constants out of loops"), "{note}");
+    assert!(!said(place.cc("-O1 small.c -o small")).contains("move constants"));
+    place.check("./large", &place.output("./plain"), &[("f", 1), ("main", 1)]);
+}

@@ -165,7 +165,7 @@ fn a_suite_can_be_one_run() {
     let missing = place.command(trodden()).args(["record", "--suite", "tests", "--", "./missing"]).output().unwrap();
     assert_eq!(missing.status.code(), Some(2));
     let said = String::from_utf8_lossy(&missing.stderr).into_owned();
-    assert!(said.contains("cannot run ./missing") && !said.contains("--together"), "{said}");
+    assert!(said.contains("cannot run ./missing") && said.contains("is the path right") && !said.contains("--together"), "{said}");
 }
 
 #[test]

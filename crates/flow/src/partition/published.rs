@@ -5,7 +5,7 @@
 //! where that is hit less. Where probes are equal, the lower number goes first.
 
 use super::labels::closure;
-use super::tasks::tasks;
+use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
 
 /// A set of paths of a procedure: all of them, or those of a set of edges.
@@ -28,12 +28,13 @@ pub fn pbl(procedures: &[Procedure], options: &Options) -> Plan {
     Plan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
-/// Partitions those procedures that are called from one place at most and have several tasks.
+/// Partitions those procedures that are called from one place at most and have several tasks, but not [too many](are_too_many).
 pub fn p3(procedures: &[Procedure], options: &Options) -> Plan {
     let mut all = Vec::new();
     let mut profitable = 0;
     for (at, procedure) in procedures.iter().enumerate() {
         let partitioned = options.all_procedures || procedure.call_sites.is_some_and(|n| n <= 1);
+        let partitioned = partitioned && !are_too_many(&procedure.dag, options.copies);
         let sets = if partitioned { tasks(&procedure.dag, options.copies, options.fold_again) } else { Vec::new() };
         if sets.len() < 2 {
             all.push(whole_task(at, procedure));

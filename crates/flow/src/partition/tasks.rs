@@ -8,11 +8,23 @@ use super::reduce::{Reduced, original_edges, reduce};
 use crate::dag::Dag;
 use crate::graph::Node;
 
+/// Edges of all sets together, up to which tasks are made.
+const MOST_EDGES: usize = 1 << 24;
+
+/// Whether the tasks of a procedure, as many as the threshold, would take too much memory and time: each is a set of edges, and a
+/// long graph that is cut often has thousands of edges out of its entry.
+pub fn are_too_many(dag: &Dag, copies: usize) -> bool {
+    threshold(dag, copies).saturating_mul(dag.edges().len()) > MOST_EDGES
+}
+
+fn threshold(dag: &Dag, copies: usize) -> usize {
+    dag.out(dag.entry()).len().max(copies)
+}
+
 /// The tasks of a procedure, as sets of edges of its DAG: each path lies wholly within one of them. A single task holds everything.
 pub fn tasks(dag: &Dag, copies: usize, fold_again: bool) -> Vec<Vec<bool>> {
     let reduced = reduce(dag, fold_again);
-    let threshold = dag.out(dag.entry()).len().max(copies);
-    let grown = Growth::until(&reduced, dag, threshold);
+    let grown = Growth::until(&reduced, dag, threshold(dag, copies));
     let mut sets: Vec<Vec<bool>> = grown.complete(dag).iter().map(|s| original_edges(&reduced, s, dag.edges().len())).collect();
     sets.sort();
     sets.dedup();

@@ -13,6 +13,8 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Clusters of ends that are kept for each procedure.
 const MOST_CLUSTERS: usize = 64;
+/// Words of all nodes' sets of ends, up to which the heaviest clusters are sought among all nodes (32 MiB).
+const MOST_CLUSTER_WORDS: usize = 1 << 22;
 
 /// A set of a procedure's ends, by place among them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,8 +186,19 @@ impl Weigher {
         cost
     }
 
-    /// The ends behind each node, where those are several but not all: the heaviest such sets.
+    /// The ends behind each node, where those are several but not all: the heaviest such sets. Where there are so many
+    /// nodes and ends that the sets of all nodes would take O(nodes x ends), those of some nodes all over the procedure.
     fn find_clusters(&self, nodes: usize) -> Vec<EndSet> {
+        let is_large = self.order.len().saturating_mul(self.ends.len().div_ceil(64)) > MOST_CLUSTER_WORDS;
+        let distinct = if is_large { self.some_sets(nodes) } else { self.all_sets(nodes) };
+        let mut clusters: Vec<EndSet> = distinct.into_iter().filter(|s| s.iter().nth(1).is_some()).collect();
+        clusters.sort_by_cached_key(|s| std::cmp::Reverse(self.weight(s)));
+        clusters.truncate(MOST_CLUSTERS);
+        clusters
+    }
+
+    /// The sets of ends behind all nodes. O(edges x ends / 64).
+    fn all_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
         let mut behind: Vec<Option<EndSet>> = vec![None; nodes];
         let mut distinct = BTreeSet::new();
         for (node, edges) in &self.order {
@@ -200,9 +213,30 @@ impl Weigher {
             distinct.insert(set.clone());
             behind[node.index()] = Some(set);
         }
-        let mut clusters: Vec<EndSet> = distinct.into_iter().filter(|s| s.iter().nth(1).is_some()).collect();
-        clusters.sort_by_key(|s| std::cmp::Reverse(self.weight(s)));
-        clusters.truncate(MOST_CLUSTERS);
-        clusters
+        distinct
+    }
+
+    /// The sets of ends behind [`MOST_CLUSTERS`] nodes at equal distances in the procedure's order. O(edges) each.
+    fn some_sets(&self, nodes: usize) -> BTreeSet<EndSet> {
+        let mut place = vec![None; nodes];
+        self.order.iter().enumerate().for_each(|(at, (node, _))| place[node.index()] = Some(at));
+        let set_behind = |start: usize| {
+            let mut set = EndSet::none(self.ends.len());
+            let mut seen = vec![false; self.order.len()];
+            let mut stack = vec![start];
+            while let Some(at) = stack.pop() {
+                if std::mem::replace(&mut seen[at], true) {
+                    continue;
+                }
+                for (to, end) in &self.order[at].1 {
+                    match end {
+                        Some(end) => set.insert(*end),
+                        None => stack.extend(place[to.index()]),
+                    }
+                }
+            }
+            set
+        };
+        (0..self.order.len()).step_by(self.order.len().div_ceil(MOST_CLUSTERS)).map(set_behind).collect()
     }
 }

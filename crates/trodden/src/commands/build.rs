@@ -8,7 +8,7 @@ use crate::driver::events::{self, Event, LOG_VARIABLE};
 use crate::driver::experiment;
 use crate::driver::link::exit_code;
 use crate::driver::toolchain::Tool;
-use crate::notes::{note, warn};
+use crate::notes::{not_run, note, warn};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -64,7 +64,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
         first.extend(prepare_lto(&mut command)?);
     }
     command.env("PATH", search_path(first)?);
-    let status = command.status().with_context(|| format!("cannot run {}", build.command[0].display()))?;
+    let status = command.status().map_err(|e| not_run(&build.command[0], e))?;
     let events = events::read(log.path())?;
     let images = summary(&events, status.success());
     if build.parameters.residual.is_some() && !images.is_empty() {

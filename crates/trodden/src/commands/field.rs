@@ -147,7 +147,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let tomography = copies.zip(sums.reporting.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.foreign > 0 {
-        warn(format_args!("{} paths in these reports are of none of the copies, and are left out", sums.foreign));
+        warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,7 @@ use crate::commands::stream;
 use crate::driver::assets;
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
 use crate::driver::rust::ROLE_VARIABLE;
-use crate::notes::{note, reasons, warn};
+use crate::notes::{not_run, note, reasons, warn};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -284,7 +284,7 @@ fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, n
     let bursting = Bursting::start(Files::of_folder(folder), bursts)?;
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
-    let status = status.with_context(|| format!("cannot run {}", words[0].display()))?;
+    let status = status.map_err(|error| not_run(&words[0], error))?;
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending(status)) };
     warn_of_processes_that_go_on(words, folder);
     Ok(Counted { run, status, sampling })

@@ -150,7 +150,12 @@ fn run_to_ends(count: usize, work: &Path, runner: &Runner) -> Result<(Vec<CopyRu
     if cut.is_empty() {
         return Ok((copies, attempts));
     }
-    note(format_args!("a signal ended {} of {count} copies, and not the others: they run once more", cut.len()));
+    let again = if cut.len() == 1 { "it runs" } else { "they run" };
+    note(format_args!(
+        "a signal ended {} of {}, and not the others: {again} once more",
+        cut.len(),
+        plural(count as u128, "copy", "copies")
+    ));
     run_again(work, &cut, runner)?.into_iter().zip(&cut).for_each(|(more, at)| attempts[*at] += more);
     Ok((results(work, &all)?, attempts))
 }

@@ -19,6 +19,7 @@ use std::path::Path;
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::{PathIndex, Suite};
 use trodden_profile::{Maps, Profile, RunStore};
+use trodden_report::words::plural;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -151,10 +152,12 @@ fn text(placed: &[Placed], all_lines: usize, with_lines: bool) -> String {
     }
     let covered: usize = placed.iter().map(|p| p.new_lines.len()).sum();
     let paths: usize = placed.iter().map(|p| p.new_paths).sum();
-    writeln!(out, "{} tests execute {covered} of {all_lines} lines and take {paths} paths", placed.len()).expect("writing to a string");
+    let (tests, lines) = (placed.len() as u128, plural(all_lines as u128, "line", "lines"));
+    let (tests, paths) = (plural(tests, "test", "tests"), plural(paths as u128, "path", "paths"));
+    writeln!(out, "of {tests}: {covered} of {lines} executed, {paths} taken").expect("writing to a string");
     let idle = placed.iter().filter(|p| p.new_lines.is_empty() && p.new_paths > 0).count();
     if idle > 0 {
-        note(format_args!("{idle} of the tests add paths that no test before takes, and no line"));
+        note(format_args!("{} paths that no test before takes, and no line", plural(idle as u128, "test adds", "tests add")));
     }
     out
 }
@@ -177,6 +180,6 @@ mod tests {
             placed.iter().map(|p| (p.test.name.as_str(), p.new_lines.len(), p.new_paths, p.only_lines, p.only_paths)).collect();
         assert_eq!(found, [("two", 3, 1, 1, 0), ("three", 0, 2, 0, 1), ("one", 0, 0, 0, 0), ("four", 0, 0, 0, 0)]);
         let text = text(&placed, 4, true);
-        assert!(text.contains("a.c: 1-3") && text.contains("4 tests execute 3 of 4 lines and take 3 paths"), "{text}");
+        assert!(text.contains("a.c: 1-3") && text.contains("of 4 tests: 3 of 4 lines executed, 3 paths taken"), "{text}");
     }
 }

@@ -74,7 +74,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
         }
         Job::Partition { file, copies, strategy, fold_again, hits } => {
             let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
-            print(&partition::partition(&read(file)?, &request))?;
+            print(&partition::partition(&read(file)?, &request)?)?;
         }
         Job::Witnesses(job) => {
             let file = read_functions(&job.file, job.edges)?;

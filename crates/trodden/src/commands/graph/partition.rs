@@ -5,11 +5,12 @@
 
 use super::{Named, signed_json};
 use crate::cli::{CopyStrategy, HitsCounted};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_to_limit;
-use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
+use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy, tasks};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
 
 /// Version of the JSON.
@@ -32,8 +33,18 @@ pub struct Request {
 }
 
 /// The copies, as JSON.
-pub fn partition(named: &Named, request: &Request) -> Value {
+///
+/// # Errors
+/// The graph is too large for the published strategy.
+pub fn partition(named: &Named, request: &Request) -> Result<Value> {
     let procedure = procedure(named);
+    ensure!(
+        request.strategy != CopyStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
+        "the acyclic graph has {} edges, {} of them out of its entry, and --strategy p3 makes a set of edges for each: \
+         take --strategy weighted",
+        procedure.dag.edges().len(),
+        procedure.dag.out(procedure.dag.entry()).len()
+    );
     let measure = Measure::from(request.hits);
     let options = Options { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure };
     let plan = partition::plan(std::slice::from_ref(&procedure), Strategy::from(request.strategy), &options);
@@ -53,7 +64,7 @@ pub fn partition(named: &Named, request: &Request) -> Value {
     if !cut.is_empty() {
         answer["cut"] = json!(cut);
     }
-    answer
+    Ok(answer)
 }
 
 fn procedure(named: &Named) -> Procedure {
@@ -111,7 +122,7 @@ mod tests {
     fn copies(strategy: CopyStrategy, copies: usize) -> Vec<Value> {
         let named = super::super::parse(GRAPH).unwrap();
         let request = Request { copies, strategy, fold_again: false, hits: HitsCounted::All };
-        let answer = partition(&named, &request);
+        let answer = partition(&named, &request).unwrap();
         assert_eq!(answer["schema_version"], 1);
         answer["copies"].as_array().unwrap().clone()
     }
@@ -148,6 +159,17 @@ mod tests {
                 assert_eq!(known.len(), PATHS.len(), "{strategy:?} in {number}");
             }
         }
+    }
+
+    #[test]
+    fn a_graph_too_large_for_published_tasks_is_refused_with_a_remedy() {
+        let edges = (0..60_000).flat_map(|at| [Some([at, at + 1]), (at % 2 == 0).then_some([at, at + 2])]).flatten();
+        let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
+        let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
+        let named = super::super::parse(&text).unwrap();
+        let request = Request { copies: 2, strategy: CopyStrategy::P3, fold_again: false, hits: HitsCounted::All };
+        let error = partition(&named, &request).unwrap_err().to_string();
+        assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
     }
 
     #[test]

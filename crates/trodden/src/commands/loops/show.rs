@@ -4,6 +4,7 @@ use super::pair::Line;
 use super::{Answer, HotBlock, HotLoop, Place};
 use std::fmt::Write;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
+use trodden_report::words::plural;
 
 /// The widest column of plain code.
 const WIDEST: usize = 46;
@@ -45,7 +46,8 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: 
     let shown = hottest(&one.blocks, most);
     shown.iter().for_each(|block| show_block(out, painter, one, block));
     if shown.len() < one.blocks.len() {
-        let _ = writeln!(out, "   ... and {} blocks and edges that execute less (--blocks)\n", one.blocks.len() - shown.len());
+        let more = plural((one.blocks.len() - shown.len()) as u128, "block or edge that executes", "blocks and edges that execute");
+        let _ = writeln!(out, "   ... and {more} less (--blocks)\n");
     }
 }
 

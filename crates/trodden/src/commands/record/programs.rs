@@ -8,7 +8,7 @@
 use crate::cli::Record;
 use crate::commands::record::{self, TEST_VARIABLE};
 use crate::driver::assets;
-use crate::notes::{note, reasons, warn};
+use crate::notes::{not_run, note, reasons, warn};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -62,11 +62,12 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
 }
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
-    let remedy = match error {
-        TraceError::Start(_) => "",
-        _ => ": --together makes one run of all processes, without following them",
-    };
-    anyhow::anyhow!("cannot run {}: {error}{remedy}", program.display())
+    match error {
+        TraceError::Start(error) => not_run(program, error),
+        _ => {
+            anyhow::anyhow!("cannot run {}: {error}: --together makes one run of all processes, without following them", program.display())
+        }
+    }
 }
 
 /// Where the files of a program go.
@@ -170,7 +171,7 @@ impl Keeper {
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
         note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
-        anyhow::ensure!(self.failures == 0, "{} runs could not be stored", self.failures);
+        anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
         Ok(())
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
 use trodden_profile::{ImageProfile, Profile, RunStore};
+use trodden_report::words::plural;
 
 /// Segments of some runs.
 pub struct Observed {
@@ -128,7 +129,8 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<Observed> {
         let log = StreamLog::open(file)?;
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
         if lost > 0 {
-            warn(format_args!("{lost} events of {} were lost: calls around gaps may be missing or wrong", file.display()));
+            let events = plural(lost.into(), "event", "events");
+            warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
         }
         let mut profile = told::maps(log.head())?;
         let image = profile.images.swap_remove(0);

@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use trodden_report::words::plural;
 use trodden_sequence::hot::{HotParameters, minimal_hot_subpaths};
 
 #[derive(Serialize)]
@@ -54,8 +55,11 @@ pub fn run(job: &StreamHot) -> Result<ExitCode> {
     print(job.input.json, &document, |out| {
         writeln!(
             out,
-            "{} paths executed; a subpath of {} to {} paths is hot from {} paths on",
-            paths, job.shortest, job.longest, threshold
+            "{} executed; a subpath of {} to {} is hot from {} on",
+            plural(paths.into(), "path", "paths"),
+            job.shortest,
+            plural(job.longest as u128, "path", "paths"),
+            plural(threshold.into(), "path", "paths")
         )?;
         for row in &document.subpaths {
             writeln!(out, "{:>6.2} %  {:>10} x  {}", row.percent, row.frequency, row.events.join("  "))?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use trodden_report::words::plural;
 use trodden_sequence::events::{Classify, EventClass, SubpathEnd};
 use trodden_sequence::general_paths::{GeneralPaths, GeneralPosition};
 use trodden_sequence::iterations::IterationProfile;
@@ -144,7 +145,13 @@ pub fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
 /// As of the writer.
 pub fn write_patterns(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()> {
     for Pattern { function, advice, count, percent, iterations, .. } in patterns {
-        writeln!(out, "{function}: {advice} ({count} times, {percent:.1} %)\n{:>14}{}", "", joined(iterations))?;
+        writeln!(
+            out,
+            "{function}: {advice} ({}, {percent:.1} %)\n{:>14}{}",
+            plural(u128::from(*count), "time", "times"),
+            "",
+            joined(iterations)
+        )?;
     }
     Ok(())
 }

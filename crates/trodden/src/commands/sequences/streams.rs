@@ -14,6 +14,7 @@ use anyhow::{Result, ensure};
 use std::collections::HashMap;
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, StreamLog, Symbol, ThreadLog};
+use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
 use trodden_sequence::events::{Convention, SubpathEnd};
@@ -53,7 +54,8 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> R
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::of_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
-        warn(format_args!("{} events of the thread were lost: what lies on both sides of a gap is taken for neighbours", thread.lost));
+        let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
+        warn(format_args!("{lost} lost: what lies on both sides of a gap is taken for neighbours"));
     }
     if reader.unknown > 0 {
         warn(format_args!("{} different events are of units without a map, and left out", reader.unknown));

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamLog, Symbol, ThreadLog};
-use trodden_report::words::count;
+use trodden_report::words::{count, plural};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -165,10 +165,10 @@ fn text(report: &Report) -> String {
         let each = if events == 0 { 0.0 } else { log.bytes as f64 / events as f64 };
         let _ = writeln!(
             out,
-            "{}: {} events in {} bytes ({each:.3} bytes an event){}",
+            "{}: {} in {} ({each:.3} bytes an event){}",
             log.image.display(),
-            count(events.into()),
-            count(log.bytes.into()),
+            plural(events.into(), "event", "events"),
+            plural(log.bytes.into(), "byte", "bytes"),
             if log.is_cut { "; the end of the log is cut off" } else { "" }
         );
         let _ = writeln!(out, "  thread  process/thread       events        calls        paths     arrivals  unwound  deepest  lost");

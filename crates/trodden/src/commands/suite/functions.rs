@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use trodden_analysis::changes::lies_at;
 use trodden_analysis::isolate::FunctionKey;
 use trodden_analysis::suite::Suite;
+use trodden_report::words::plural;
 use trodden_report::{Name, select};
 
 /// A function that tests execute.
@@ -51,10 +52,10 @@ pub fn keep(suite: &mut Suite, of: &SuiteFunctions) -> Result<()> {
     }
     ensure!(
         !wanted.is_empty(),
-        "none of the {} functions that the tests execute is meant by --function, --file and --except together",
-        all.len()
+        "none of {} that the tests execute is meant by --function, --file and --except together",
+        plural(all.len() as u128, "function", "functions")
     );
-    note(format_args!("{} of the {} functions that the tests execute are looked at", wanted.len(), all.len()));
+    note(format_args!("looked at: {} of {} that the tests execute", wanted.len(), plural(all.len() as u128, "function", "functions")));
     suite.keep(&wanted.into_iter().map(|at| all[at].key).collect());
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 use super::run::{Counts, Outcome, Recorder, Test, all_kept, run_all};
 use crate::commands::record;
+use crate::notes::not_run;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,6 +14,7 @@ use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use trodden_report::words::plural;
 
 /// Options that go on to each test.
 const KEPT: [&str; 5] = ["--nocapture", "--no-capture", "--include-ignored", "--ignored", "--show-output"];
@@ -27,8 +29,7 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     let (binary, arguments) = command.split_first().context("a test binary is needed")?;
     let has = |word: &str| arguments.iter().any(|a| a == word);
     if has("--list") {
-        let error = Command::new(binary).args(arguments).exec();
-        return Err(error).with_context(|| format!("cannot run {}", binary.display()));
+        return Err(not_run(binary, Command::new(binary).args(arguments).exec()));
     }
     let recorder = Recorder::of(suite, project)?;
     let crate_name = crate_name(Path::new(binary));
@@ -48,7 +49,7 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     let tests: Vec<Test> = names.iter().map(test).collect();
     let Outcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
     let mut out = crate::output::text();
-    writeln!(out, "{crate_name}: {} tests, {} failed", tests.len(), failed.len())?;
+    writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
     all_kept(lost)?;
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(TEST_FAILED) })
@@ -89,7 +90,7 @@ fn listed(binary: &OsString, arguments: &[OsString]) -> Result<Option<Vec<String
 
 fn list(binary: &OsString, arguments: &[OsString], more: &[&str]) -> Result<Option<Vec<String>>> {
     let output = Command::new(binary).args(arguments).args(more).args(["--list", "--format", "terse"]).output();
-    let output = output.with_context(|| format!("cannot run {}", binary.display()))?;
+    let output = output.map_err(|e| not_run(binary, e))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let tests: Option<Vec<&str>> = text.lines().map(|l| l.strip_suffix(": test").or_else(|| l.strip_suffix(": benchmark"))).collect();
     Ok(tests.filter(|_| output.status.success()).map(|tests| tests.into_iter().map(str::to_owned).collect()))

@@ -21,6 +21,7 @@ use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{Worth, average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
+use trodden_report::words::plural;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -152,5 +153,6 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
 
 fn tell_changes(changes: &ChangedLines) {
     let (all, found) = changes.lines();
-    note(format_args!("{all} old lines changed in {} files; {found} of them have code in what the tests ran", changes.files().len()));
+    let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
+    note(format_args!("{lines} changed in {files}; of them have code in what the tests ran: {found}"));
 }

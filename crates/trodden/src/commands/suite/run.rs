@@ -8,7 +8,7 @@ use crate::cli::SuiteRun;
 use crate::commands::record::{self, RunFolder};
 use crate::driver::assets;
 use crate::driver::cargo;
-use crate::notes::{note, warn};
+use crate::notes::{not_run, note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -66,7 +66,12 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     let recorder = Recorder::of(&job.suite, Path::new("."))?;
     let Outcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     if without > 0 {
-        warn(format_args!("{without} tests ran nothing that was built with trodden: they are not in the suite"));
+        let tests = plural(
+            without as u128,
+            "test that ran nothing that was built with trodden is",
+            "tests that ran nothing built with trodden are",
+        );
+        warn(format_args!("{tests} not in the suite"));
     }
     note(format_args!(
         "{}, {} failed; `trodden suite list {}` shows them",
@@ -176,7 +181,7 @@ pub struct Outcome {
 /// # Errors
 /// Counts of tests could not be decoded.
 pub fn all_kept(lost: usize) -> Result<()> {
-    ensure!(lost == 0, "the suite is incomplete: counts of {lost} tests cannot be decoded");
+    ensure!(lost == 0, "the suite is incomplete: counts of {} cannot be decoded", plural(lost as u128, "test", "tests"));
     Ok(())
 }
 
@@ -233,7 +238,7 @@ impl Recorder {
         let raw = RunFolder::within(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
         let mut command = record::command(words, raw.path(), "%m.raw");
-        let status = command.env(record::TEST_VARIABLE, name).status().with_context(|| format!("cannot run {}", words[0].display()))?;
+        let status = command.env(record::TEST_VARIABLE, name).status().map_err(|e| not_run(&words[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),

@@ -86,9 +86,9 @@ impl Found<'_> {
         line(
             &mut out,
             format_args!(
-                "{} tests take {} paths; {} of them each take a path that no other takes",
-                suite.tests.len(),
-                suite.paths.len(),
+                "{} {}; {} of them each take a path that no other takes",
+                plural(suite.tests.len() as u128, "test takes", "tests take"),
+                plural(suite.paths.len() as u128, "path", "paths"),
                 self.needed()
             ),
         );
@@ -158,7 +158,12 @@ impl Ordered<'_> {
             let takers = self.placed.iter().filter(|p| p.takes > 0).count();
             line(
                 &mut out,
-                format_args!("{} of {} paths run through changed lines; {takers} tests take them", wanted.len(), self.suite.paths.len()),
+                format_args!(
+                    "{} of {} run through changed lines; {} them",
+                    wanted.len(),
+                    plural(self.suite.paths.len() as u128, "path", "paths"),
+                    plural(takers as u128, "test takes", "tests take")
+                ),
             );
         }
         match (self.average, self.average_recorded) {
