@@ -77,8 +77,8 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
     let found = matching_names(all, text)?;
     ensure!(
         !found.is_empty(),
-        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` lists those that \
-            they execute"
+        "the tests execute no function of which `{text}` is the name, or a regular expression for it; `trodden report SUITE` lists those \
+            that they execute"
     );
     Ok(found)
 }
