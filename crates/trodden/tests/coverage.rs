@@ -90,6 +90,21 @@ fn forked_processes() {
     check("forks.c", "-O2");
 }
 
+/// LLVM has 0 for what the parent does: one entry, less one child. In its default mode the child would count the entry once more.
+const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = -1;\n  \
+    if (n < 2 && (child = fork()) == 0) {\n    _exit(0);\n  }\n  return n < 2 ? waitpid(child, 0, 0) != child : 0;\n}\n";
+
+#[test]
+fn functions_whose_calls_return_twice_are_warned_of() {
+    let place = Place::with(&[("parent.c", PARENT)]);
+    place.trodden("cc --trodden-coverage -O1 parent.c -o own");
+    let warned = |arguments: &[&str]| {
+        must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).args(arguments));
+        String::from_utf8(place.trodden("coverage report run.trodden").stderr).unwrap().contains("a call in main returned twice")
+    };
+    assert!(warned(&[]) && !warned(&["no fork"]));
+}
+
 #[test]
 fn a_process_killed() {
     check("killed.c", "-O2");

@@ -8,15 +8,20 @@ use super::files::Files;
 use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
+use crate::notes::warn;
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::{ImageProfile, Profile};
+use trodden_flow::{CutReason, Edge};
+use trodden_profile::{Beginning, ImageProfile, PathEnd, Profile};
+use trodden_report::View;
+use trodden_report::view::Function;
 
 /// Sections without which there is no coverage.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
@@ -41,6 +46,7 @@ impl Mapping {
     pub fn load(covered: &Covered) -> Result<(Profile, Mapping)> {
         let profile = profiles::load(&covered.profile)?;
         let mapping = Mapping::of(&profile, &covered.files)?;
+        warn_of_second_returns(&profile);
         Ok((profile, mapping))
     }
 
@@ -188,4 +194,29 @@ fn hexadecimal(id: &[u8]) -> String {
 pub fn is_mapped(profile: &Profile) -> bool {
     let mut edges = profile.images.iter().flat_map(|i| &i.units).filter_map(|u| u.map.edge_profile.as_ref());
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())
+}
+
+/// Says which functions have a call that returned more often than it was made (`fork`, `setjmp`). LLVM computes regions as differences of
+/// counters, as if each call returned once, so executed code behind it may have 0.
+fn warn_of_second_returns(profile: &Profile) {
+    let view = View::of(profile);
+    let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
+    let Some(first) = names.first() else { return };
+    let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
+    warn(format_args!(
+        "a call in {first}{more} returned twice (fork, setjmp): LLVM computes the executions of some regions by subtraction, so code that \
+        ran behind the call may be shown as not executed; `trodden report` has its paths"
+    ));
+}
+
+fn returned_again(function: &Function) -> bool {
+    let again: BTreeSet<Edge> =
+        function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice).map(|(edge, _)| *edge).collect();
+    let returned = |beginning: &Beginning| matches!(beginning, Beginning::After(edge) if again.contains(edge));
+    let complete = &function.paths.complete;
+    let begun: i128 = complete.iter().filter(|p| returned(&p.beginning)).map(|p| i128::from(p.count)).sum();
+    let unfinished: i128 = function.paths.unfinished.iter().filter(|u| returned(&u.beginning)).map(|u| i128::from(u.count)).sum();
+    let made: i128 =
+        complete.iter().filter(|p| matches!(p.end, PathEnd::Cut(edge) if again.contains(&edge))).map(|p| i128::from(p.count)).sum();
+    begun + unfinished > made
 }
