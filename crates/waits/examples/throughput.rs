@@ -68,7 +68,15 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
 fn call(iteration: u64, p: u32, processes: u32, is_send: bool) -> Call {
     if iteration.is_multiple_of(10) {
         let communicator = CommunicatorId(0);
-        return Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank: p, size: processes, is_barrier: true });
+        return Call::Collective(Collective {
+            communicator,
+            rule: Rule::All,
+            is_root: false,
+            rank: p,
+            size: processes,
+            is_barrier: true,
+            is_binding: true,
+        });
     }
     let peer = if is_send { (p + 1) % processes } else { (p + processes - 1) % processes };
     let message = Message { communicator: CommunicatorId(0), peer: Some(ProcessId(peer)), tag: Some(0), is_buffered: true };

@@ -71,6 +71,9 @@ pub struct Collective {
     pub size: u32,
     /// Whether it only synchronises.
     pub is_barrier: bool,
+    /// Whether no member can leave before those that it waits for have entered, since it needs what they give. Operations in which some
+    /// may give nothing, and those of files, let members go on early.
+    pub is_binding: bool,
 }
 
 /// A request that a call completed.

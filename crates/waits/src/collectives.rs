@@ -36,7 +36,7 @@ pub enum Waited {
     For(Moment),
     /// It has not waited.
     NotAtAll,
-    /// Not all had entered.
+    /// Not all had entered, and it cannot leave before.
     Early,
     /// Members called different operations.
     Contradictory,
@@ -80,7 +80,8 @@ impl Collectives {
         if rule == Rule::Absent {
             return Waited::NotAtAll;
         }
-        let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return Waited::Early };
+        let early = if membership.collective.is_binding { Waited::Early } else { Waited::NotAtAll };
+        let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return early };
         if instance.is_contradictory {
             return Waited::Contradictory;
         }
@@ -93,13 +94,13 @@ impl Collectives {
             Rule::Scan => {
                 let lower = instance.ranks.iter().filter(|(other, _)| *other < rank);
                 if lower.clone().count() < rank as usize {
-                    return Waited::Early;
+                    return early;
                 }
                 return lower.map(|(_, moment)| *moment).max_by_key(|moment| moment.time_ns).map_or(Waited::NotAtAll, Waited::For);
             }
             _ => return Waited::NotAtAll,
         };
-        found.map_or(Waited::Early, Waited::For)
+        found.map_or(early, Waited::For)
     }
 
     /// A member leaves. Gives the moments that are no longer needed.

@@ -17,6 +17,7 @@
 //! | `classes.rs` | equivalence classes of waits |
 //! | `redundancy.rs` | what of two paths need not be shown |
 //! | `causes.rs` | the code that causes waits, summed over all of them |
+//! | `offset.rs` | how far a clock is ahead of another, from messages |
 //! | `hash.rs` | hash maps of small keys |
 //! | `diagnostic.rs` | what a trace lacks or contradicts |
 //!
@@ -32,6 +33,7 @@ pub mod diagnostic;
 pub mod hash;
 mod messages;
 mod objects;
+pub mod offset;
 pub mod redundancy;
 mod release;
 pub mod step;

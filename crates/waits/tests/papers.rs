@@ -3,7 +3,8 @@
 use trodden_waits::analysis::Block;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
-    Analysis, Call, CodeId, Explanation, LocationId, Options, Outcome, ProcessId, Rule, State, Step, Wait, WaitKind, causes, explain,
+    Analysis, Call, CodeId, Diagnostic, Explanation, LocationId, Options, Outcome, ProcessId, Rule, State, Step, Wait, WaitKind, causes,
+    explain,
 };
 
 const START: CodeId = CodeId(1000);
@@ -144,7 +145,15 @@ fn a_run_whose_critical_steps_take_less_is_predicted() {
         start(&mut analysis, 2);
         let barrier = |rank| {
             let communicator = CommunicatorId(0);
-            Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true })
+            Call::Collective(Collective {
+                communicator,
+                rule: Rule::All,
+                is_root: false,
+                rank,
+                size: 2,
+                is_barrier: true,
+                is_binding: true,
+            })
         };
         analysis.enter(LocationId(1), 40, &[block(2, 40)], &barrier(1), CodeId(100));
         analysis.enter(LocationId(0), 100, &[block(1, 100)], &barrier(0), CodeId(100));
@@ -174,7 +183,7 @@ fn figure_2() -> Outcome {
     analysis.start(LocationId(1), ProcessId(1), 50, None, START);
     let barrier = |rank| {
         let communicator = CommunicatorId(0);
-        Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true })
+        Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: true, is_binding: true })
     };
     let mut now = [0, 50];
     for turn in 0..100u64 {
@@ -200,4 +209,24 @@ fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
     assert_eq!(explained.plus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(1, LINE_10)]);
     assert_eq!(explained.minus.iter().map(|(s, _)| *s).collect::<Vec<_>>(), [step(0, LINE_8), step(0, LINE_6)]);
     assert_eq!(causes(&outcome.steps, &outcome.sites)[0].step, step(1, LINE_10));
+}
+
+#[test]
+fn a_member_may_leave_early_only_an_operation_that_gives_it_nothing() {
+    let run = |is_binding| {
+        let mut analysis = Analysis::new(Options::default());
+        start(&mut analysis, 2);
+        let call = |rank| {
+            let communicator = CommunicatorId(0);
+            Call::Collective(Collective { communicator, rule: Rule::All, is_root: false, rank, size: 2, is_barrier: false, is_binding })
+        };
+        analysis.enter(LocationId(0), 10, &[block(1, 10)], &call(0), CodeId(100));
+        analysis.exit(LocationId(0), 20, &call(0));
+        analysis.enter(LocationId(1), 30, &[block(2, 30)], &call(1), CodeId(100));
+        analysis.exit(LocationId(1), 31, &call(1));
+        let outcome = analysis.finish();
+        (outcome.waits, outcome.diagnostics.count(Diagnostic::LeftBeforeEntered))
+    };
+    assert_eq!(run(false), (0, 0));
+    assert_eq!(run(true), (0, 1));
 }

@@ -100,7 +100,15 @@ impl Machine {
         let call = |process: usize| {
             let (rank, size) = (process as u32, count as u32);
             let is_barrier = rule == Rule::All;
-            Call::Collective(Collective { communicator: CommunicatorId(1), rule, is_root: process == root, rank, size, is_barrier })
+            Call::Collective(Collective {
+                communicator: CommunicatorId(1),
+                rule,
+                is_root: process == root,
+                rank,
+                size,
+                is_barrier,
+                is_binding: true,
+            })
         };
         let entered: Vec<u64> = (0..count).map(|process| self.enter(process, &call(process))).collect();
         let last = entered.iter().copied().max().unwrap();
@@ -287,6 +295,7 @@ fn any_call(random: &mut Random) -> Call {
         rank: random.below(3) as u32,
         size: 3,
         is_barrier: random.below(2) == 0,
+        is_binding: random.below(2) == 0,
     };
     let (request, object, token) = (RequestId(random.below(3)), ObjectId(random.below(2)), Token(random.below(3)));
     match random.below(18) {

@@ -5,9 +5,10 @@
 
 use super::recording::{Process, Recording};
 use std::collections::BTreeMap;
+use trodden_waits::offset::Shift;
 
 /// Conversion of a process's ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// Ticks of the earliest anchor, and the clock then.
     ticks: u64,
@@ -20,42 +21,6 @@ pub struct Clock {
     origin_ns: i128,
     /// What is taken off: the correction by messages.
     pub shift: Shift,
-}
-
-/// What a clock is ahead of another, linear in time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shift {
-    at_ns: [i128; 2],
-    shift_ns: [i128; 2],
-}
-
-impl Shift {
-    /// So much at two times.
-    pub fn linear(at_ns: [i128; 2], shift_ns: [i128; 2]) -> Shift {
-        Shift { at_ns, shift_ns }
-    }
-
-    /// At a time.
-    pub fn at(&self, ns: i128) -> i128 {
-        let ([first, second], [from, to]) = (self.at_ns, self.shift_ns);
-        if second <= first { from } else { from + (to - from) * (ns - first) / (second - first) }
-    }
-
-    /// This one, and another one behind it.
-    pub fn and(&self, other: &Shift) -> Shift {
-        let at_ns = if other.at_ns[1] > other.at_ns[0] { other.at_ns } else { self.at_ns };
-        Shift { at_ns, shift_ns: at_ns.map(|ns| self.at(ns) + other.at(ns)) }
-    }
-
-    /// At the first of its times.
-    pub fn at_begin(&self) -> i128 {
-        self.shift_ns[0]
-    }
-
-    /// At the second.
-    pub fn at_end(&self) -> i128 {
-        self.shift_ns[1]
-    }
 }
 
 /// Clocks of all processes.
@@ -105,7 +70,7 @@ pub fn clocks(recording: &Recording) -> Clocks {
         }
         found.insert((host.to_owned(), boot.to_owned(), is_counter), clock);
     }
-    let clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)]).collect();
+    let clocks: Vec<Clock> = recording.processes.iter().map(|process| found[&key(process)].clone()).collect();
     let mut clocks = Clocks { clocks, notes };
     clocks.set_origin(recording);
     clocks

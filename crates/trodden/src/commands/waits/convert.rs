@@ -23,6 +23,9 @@ const NEIGHBOURHOODS: [u16; 5] = [
 ];
 /// Operations that only synchronise.
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
+/// Ends of names of operations in which members may give nothing to some others.
+const PARTIAL: [&str; 9] =
+    ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
 /// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
 const WOKEN: u64 = 0;
 /// What a wait for a futex gives whose value is another one.
@@ -256,6 +259,7 @@ impl Converter {
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
+            is_binding: is_binding(name),
         })
     }
 
@@ -278,7 +282,9 @@ impl Converter {
             (rule, _) => (rule, local.len() + remote.len()),
         };
         let communicator = self.communicator(id, record.object)?;
-        Some(Collective { communicator, rule, is_root: record.peer == ROOT_PEER, rank, size: size as u32, is_barrier: false })
+        let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, is_binding(name));
+        Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
     /// Names what made a process's first thread, if a recorded process did.
@@ -297,6 +303,11 @@ fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
         Some(number) => ObjectId(ObjectId::FIRST_SHARED | number),
         None => ObjectId(address),
     }
+}
+
+/// Whether a member of an operation of that name cannot leave before those that it waits for have entered.
+pub fn is_binding(name: &str) -> bool {
+    !name.starts_with("MPI_File_") && !PARTIAL.iter().any(|end| name.ends_with(end))
 }
 
 fn thread_token_of(process: ProcessId, token: u64) -> Token {

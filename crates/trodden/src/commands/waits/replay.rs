@@ -86,11 +86,10 @@ fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: b
         calls: 0,
     };
     let mut streams = Vec::new();
-    for (index, process) in recording.processes.iter().enumerate() {
+    for (index, (process, clock)) in recording.processes.iter().zip(&clocks.clocks).enumerate() {
         for (number, thread) in process.threads.iter().enumerate() {
             let location = LocationId(streams.len() as u32);
-            let stream =
-                Stream::open(location, ProcessId(index as u32), number as u32, process, thread, clocks.clocks[index], replay.names)?;
+            let stream = Stream::open(location, ProcessId(index as u32), number as u32, process, thread, clock.clone(), replay.names)?;
             streams.push(stream);
         }
     }
@@ -150,6 +149,7 @@ impl<'a> Stream<'a> {
         names: &mut Names,
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
+        let time_ns = clock.time_ns(thread.begin);
         let name = LocationName {
             process: rank.unwrap_or(id.0),
             is_rank: rank.is_some(),
@@ -169,7 +169,7 @@ impl<'a> Stream<'a> {
             blocks: ThreadBlocks::read(thread, &process.file, &mut names.codes, &mut names.symbols)?,
             before: NO_STACK,
             site: CodeId(0),
-            time_ns: clock.time_ns(thread.begin),
+            time_ns,
             next: Some(Next::Start),
             name,
             processor: None,

@@ -1,36 +1,29 @@
-//! Clocks of several hosts, corrected by the messages between them.
+//! Clocks of several hosts, corrected by what must lie behind what: a receive behind its send, the exit of a collective operation behind
+//! the entries that it waits for.
 //!
-//! A message is received after it was sent. On clocks that differ by an offset, the least time from send to receive in one direction
-//! is the least latency plus
-//! the offset, in the other direction the least latency less the offset: half the difference of both is the offset, and half their
-//! sum bounds its error.
-//! An operation of all with all is such a message from the last entry on each host to the first exit on each other one. Offsets are
-//! taken in the first and in the
-//! second half of the run, and interpolated: clocks drift. Hosts that exchange nothing in both directions stay uncorrected, and that
-//! is said.
+//! Hosts are taken one after the other, each with what it has exchanged with all that are corrected already; [`trodden_waits::offset`]
+//! finds its clock's offset. A host that has exchanged nothing in both directions stays uncorrected, and that is said.
 
-use super::clock::{Clocks, Shift};
+use super::clock::Clocks;
 use super::convert::{Converter, Parts};
-use super::recording::Recording;
+use super::recording::{Process, Recording};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
-use trodden_waits::call::{CommunicatorId, Message};
+use trodden_waits::call::{Collective, CommunicatorId, Message};
+use trodden_waits::offset::Bounds;
 use trodden_waits::{Call, ProcessId, Rule};
+use trodden_wire::waits::CallRecord;
 
 /// A host, by its first process.
 type Host = usize;
 /// Communicator, sender, receiver, tag.
 type Channel = (CommunicatorId, ProcessId, ProcessId, i32);
 
-/// The least delay in each half of the run, ns.
-type Least = [Option<i128>; 2];
-
-#[derive(Default)]
-struct Times {
-    sends: HashMap<Channel, Vec<(i128, Host)>>,
-    receives: HashMap<Channel, Vec<(i128, Host)>>,
-    /// Last entry and first exit on each host, by operation.
-    operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, (i128, i128)>>,
+/// Something happened on a host before something on another one, each by its own clock.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    first: (Host, i128),
+    second: (Host, i128),
 }
 
 /// Corrects the clocks of a recording of several hosts.
@@ -46,141 +39,246 @@ pub fn correct(recording: &Recording, clocks: &mut Clocks) -> Result<()> {
     if hosts.iter().all(|host| *host == 0) {
         return Ok(());
     }
-    let times = collect(recording, clocks, &hosts)?;
-    let (least, middles) = delays(&times);
-    let mut known: BTreeMap<Host, (Shift, i128)> = BTreeMap::from([(0, (Shift::default(), 0))]);
-    loop {
-        let next = least.keys().find_map(|(from, to)| {
-            let (shift, error) = known.get(from).filter(|_| !known.contains_key(to))?;
-            let (found, own) = offset(least.get(&(*from, *to))?, least.get(&(*to, *from))?, middles)?;
-            Some((*to, (shift.and(&found), error + own)))
-        });
-        let Some((host, found)) = next else { break };
-        known.insert(host, found);
-    }
-    for (process, host) in hosts.iter().enumerate() {
-        let name = &recording.processes[*host].file.host;
-        match known.get(host) {
-            Some((shift, error)) => {
-                clocks.clocks[process].shift = *shift;
-                if process == *host && process != 0 {
-                    clocks.notes.push(format!(
-                        "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
-                            most {error} ns",
-                        -shift.at_begin(),
-                        -shift.at_end()
-                    ));
-                }
-            }
-            None if process == *host => {
-                clocks.notes.push(format!("the clock of {name} is not corrected: it has no messages to and from the other hosts"));
-            }
-            None => {}
+    let mut orders = collect(recording, clocks, &hosts)?.orders();
+    let mut errors: BTreeMap<Host, i128> = BTreeMap::from([(0, 0)]);
+    while let Some((host, bounds)) = next(&orders, &errors) {
+        let Some(offset) = bounds.offset() else { break };
+        let error = offset.error_ns + bounds_error(&orders, &errors, host);
+        let name = &recording.processes[host].file.host;
+        clocks.notes.push(format!(
+            "the clock of {name} is corrected by {} ns at the beginning and {} ns at the end of the run, with an error of at \
+                most {error} ns",
+            -offset.shift.at_begin(),
+            -offset.shift.at_end()
+        ));
+        if offset.violated > 0 {
+            clocks.notes.push(format!(
+                "the clock of {name} runs unevenly: {} messages or collective operations still end before they can, and their waits \
+                    are not explained",
+                offset.violated
+            ));
         }
+        for order in &mut orders {
+            for (_, at) in [&mut order.first, &mut order.second].into_iter().filter(|(other, _)| *other == host) {
+                *at -= offset.shift.at(*at);
+            }
+        }
+        for (process, _) in hosts.iter().enumerate().filter(|(_, other)| **other == host) {
+            clocks.clocks[process].shift = offset.shift.clone();
+        }
+        errors.insert(host, error);
+    }
+    for (process, _) in hosts.iter().enumerate().filter(|(process, host)| process == *host && !errors.contains_key(host)) {
+        let name = &recording.processes[process].file.host;
+        clocks.notes.push(format!("the clock of {name} is not corrected: it has no messages to and from the other hosts"));
     }
     clocks.set_origin(recording);
     Ok(())
 }
 
+/// The host that has most to do with those whose clocks are corrected, and what follows for its clock.
+fn next(orders: &[Order], corrected: &BTreeMap<Host, i128>) -> Option<(Host, Bounds)> {
+    let mut found: BTreeMap<Host, Bounds> = BTreeMap::new();
+    for Order { first, second } in orders {
+        match (corrected.contains_key(&first.0), corrected.contains_key(&second.0)) {
+            (true, false) => found.entry(second.0).or_default().upper.push((second.1, second.1 - first.1)),
+            (false, true) => found.entry(first.0).or_default().lower.push((first.1, first.1 - second.1)),
+            _ => {}
+        }
+    }
+    found.into_iter().max_by_key(|(host, bounds)| (bounds.lower.len().min(bounds.upper.len()), std::cmp::Reverse(*host)))
+}
+
+/// The greatest error of a clock that this one was corrected by.
+fn bounds_error(orders: &[Order], errors: &BTreeMap<Host, i128>, host: Host) -> i128 {
+    let partner = |order: &Order| match (order.first.0 == host, order.second.0 == host) {
+        (true, _) => errors.get(&order.second.0),
+        (_, true) => errors.get(&order.first.0),
+        _ => None,
+    };
+    orders.iter().filter_map(partner).max().copied().unwrap_or(0)
+}
+
+/// Times of the members of one collective operation on one host.
+#[derive(Clone, Copy, Debug, Default)]
+struct Members {
+    /// The last entry of those that others wait for.
+    entered: Option<i128>,
+    /// The first exit of those who wait.
+    left: Option<i128>,
+}
+
 /// All times of a recording at which messages and operations begin and end.
+#[derive(Default)]
+struct Times {
+    /// Sends and receives.
+    messages: HashMap<Channel, [Vec<(i128, Host)>; 2]>,
+    operations: HashMap<(CommunicatorId, u64), BTreeMap<Host, Members>>,
+    counts: HashMap<(CommunicatorId, ProcessId), u64>,
+}
+
 fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Times> {
     let mut times = Times::default();
     let mut converter = Converter::new(recording);
-    let mut counts: HashMap<(CommunicatorId, usize), u64> = HashMap::new();
     for (index, process) in recording.processes.iter().enumerate() {
-        let (id, host) = (ProcessId(index as u32), hosts[index]);
+        let mut own =
+            Own { id: ProcessId(index as u32), host: hosts[index], begun: HashMap::new(), prepared: HashMap::new(), times: &mut times };
         for thread in &process.threads {
             let mut calls = thread.calls()?;
-            let mut begun: HashMap<u64, Message> = HashMap::new();
             while let Some(record) = calls.next() {
-                let mut parts = Parts::take(&converter, process, id, &record, &mut calls);
-                let call = converter.call(process, id, thread.token, &record, &mut parts);
+                let call = convert(&mut converter, process, own.id, thread.token, &record, &mut calls);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
-                let mut send = |m: &Message| {
-                    if let Some((to, tag)) = m.peer.zip(m.tag) {
-                        times.sends.entry((m.communicator, id, to, tag)).or_default().push((enter, host));
-                    }
-                };
-                match &call {
-                    Call::Send(message, _) | Call::Begin(message, false, _) | Call::Exchange(message, _) => send(message),
-                    Call::Begin(message, true, request) => drop(begun.insert(request.0, *message)),
-                    Call::Collective(collective) if collective.rule == Rule::All && record.exit != 0 => {
-                        let count = counts.entry((collective.communicator, index)).or_default();
-                        let on_host = times
-                            .operations
-                            .entry((collective.communicator, *count))
-                            .or_default()
-                            .entry(host)
-                            .or_insert((i128::MIN, i128::MAX));
-                        *on_host = (on_host.0.max(enter), on_host.1.min(exit));
-                    }
-                    _ => {}
-                }
-                if let Call::Collective(collective) | Call::BeginCollective(collective, _) = &call {
-                    *counts.entry((collective.communicator, index)).or_default() += 1;
-                }
-                let mut receive = |m: &Message, actual: Option<(ProcessId, i32)>| {
-                    if let Some((from, tag)) = actual.or(m.peer.zip(m.tag)).filter(|_| record.exit != 0) {
-                        times.receives.entry((m.communicator, from, id, tag)).or_default().push((exit, host));
-                    }
-                };
-                match &call {
-                    Call::Receive(message, actual) => receive(message, *actual),
-                    Call::Exchange(_, message) => receive(message, None),
-                    Call::Wait(completed) => completed.iter().for_each(|one| {
-                        if let Some(message) = begun.remove(&one.request.0) {
-                            receive(&message, one.peer.zip(one.tag));
-                        }
-                    }),
-                    _ => {}
-                }
+                own.call(&call, enter, Some(exit).filter(|_| record.exit != 0));
             }
         }
     }
     Ok(times)
 }
 
-/// Least delays between hosts, and the middles of both halves.
-fn delays(times: &Times) -> (BTreeMap<(Host, Host), Least>, [i128; 2]) {
-    let mut found: Vec<(Host, Host, i128, i128)> = Vec::new();
-    for (channel, sends) in &times.sends {
-        let receives = times.receives.get(channel).into_iter().flatten();
-        found.extend(sends.iter().zip(receives).filter(|(s, r)| s.1 != r.1).map(|(s, r)| (s.1, r.1, s.0, r.0 - s.0)));
-    }
-    for hosts in times.operations.values() {
-        for (from, (enter, _)) in hosts {
-            found.extend(hosts.iter().filter(|(to, _)| *to != from).map(|(to, (_, exit))| (*from, *to, *enter, exit - enter)));
+fn convert(
+    converter: &mut Converter,
+    process: &Process,
+    id: ProcessId,
+    token: u64,
+    record: &CallRecord,
+    calls: &mut super::recording::Calls,
+) -> Call {
+    let mut parts = Parts::take(converter, process, id, record, calls);
+    converter.call(process, id, token, record, &mut parts)
+}
+
+/// Something that was begun, to be completed.
+#[derive(Clone, Copy)]
+enum Begun {
+    Send,
+    Receive(Message),
+    Operation(Collective, u64),
+}
+
+/// What can be begun.
+#[derive(Clone, Copy)]
+enum Prepared {
+    Message(Message, bool),
+    Operation(Collective),
+}
+
+/// The calls of one process.
+struct Own<'a> {
+    id: ProcessId,
+    host: Host,
+    begun: HashMap<u64, Begun>,
+    prepared: HashMap<u64, Prepared>,
+    times: &'a mut Times,
+}
+
+impl Own<'_> {
+    fn call(&mut self, call: &Call, enter: i128, exit: Option<i128>) {
+        match call {
+            Call::Send(message, _) => self.send(message, enter),
+            Call::Exchange(message, receive) => {
+                self.send(message, enter);
+                self.receive(receive, None, exit);
+            }
+            Call::Receive(message, actual) => self.receive(message, *actual, exit),
+            Call::Begin(message, is_receive, request) => self.begin(request.0, Prepared::Message(*message, *is_receive), enter),
+            Call::BeginCollective(collective, request) => self.begin(request.0, Prepared::Operation(*collective), enter),
+            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, Prepared::Message(*message, *is_receive))),
+            Call::PrepareCollective(collective, request) => drop(self.prepared.insert(request.0, Prepared::Operation(*collective))),
+            Call::Start(requests) => requests.iter().for_each(|request| {
+                if let Some(prepared) = self.prepared.get(&request.0).copied() {
+                    self.begin(request.0, prepared, enter);
+                }
+            }),
+            Call::Wait(completed) => completed.iter().for_each(|one| match self.begun.remove(&one.request.0) {
+                Some(Begun::Receive(message)) => self.receive(&message, one.peer.zip(one.tag), exit),
+                Some(Begun::Operation(collective, number)) => self.leave(&collective, number, exit),
+                Some(Begun::Send) | None => {}
+            }),
+            Call::Collective(collective) => {
+                let number = self.enter(collective, enter);
+                self.leave(collective, number, exit);
+            }
+            _ => {}
         }
     }
-    let (first, last) = (found.iter().map(|f| f.2).min().unwrap_or(0), found.iter().map(|f| f.2).max().unwrap_or(0));
-    let middle = (first + last) / 2;
-    let mut least: BTreeMap<(Host, Host), Least> = BTreeMap::new();
-    for (from, to, at, delay) in found {
-        let half = &mut least.entry((from, to)).or_default()[usize::from(at > middle)];
-        *half = Some(half.map_or(delay, |known| known.min(delay)));
+
+    fn begin(&mut self, request: u64, what: Prepared, enter: i128) {
+        let begun = match what {
+            Prepared::Message(message, true) => Begun::Receive(message),
+            Prepared::Message(message, false) => {
+                self.send(&message, enter);
+                Begun::Send
+            }
+            Prepared::Operation(collective) => Begun::Operation(collective, self.enter(&collective, enter)),
+        };
+        self.begun.insert(request, begun);
     }
-    (least, [(first + middle) / 2, (middle + last) / 2])
+
+    fn send(&mut self, message: &Message, enter: i128) {
+        if let Some((to, tag)) = message.peer.zip(message.tag) {
+            self.times.messages.entry((message.communicator, self.id, to, tag)).or_default()[0].push((enter, self.host));
+        }
+    }
+
+    fn receive(&mut self, message: &Message, actual: Option<(ProcessId, i32)>, exit: Option<i128>) {
+        if let Some(((from, tag), exit)) = actual.or(message.peer.zip(message.tag)).zip(exit) {
+            self.times.messages.entry((message.communicator, from, self.id, tag)).or_default()[1].push((exit, self.host));
+        }
+    }
+
+    fn enter(&mut self, collective: &Collective, enter: i128) -> u64 {
+        let count = self.times.counts.entry((collective.communicator, self.id)).or_default();
+        let number = *count;
+        *count += 1;
+        let is_waited_for = match collective.rule {
+            Rule::All => true,
+            Rule::FromRoot => collective.is_root,
+            Rule::ToRoot => !collective.is_root,
+            Rule::Scan | Rule::Absent => false,
+        };
+        if is_waited_for && collective.is_binding {
+            let members = self.members(collective, number);
+            members.entered = members.entered.max(Some(enter));
+        }
+        number
+    }
+
+    fn leave(&mut self, collective: &Collective, number: u64, exit: Option<i128>) {
+        let waits = match collective.rule {
+            Rule::All => true,
+            Rule::FromRoot => !collective.is_root,
+            Rule::ToRoot => collective.is_root,
+            Rule::Scan | Rule::Absent => false,
+        };
+        if let Some(exit) = exit.filter(|_| waits && collective.is_binding) {
+            let members = self.members(collective, number);
+            members.left = Some(members.left.map_or(exit, |first| first.min(exit)));
+        }
+    }
+
+    fn members(&mut self, collective: &Collective, number: u64) -> &mut Members {
+        self.times.operations.entry((collective.communicator, number)).or_default().entry(self.host).or_default()
+    }
 }
 
-/// The offset of a host from another, and its error.
-fn offset(there: &Least, back: &Least, middles: [i128; 2]) -> Option<(Shift, i128)> {
-    let of = |half: usize| Some(((there[half]? - back[half]?) / 2, (there[half]? + back[half]?) / 2));
-    match (of(0), of(1)) {
-        (Some(first), Some(second)) => Some((Shift::linear(middles, [first.0, second.0]), first.1.max(second.1))),
-        (Some(only), None) | (None, Some(only)) => Some((Shift::linear(middles, [only.0; 2]), only.1)),
-        (None, None) => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_offset_is_half_the_difference_of_least_delays() {
-        let (shift, error) = offset(&[Some(5_010), Some(5_020)], &[Some(-4_990), Some(-4_990)], [0, 100]).unwrap();
-        assert_eq!((shift.at(0), shift.at(100)), (5_000, 5_005));
-        assert_eq!(error, 15);
-        assert_eq!(offset(&[Some(1), None], &[None, Some(1)], [0, 1]), None);
+impl Times {
+    /// What lies before what, on different hosts.
+    ///
+    /// The n-th receive to end on a channel ends behind n sends, so behind the n-th send to begin, whichever of them it received.
+    fn orders(self) -> Vec<Order> {
+        let mut orders = Vec::new();
+        for mut sides in self.messages.into_values() {
+            sides.iter_mut().for_each(|side| side.sort_unstable());
+            let [sends, receives] = sides;
+            let pairs = sends.into_iter().zip(receives).filter(|(send, receive)| send.1 != receive.1);
+            orders.extend(pairs.map(|(send, receive)| Order { first: (send.1, send.0), second: (receive.1, receive.0) }));
+        }
+        for hosts in self.operations.values() {
+            for (from, entered) in hosts.iter().filter_map(|(host, members)| Some((*host, members.entered?))) {
+                let left = hosts.iter().filter(|(to, _)| **to != from).filter_map(|(to, members)| Some((*to, members.left?)));
+                orders.extend(left.map(|second| Order { first: (from, entered), second }));
+            }
+        }
+        orders
     }
 }

@@ -6,7 +6,7 @@
 //! without members: its only member is the caller.
 //! Locks of threads (`THREAD_ACQUIRE_LOCK`) have an order of acquisition: who had a lock with the number before releases it.
 
-use super::super::convert::BUFFERED;
+use super::super::convert::{BUFFERED, is_binding};
 use super::super::replay::LocationName;
 use super::{Event, Imported, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
@@ -330,6 +330,7 @@ impl Reader<'_> {
             rank: rank as u32,
             size: members.len() as u32,
             is_barrier,
+            is_binding: is_binding(region),
         })
     }
 }
