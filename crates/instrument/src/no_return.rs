@@ -115,6 +115,13 @@ fn assembly_transfers_control(assembly: Value) -> bool {
 /// the calls by which a process becomes two, each of which goes on from there.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();
-    let forks = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "vfork" | "__vfork" | "daemon");
-    call.call_has_attribute("returns_twice") || (callee.is_function() && forks(&callee.name()))
+    let vfork = |name: &str| matches!(name, "vfork" | "__vfork");
+    call.call_has_attribute("returns_twice") || forks(call) || (callee.is_function() && vfork(&callee.name()))
+}
+
+/// Whether a call makes a process two that have no memory in common.
+pub fn forks(call: Value) -> bool {
+    let callee = call.callee();
+    let is_fork = |name: &str| matches!(name, "fork" | "_Fork" | "__fork" | "__libc_fork" | "forkpty" | "daemon");
+    callee.is_function() && is_fork(&callee.name())
 }

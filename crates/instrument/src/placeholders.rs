@@ -18,19 +18,20 @@
 
 use crate::bitmaps;
 use crate::counting::add_to_word;
-use crate::describe::{FunctionCfg, calls_that_may_not_return, ending_call};
+use crate::describe::{FunctionCfg, Site, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
-use crate::no_return::NoReturnAnalysis;
+use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::BTreeMap;
-use trodden_flow::Node;
+use trodden_flow::{Edge, Node};
 use trodden_unit::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters,
+    ValueKind,
 };
 
 /// Name of the metadata node of modules whose counters are ours to take out.
@@ -336,6 +337,13 @@ impl Placeholders {
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
+        for (edge, site) in cfg.sites.iter().enumerate() {
+            if let Site::BeforeThenHead(call) = site
+                && forks(*call)
+            {
+                self.profile.forks.push(ForkCall { function: number as u32, edge: Edge(edge as u32) });
+            }
+        }
         for Fixed { before, counter, amount } in all {
             match place(before, no_return) {
                 Some(place) => {

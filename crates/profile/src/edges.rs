@@ -2,14 +2,17 @@
 //!
 //! The program was built with counter placeholders ([`trodden_unit::edge_profile`]): places in blocks where LLVM would increment a counter.
 //! A counter's value is the sum over its placeholders of the block's executions times the increment, plus the values of the unit's own
-//! counters for it. Executions include those of unfinished paths, up to their last call. Units with the same function (inlined, or a copy
-//! of a template) are summed by name and hash of the function's graph, as LLVM's own counters would be.
+//! counters for it. Executions include those of unfinished paths, up to their last call, and both processes execute what was under way at a
+//! fork ([`crate::forks`]). Units with the same function (inlined, or a copy of a template) are summed by name and hash of the function's
+//! graph, as LLVM's own counters would be.
 
+use crate::forks::with_ways_of_children;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use crate::values::{NotedValue, Targets, Values as PlaceValues, add_values, sorted};
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
+use trodden_flow::Edge;
 use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
 
 /// LLVM's counters of a program.
@@ -173,6 +176,8 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
             continue;
         }
         let paths = FunctionPaths::decode(function, counts)?;
+        let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
+        let paths = with_ways_of_children(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
             let executions = executions(&paths, placeholder).ok_or(damaged("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;

@@ -29,6 +29,7 @@ pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
+mod forks;
 mod interesting;
 mod known;
 mod labels;

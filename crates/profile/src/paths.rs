@@ -142,7 +142,8 @@ impl FunctionPaths {
         self.unfinished.is_empty() && self.lost.is_empty()
     }
 
-    fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
+    /// Computes executions of blocks and edges, and lost paths, of complete and unfinished paths.
+    pub(crate) fn derive_counts(&mut self, function: &FunctionMap, dag: &Dag) {
         let mut blocks = vec![0i128; function.blocks.len()];
         let mut edges = vec![0i128; function.edges.len()];
         let mut begun = HashMap::<Node, i128>::new();

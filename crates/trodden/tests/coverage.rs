@@ -6,12 +6,11 @@ use place::{Place, cargo_trodden, must, trodden};
 use serde_json::Value;
 use std::process::Command;
 
-const PROGRAMS: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 6] = [
     ("plain.c", include_str!("coverage/plain.c")),
     ("jump.c", include_str!("coverage/jump.c")),
     ("cxx.cc", include_str!("coverage/cxx.cc")),
     ("threads.c", include_str!("coverage/threads.c")),
-    ("forks.c", include_str!("coverage/forks.c")),
     ("killed.c", include_str!("coverage/killed.c")),
     ("decisions.c", include_str!("coverage/decisions.c")),
 ];
@@ -85,24 +84,82 @@ fn threads() {
     check("threads.c", "-O2");
 }
 
-#[test]
-fn forked_processes() {
-    check("forks.c", "-O2");
+/// Whether each region and each side of each branch of a function was executed.
+fn covered(function: &Value) -> Vec<bool> {
+    let all = |list: &str, counts: std::ops::Range<usize>| -> Vec<bool> {
+        let each = function[list].as_array().unwrap().iter().flat_map(|one| one.as_array().unwrap()[counts.clone()].iter());
+        each.map(|count| count.as_u64() > Some(0)).collect()
+    };
+    [all("regions", 4..5), all("branches", 4..6)].concat()
 }
 
-/// LLVM has 0 for what the parent does: one entry, less one child. In its default mode the child would count the entry once more.
-const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = -1;\n  \
-    if (n < 2 && (child = fork()) == 0) {\n    _exit(0);\n  }\n  return n < 2 ? waitpid(child, 0, 0) != child : 0;\n}\n";
+/// LLVM's merging mode (`%m`) knows what was executed, since each process has the counts of its parent before the fork; but adds them
+/// again. Its continuous mode counts once, and computes 0 for what a parent does behind `if (fork() == 0)`. Here is the one with the counts of
+/// the other, apart from functions that children go on in.
+fn forked_processes(level: &str) {
+    let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
+    reference(&place, "clang-22", level, "forks.c");
+    must(place.command(place.path("reference")).env("LLVM_PROFILE_FILE", place.path("each-%m.profraw")));
+    let each = std::fs::read_dir(place.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let each = each.into_iter().find(|name| name.starts_with("each-")).unwrap();
+    place.tool("llvm-profdata-22", &format!("merge {each} -o each.profdata"));
+    place.trodden(&format!("cc --trodden-coverage {level} forks.c -o own"));
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
+    let output = must(place.command(trodden()).args(["coverage", "export", "run.trodden"]));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("returned twice"));
+    let own = serde_json::from_slice::<Value>(&output.stdout).unwrap()["data"].take();
+    let [once, each] = ["reference", "each"].map(|name| exported(&place, "reference", &format!("{name}.profdata")));
+    let [own, once, each] = [&own, &once, &each].map(|all| all[0]["functions"].as_array().unwrap());
+    assert_eq!(own.len(), 4);
+    for ((own, once), each) in own.iter().zip(once).zip(each) {
+        let name = own["name"].as_str().unwrap();
+        assert_eq!((&own["name"], covered(own)), (&each["name"], covered(each)), "{name}");
+        if name.ends_with("work") {
+            assert_eq!(own, once);
+        }
+        assert!(own["count"].as_u64() <= each["count"].as_u64(), "{name}");
+    }
+    // Called once, and continued by four processes.
+    let serve = own.iter().find(|f| f["name"].as_str().unwrap().ends_with("serve")).unwrap();
+    assert_eq!(serve["count"], 1 + 4);
+}
 
 #[test]
-fn functions_whose_calls_return_twice_are_warned_of() {
+fn forked_processes_without_optimisation() {
+    forked_processes("-O0");
+}
+
+#[test]
+fn forked_processes_optimised() {
+    forked_processes("-O2");
+}
+
+/// Where a child ends by `_exit`, LLVM knows what it did in continuous mode only.
+#[test]
+fn what_parents_do_behind_a_fork_is_executed() {
+    const PARENT: &str = "#include <sys/wait.h>\n#include <unistd.h>\nint main(int n, char **v) {\n  pid_t child = fork();\n  \
+        if (child == 0) {\n    _exit(0);\n  } else {\n    waitpid(child, 0, 0);\n  }\n  return 0;\n}\n";
     let place = Place::with(&[("parent.c", PARENT)]);
     place.trodden("cc --trodden-coverage -O1 parent.c -o own");
+    must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]));
+    let lines = String::from_utf8(place.trodden("coverage export --format lcov run.trodden").stdout).unwrap();
+    for line in ["DA:4,2", "DA:6,1", "DA:8,1", "DA:10,1"] {
+        assert!(lines.lines().any(|l| l == line), "{line}: {lines}");
+    }
+}
+
+/// LLVM has 0 for the second return: one entry, less one first return.
+#[test]
+fn functions_whose_calls_return_twice_are_warned_of() {
+    const BACK: &str = "#include <setjmp.h>\nstatic jmp_buf back;\n__attribute__((noinline)) static void away(int n) {\n  \
+        if (n < 2) longjmp(back, 1);\n}\nint main(int n, char **v) {\n  if (setjmp(back) == 0) {\n    away(n);\n  }\n  return 0;\n}\n";
+    let place = Place::with(&[("back.c", BACK)]);
+    place.trodden("cc --trodden-coverage -O1 back.c -o own");
     let warned = |arguments: &[&str]| {
         must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).args(arguments));
         String::from_utf8(place.trodden("coverage report run.trodden").stderr).unwrap().contains("a call in main returned twice")
     };
-    assert!(warned(&[]) && !warned(&["no fork"]));
+    assert!(warned(&[]) && !warned(&["no jump"]));
 }
 
 #[test]

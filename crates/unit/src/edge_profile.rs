@@ -7,7 +7,7 @@
 //! own ([`OwnCounters`]).
 
 use serde::{Deserialize, Serialize};
-use trodden_flow::Node;
+use trodden_flow::{Edge, Node};
 
 /// LLVM's counters of a unit, and the data that their values are computed from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +24,17 @@ pub struct EdgeProfile {
     pub own: Vec<OwnCounters>,
     /// Counters of values.
     pub values: Vec<ValueCounters>,
+    /// Calls by which a process becomes two (`fork`), in functions with placeholders.
+    pub forks: Vec<ForkCall>,
+}
+
+/// A call by which a process becomes two: each continues behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ForkCall {
+    /// Index of the function in [`crate::UnitMap::functions`].
+    pub function: u32,
+    /// The edge behind the call, [`crate::EdgeKind::ReturnsTwice`].
+    pub edge: Edge,
 }
 
 impl EdgeProfile {
@@ -31,6 +42,11 @@ impl EdgeProfile {
     pub fn is_coverage(&self) -> bool {
         const OF_EDGES: u64 = 1 << 56;
         self.version & OF_EDGES == 0
+    }
+
+    /// The edges behind the calls of a function, by its index, that make a process two.
+    pub fn forks_of(&self, function: usize) -> impl Iterator<Item = Edge> + '_ {
+        self.forks.iter().filter(move |call| call.function as usize == function).map(|call| call.edge)
     }
 }
 

@@ -27,7 +27,7 @@ pub mod weights;
 
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use edge_profile::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
 };
 pub use events::EventSource;
 pub use experiment::{Experiment, Request, Settings};

@@ -12,7 +12,7 @@ use std::fmt;
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 11;
+pub const MAP_VERSION: u32 = 12;
 
 /// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

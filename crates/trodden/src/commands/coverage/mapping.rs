@@ -196,22 +196,24 @@ pub fn is_mapped(profile: &Profile) -> bool {
     edges.any(|e| e.is_coverage() && !e.functions.is_empty())
 }
 
-/// Says which functions have a call that returned more often than it was made (`fork`, `setjmp`). LLVM computes regions as differences of
-/// counters, as if each call returned once, so executed code behind it may have 0.
+/// Says which functions have a call that returned more often than it was made, in one process (`setjmp`). LLVM computes regions as
+/// differences of counters, as if each call returned once, so executed code behind it may have 0.
 fn warn_of_second_returns(profile: &Profile) {
     let view = View::of(profile);
     let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };
     warn(format_args!(
-        "a call in {first}{more} returned twice (fork, setjmp): LLVM computes the executions of some regions by subtraction, so code that \
+        "a call in {first}{more} returned twice (setjmp, vfork): LLVM computes the executions of some regions by subtraction, so code that \
         ran behind the call may be shown as not executed; `trodden report` has its paths"
     ));
 }
 
 fn returned_again(function: &Function) -> bool {
-    let again: BTreeSet<Edge> =
-        function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice).map(|(edge, _)| *edge).collect();
+    let forks = || Some((function.unit.map.edge_profile.as_ref()?, function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map))?));
+    let is_fork = |edge: &Edge| forks().is_some_and(|(edges, number)| edges.forks_of(number).any(|fork| fork == *edge));
+    let cuts = function.map.cuts.iter().filter(|(_, reason)| *reason == CutReason::ReturnsTwice);
+    let again: BTreeSet<Edge> = cuts.map(|(edge, _)| *edge).filter(|edge| !is_fork(edge)).collect();
     let returned = |beginning: &Beginning| matches!(beginning, Beginning::After(edge) if again.contains(edge));
     let complete = &function.paths.complete;
     let begun: i128 = complete.iter().filter(|p| returned(&p.beginning)).map(|p| i128::from(p.count)).sum();

@@ -86,7 +86,7 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
     if most <= 0.0 {
         return;
     }
-    let top = if largest > 20.0 { 100.0 } else { (largest * 1.1).max(1.0) };
+    let top = top_of_axis(largest);
     let decades = most.log10().ceil().max(1.0);
     let x = |v: f64| {
         LEFT + WIDTH
@@ -106,7 +106,7 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
     for step in 0..=4 {
         let v = top * f64::from(step) / 4.0;
         let _ = write!(page, "<line class=grid x1={LEFT} x2={} y1={1} y2={1} />", LEFT + WIDTH, y(v));
-        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v:.1}</text>", LEFT - 6.0, y(v) + 4.0);
+        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
     }
     let ticks: Vec<f64> = match axis {
         Axis::Linear => (0..=4).map(|step| most * f64::from(step) / 4.0).collect(),
@@ -130,6 +130,15 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
         let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escaped(name));
     }
     page.push_str("</svg></div>");
+}
+
+/// The end of an axis of percentages that has a quarter at numbers of few digits; values may lie a little above 100.
+pub fn top_of_axis(largest: f64) -> f64 {
+    if largest > 20.0 {
+        return 100.0;
+    }
+    let tops = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0];
+    tops.into_iter().find(|top| *top >= largest).unwrap_or(20.0)
 }
 
 /// Text of a page.

@@ -2,7 +2,7 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::sweep_lines::{self, COLOURS, escaped};
+use super::sweep_lines::{self, COLOURS, escaped, top_of_axis};
 use super::sweep_results::{Outcome, Results, sorted};
 use std::fmt::Write;
 
@@ -121,7 +121,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&Outcome) -> Option<f64>
     let width = LEFT + group * results.sources.len() as f64 + 10.0;
     let legend = 18.0 * shown.len() as f64;
     let largest = results.outcomes.iter().filter_map(value).fold(0.0, f64::max);
-    let top = if largest > 20.0 { 100.0 } else { (largest * 1.1).max(1.0) };
+    let top = top_of_axis(largest);
     let y = |v: f64| 20.0 + HEIGHT * (1.0 - v.clamp(0.0, top) / top);
     let _ = write!(page, "<h2>{title}</h2>");
     if shown.len() < results.combinations.len() {
@@ -132,7 +132,7 @@ fn plot(results: &Results, title: &str, value: &impl Fn(&Outcome) -> Option<f64>
     for step in 0..=4 {
         let v = top * f64::from(step) / 4.0;
         let _ = write!(page, "<line class=grid x1={LEFT} x2={width} y1={0} y2={0} />", y(v));
-        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v:.1}</text>", LEFT - 6.0, y(v) + 4.0);
+        let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{v}</text>", LEFT - 6.0, y(v) + 4.0);
     }
     for (source, name) in results.sources.iter().enumerate() {
         let left = LEFT + group * source as f64 + 12.0;
