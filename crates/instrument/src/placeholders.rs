@@ -30,8 +30,7 @@ use llvm_sys::core::*;
 use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters,
-    ValueKind,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
 };
 
 /// Name of the metadata node of modules whose counters are ours to take out.

@@ -29,7 +29,7 @@ pub mod edges;
 mod error;
 pub mod events;
 pub mod exactness;
-mod forks;
+pub mod forks;
 mod interesting;
 mod known;
 mod labels;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use trodden_flow::partition::Ends;
 use trodden_flow::plan::Action;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
+use trodden_profile::forks::with_ways_of_children;
 use trodden_profile::procedures::measured;
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
 use trodden_testkit::{Random, Subject};
@@ -233,9 +234,26 @@ fn check_procedure(seed: u64, subject: &Subject, paths: &FunctionPaths, counts: 
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
+/// With the ways of children no block is left or executed more often than it is entered, and nothing else is executed than before.
+fn check_ways_of_children(seed: u64, subject: &Subject, paths: &FunctionPaths) -> bool {
+    let map = &subject.map;
+    let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
+    let more = with_ways_of_children(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let whole = more.as_ref().unwrap_or(paths);
+    for (block, executed) in whole.blocks.iter().enumerate() {
+        assert_eq!(*executed > 0, paths.blocks[block] > 0, "seed {seed}: block {block}");
+        assert!(*executed >= paths.blocks[block], "seed {seed}: block {block}");
+        let sum = |edges: &[Edge]| edges.iter().map(|e| whole.edges[e.index()]).sum::<u64>();
+        let node = Node(block as u32);
+        assert!(node == Node(0) || *executed <= sum(subject.graph.incoming(node)), "seed {seed}: block {block} is entered less often");
+        assert!(*executed >= sum(subject.graph.out(node)), "seed {seed}: block {block} is left more often");
+    }
+    more.is_some()
+}
+
 #[test]
 fn decoded_counts_are_those_of_plain_counters() {
-    let (mut complete, mut unfinished, mut negative, mut lost) = (0, 0, 0, 0);
+    let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
         let subject = Subject::random(&mut random, "f", 10);
@@ -246,14 +264,16 @@ fn decoded_counts_are_those_of_plain_counters() {
         for _ in 0..1 + random.below(12) {
             machine.call(&mut random);
         }
+        let is_whole = machine.habits.2 == 0;
         let paths = check(seed, &subject, machine);
+        continued += usize::from(is_whole && check_ways_of_children(seed, &subject, &paths));
         complete += usize::from(!paths.complete.is_empty());
         unfinished += usize::from(paths.unfinished.iter().any(|u| u.count > 0));
         negative += usize::from(paths.unfinished.iter().any(|u| u.count < 0));
         lost += usize::from(!paths.lost.is_empty());
     }
-    let seen = (complete, unfinished, negative, lost);
-    assert!(complete > 20_000 && unfinished > 5_000 && negative > 1_000 && lost > 1_000, "{seen:?}");
+    let seen = (complete, unfinished, negative, lost, continued);
+    assert!(complete > 20_000 && unfinished > 5_000 && negative > 1_000 && lost > 1_000 && continued > 1_000, "{seen:?}");
 }
 
 #[test]

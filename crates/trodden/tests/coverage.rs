@@ -94,8 +94,8 @@ fn covered(function: &Value) -> Vec<bool> {
 }
 
 /// LLVM's merging mode (`%m`) knows what was executed, since each process has the counts of its parent before the fork; but adds them
-/// again. Its continuous mode counts once, and computes 0 for what a parent does behind `if (fork() == 0)`. Here is the one with the counts of
-/// the other, apart from functions that children go on in.
+/// again. Its continuous mode counts once, and computes 0 for what a parent does behind `if (fork() == 0)`. Here is the one with the counts
+/// of the other, apart from functions that children go on in.
 fn forked_processes(level: &str) {
     let place = Place::with(&[("forks.c", include_str!("coverage/forks.c"))]);
     reference(&place, "clang-22", level, "forks.c");
