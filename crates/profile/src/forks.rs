@@ -2,8 +2,8 @@
 //!
 //! A fork is called once and returns twice, and so do the functions that were under way: more paths begin behind the call than end at
 //! it. Counts are right all the same. But LLVM's tools compute the counts of many regions and edges as differences of counters, for which
-//! as much must leave a block as enters it. Else what the parent executes behind `if (fork() == 0) { ... }` would be shown as 0: one call of
-//! the function, less one child.
+//! as much must leave a block as enters it. Else what the parent executes behind `if (fork() == 0) { ... }` would be shown as 0: one call
+//! of the function, less one child.
 //!
 //! So each process that continues a function is given the way to where it begins: of a path that the parent had begun its first part, and
 //! to what lies behind a cut the shortest way over executed edges. No block that was not executed gets a count.
