@@ -13,6 +13,7 @@
 //! | `thread.rs` | the state of a recorded thread; begin and end of a record |
 //! | `caller.rs` | whether the program calls, or an MPI library |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
+//! | `paths.rs` | where a thread is in its stream of paths |
 //! | `sample.rs` | samples of what a thread computes, by its processor time |
 //! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
 //! | `futex.rs`, `blocked.rs`, `fork.rs` | futexes; sleeping and input; child processes |
@@ -32,6 +33,7 @@ mod fork;
 mod futex;
 mod mpi;
 mod output;
+mod paths;
 mod process;
 mod pthread;
 mod real;

@@ -4,9 +4,9 @@
 //! sleeping or blocking system calls. The kernel's tick bounds its rate (often 250 per second), whatever is asked for.
 //! The signal is SIGPROF; a program that handles it itself is not sampled. Samples inside a recorded call are not taken.
 
-use crate::stack;
 use crate::thread::{Thread, current};
 use crate::{clock, process};
+use crate::{paths, stack};
 use core::mem::zeroed;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use trodden_wire::waits::SampleRecord;
@@ -72,6 +72,7 @@ fn prepare() -> bool {
     }
     // The unwinder's first use may load a library: here, not in the handler.
     stack::walk(0);
+    paths::find();
     // SAFETY: plain data.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handle as *const () as usize;
@@ -114,10 +115,11 @@ fn note(thread: &mut Thread, context: *mut libc::c_void) {
     let address = registers.gregs[libc::REG_RIP as usize] as usize;
     #[cfg(target_arch = "aarch64")]
     let address = registers.pc as usize;
+    let position = paths::position();
     let walk = stack::walk(address);
     let stack = thread.stacks.intern(&walk.addresses[..walk.count]);
     if let Some(record) = thread.samples.next() {
         // SAFETY: room for one record.
-        unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count }) };
+        unsafe { record.write(SampleRecord { time, address: address as u64, stack, calls: thread.count, position }) };
     }
 }

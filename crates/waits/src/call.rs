@@ -76,6 +76,17 @@ pub struct Collective {
     pub is_binding: bool,
 }
 
+/// Sends to and receives from several processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meeting {
+    /// To whom.
+    pub sends: Vec<Message>,
+    /// From whom.
+    pub receives: Vec<Message>,
+    /// Who receives waits for the latest, and that wait is of this kind.
+    pub kind: WaitKind,
+}
+
 /// A request that a call completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
@@ -96,8 +107,12 @@ pub enum Call {
     Receive(Message, Option<(ProcessId, i32)>),
     /// A send and a receive at once.
     Exchange(Message, Message),
-    /// Sends to and receives from several at once; who receives waits for the latest, and that wait is of this kind.
-    Meeting(Vec<Message>, Vec<Message>, WaitKind),
+    /// Sends to and receives from several at once.
+    Meeting(Meeting),
+    /// The same, that is begun only.
+    BeginMeeting(Meeting, RequestId),
+    /// The same, to be begun by [`Call::Start`] any number of times.
+    PrepareMeeting(Meeting, RequestId),
     /// A wait for a message that is not received.
     Probe(Message),
     /// A send or receive (`true`) that is begun only.

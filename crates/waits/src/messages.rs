@@ -3,7 +3,7 @@
 //! Matched first in, first out per channel (communicator, sender, receiver, tag), in the order in which the two sides begin (MPI's
 //! non-overtaking rule). A receive from any process, or of any tag, takes its place when it completes: only then is its channel known.
 
-use crate::call::{Collective, CommunicatorId, Message, RequestId};
+use crate::call::{Collective, CommunicatorId, Meeting, Message, RequestId, WaitKind};
 use crate::collectives::Membership;
 use crate::hash::Map;
 use crate::step::ProcessId;
@@ -69,18 +69,32 @@ pub enum Begun {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub enum Request {
-    /// Of a message; prepared ones can be begun again.
+pub struct Request {
+    /// What it can begin again; none if it is gone once it is complete.
+    pub prepared: Option<Prepared>,
+    /// What it has begun.
+    pub started: Option<Started>,
+}
+
+/// What a request begins.
+#[derive(Clone, Debug)]
+pub enum Prepared {
+    /// A send or a receive (`true`).
+    Message(Message, bool),
+    /// Sends and receives.
+    Meeting(Meeting),
+    /// A collective operation.
+    Collective(Collective),
+}
+
+/// What was begun.
+#[derive(Clone, Debug)]
+pub enum Started {
+    /// A side of a message.
     Message(Begun),
-    /// A prepared one that is not begun.
-    Prepared(Message, bool),
-    /// A prepared one that is begun.
-    Started(Message, bool, Begun),
-    /// A prepared collective operation that is not begun.
-    PreparedCollective(Collective),
-    /// One that is begun.
-    StartedCollective(Collective, Membership),
-    /// Of a collective operation: the number of its instance.
+    /// Sides of several, with the kind of their wait.
+    Meeting(Vec<Begun>, WaitKind),
+    /// A collective operation: the number of its instance.
     Collective(Membership),
 }
 

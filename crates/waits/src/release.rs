@@ -2,10 +2,10 @@
 
 use crate::Rule;
 use crate::analysis::{Analysis, Open};
-use crate::call::{Call, Completed, Message, RequestId, SleepKind, WaitKind};
+use crate::call::{Call, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
-use crate::messages::{Begun, Place, Request};
+use crate::messages::{Begun, Place, Prepared, Request, Started};
 use crate::objects::{Object, Objects, held_by};
 use crate::step::{CodeId, LocationId, ProcessId, State};
 use crate::wait::{Moment, Wait};
@@ -20,32 +20,24 @@ impl Analysis {
                 self.begin_message(id, process, *send, false);
                 self.begin_message(id, process, *receive, true);
             }
-            Call::Meeting(sends, receives, _) => {
-                sends.iter().for_each(|message| self.begin_message(id, process, *message, false));
-                receives.iter().for_each(|message| self.begin_message(id, process, *message, true));
+            Call::Meeting(meeting) => {
+                meeting.sends.iter().for_each(|message| self.begin_message(id, process, *message, false));
+                meeting.receives.iter().for_each(|message| self.begin_message(id, process, *message, true));
             }
             Call::Begin(message, is_receive, request) => {
-                let begun = self.place(id, process, *message, *is_receive);
-                self.messages.requests.insert((process, *request), Request::Message(begun));
+                self.begin_request(id, process, *request, Prepared::Message(*message, *is_receive))
             }
-            Call::Prepare(message, is_receive, request) => {
-                self.messages.requests.insert((process, *request), Request::Prepared(*message, *is_receive));
-            }
-            Call::PrepareCollective(collective, request) => {
-                self.messages.requests.insert((process, *request), Request::PreparedCollective(*collective));
-            }
+            Call::BeginMeeting(meeting, request) => self.begin_request(id, process, *request, Prepared::Meeting(meeting.clone())),
+            Call::BeginCollective(collective, request) => self.begin_request(id, process, *request, Prepared::Collective(*collective)),
+            Call::Prepare(message, is_receive, request) => self.prepare(process, *request, Prepared::Message(*message, *is_receive)),
+            Call::PrepareMeeting(meeting, request) => self.prepare(process, *request, Prepared::Meeting(meeting.clone())),
+            Call::PrepareCollective(collective, request) => self.prepare(process, *request, Prepared::Collective(*collective)),
             Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
             Call::Collective(collective) => {
                 let moment = self.moment(id);
                 let (membership, old) = self.collectives.enter(process, *collective, moment);
                 self.give_back(old);
                 self.open(id).membership = Some(membership);
-            }
-            Call::BeginCollective(collective, request) => {
-                let moment = self.moment(id);
-                let (membership, old) = self.collectives.enter(process, *collective, moment);
-                self.give_back(old);
-                self.messages.requests.insert((process, *request), Request::Collective(membership));
             }
             Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock(held_by(process, *object), moment)),
             Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake(held_by(process, *object), *count, moment)),
@@ -89,21 +81,36 @@ impl Analysis {
         self.open(id).begun.push((begun, is_receive));
     }
 
+    fn prepare(&mut self, process: ProcessId, request: RequestId, what: Prepared) {
+        self.messages.requests.insert((process, request), Request { prepared: Some(what), started: None });
+    }
+
+    fn begin_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, what: Prepared) {
+        let started = Some(self.started(id, process, &what));
+        self.messages.requests.insert((process, request), Request { prepared: None, started });
+    }
+
     fn start_prepared(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
-        match self.messages.requests.get(&(process, request)) {
-            Some(Request::Prepared(message, is_receive) | Request::Started(message, is_receive, _)) => {
-                let (message, is_receive) = (*message, *is_receive);
-                let begun = self.place(id, process, message, is_receive);
-                self.messages.requests.insert((process, request), Request::Started(message, is_receive, begun));
+        let Some(prepared) = self.messages.requests.get(&(process, request)).and_then(|known| known.prepared.clone()) else {
+            return self.unknown_request(id);
+        };
+        let started = Some(self.started(id, process, &prepared));
+        self.messages.requests.insert((process, request), Request { prepared: Some(prepared), started });
+    }
+
+    fn started(&mut self, id: LocationId, process: ProcessId, what: &Prepared) -> Started {
+        match what {
+            Prepared::Message(message, is_receive) => Started::Message(self.place(id, process, *message, *is_receive)),
+            Prepared::Meeting(Meeting { sends, receives, kind }) => {
+                let sides = sends.iter().map(|send| (send, false)).chain(receives.iter().map(|receive| (receive, true)));
+                Started::Meeting(sides.map(|(message, is_receive)| self.place(id, process, *message, is_receive)).collect(), *kind)
             }
-            Some(Request::PreparedCollective(collective) | Request::StartedCollective(collective, _)) => {
-                let collective = *collective;
+            Prepared::Collective(collective) => {
                 let moment = self.moment(id);
-                let (membership, old) = self.collectives.enter(process, collective, moment);
+                let (membership, old) = self.collectives.enter(process, *collective, moment);
                 self.give_back(old);
-                self.messages.requests.insert((process, request), Request::StartedCollective(collective, membership));
+                Started::Collective(membership)
             }
-            _ => self.unknown_request(id),
         }
     }
 
@@ -116,7 +123,7 @@ impl Analysis {
     pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
         let (enter_ns, site) = (open.enter_ns, open.site);
         match call {
-            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(..) => {
+            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(_) => {
                 self.complete_messages(id, process, open, time_ns, call)
             }
             Call::Probe(message) => {
@@ -268,7 +275,7 @@ impl Analysis {
             let Begun::Placed(place) = begun else { continue };
             places.push(place);
             let mut partner = self.partner(place, is_receive, time_ns);
-            if let (Call::Meeting(_, _, kind), Some(found)) = (call, &mut partner) {
+            if let (Call::Meeting(Meeting { kind, .. }), Some(found)) = (call, &mut partner) {
                 found.1 = *kind;
             }
             latest = later(latest, partner);
@@ -330,43 +337,26 @@ impl Analysis {
         let mut latest: Option<(Moment, WaitKind)> = None;
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for one in completed {
-            let Some(request) = self.messages.requests.remove(&(process, one.request)) else {
-                continue;
-            };
-            let begun = match request {
-                Request::Message(begun) => begun,
-                Request::Started(message, is_receive, begun) => {
-                    self.messages.requests.insert((process, one.request), Request::Prepared(message, is_receive));
-                    begun
-                }
-                Request::Prepared(..) => {
-                    self.messages.requests.insert((process, one.request), request);
-                    continue;
-                }
-                Request::PreparedCollective(_) => {
-                    self.messages.requests.insert((process, one.request), request);
-                    continue;
-                }
-                Request::StartedCollective(collective, membership) => {
-                    self.messages.requests.insert((process, one.request), Request::PreparedCollective(collective));
+            let Some(started) = self.take_started(process, one.request) else { continue };
+            let (sides, kind) = match started {
+                Started::Collective(membership) => {
                     members.push(membership);
                     latest = later(latest, self.collective_wait(id, membership, times.1));
                     continue;
                 }
-                Request::Collective(membership) => {
-                    members.push(membership);
-                    latest = later(latest, self.collective_wait(id, membership, times.1));
-                    continue;
-                }
+                Started::Message(begun) => (vec![self.messages.resolve(process, begun, one.peer.zip(one.tag))], None),
+                Started::Meeting(sides, kind) => (sides, Some(kind)),
             };
-            let begun = self.messages.resolve(process, begun, one.peer.zip(one.tag));
-            match begun {
-                Begun::Placed(place) => {
-                    latest = later(latest, self.partner(place, place.is_receive(), times.1));
-                    places.push(place);
+            for begun in sides {
+                match begun {
+                    Begun::Placed(place) => {
+                        let partner = self.partner(place, place.is_receive(), times.1);
+                        latest = later(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
+                        places.push(place);
+                    }
+                    Begun::Open(_, moment) => self.give_back([moment]),
+                    Begun::Nowhere => {}
                 }
-                Begun::Open(_, moment) => self.give_back([moment]),
-                Begun::Nowhere => {}
             }
         }
         let wait = self.resolve(id, times, site, latest);
@@ -376,6 +366,16 @@ impl Analysis {
             self.give_back(old);
         }
         wait
+    }
+
+    /// What a request has begun; one that can begin it again stays.
+    fn take_started(&mut self, process: ProcessId, request: RequestId) -> Option<Started> {
+        let known = self.messages.requests.get_mut(&(process, request))?;
+        let started = known.started.take();
+        if known.prepared.is_none() {
+            self.messages.requests.remove(&(process, request));
+        }
+        started
     }
 
     /// The start of a job is the origin of its members: what was before is not compared.

@@ -17,7 +17,7 @@
 /// First eight bytes of a `.calls` file.
 pub const MAGIC: [u8; 8] = *b"TRODWAIT";
 /// Version of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Variable that names the folder of the recording, for the recorder.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_WAITS";
 /// Variable with the samples per second of processor time and thread; `0` turns sampling off.
@@ -27,7 +27,7 @@ pub const HEADER_SIZE: usize = 128;
 /// Size of a [`CallRecord`].
 pub const RECORD_SIZE: usize = 64;
 /// Size of a [`SampleRecord`].
-pub const SAMPLE_SIZE: usize = 24;
+pub const SAMPLE_SIZE: usize = 32;
 /// Stack of a record that has none.
 pub const NO_STACK: u32 = u32::MAX;
 /// Peer of a record that has none: a null process, or a call without partner.
@@ -105,6 +105,8 @@ pub struct SampleRecord {
     pub stack: u32,
     /// Calls that the thread had begun by then: the sample lies between call `calls - 1` and call `calls`.
     pub calls: u32,
+    /// Events of its stream of paths that the thread had written, plus 1; 0: not known, or the program writes none.
+    pub position: u64,
 }
 
 /// Kinds of [`CallRecord`]s.
@@ -157,7 +159,8 @@ pub mod kind {
     pub const MPI_FINALIZE: u16 = 0x34;
     /// An MPI call that transfers data and by no rule waits for another process.
     pub const MPI_TRANSFER: u16 = 0x35;
-    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow.
+    /// A call that sends to and receives from several processes; [`MEETING_SEND`] and [`MEETING_RECV`] follow. With a `request` it is
+    /// begun only.
     pub const MEETING: u16 = 0x36;
     /// A side of a [`MEETING`]: `peer`, `tag`, `object`.
     pub const MEETING_SEND: u16 = 0x37;
@@ -167,6 +170,8 @@ pub mod kind {
     pub const WINDOW_LOCK: u16 = 0x39;
     /// It is released.
     pub const WINDOW_UNLOCK: u16 = 0x3a;
+    /// A [`MEETING`] is prepared: `request` is a persistent one.
+    pub const MEETING_INIT: u16 = 0x3b;
     /// A contended lock (mutex, rwlock or spin lock at `object`) is taken.
     pub const LOCK: u16 = 0x40;
     /// It is released.
@@ -252,4 +257,7 @@ functions! {
     MPIX_Scatterv_init MPI_Reduce_init MPIX_Reduce_init MPI_Gather_init MPIX_Gather_init MPI_Gatherv_init MPIX_Gatherv_init
     MPI_Scan_init MPIX_Scan_init MPI_Exscan_init MPIX_Exscan_init MPI_Win_test mtx_timedlock mtx_unlock cnd_wait cnd_timedwait
     cnd_signal cnd_broadcast thrd_create thrd_exit
+    MPI_Neighbor_allgather_init MPIX_Neighbor_allgather_init MPI_Neighbor_allgatherv_init MPIX_Neighbor_allgatherv_init
+    MPI_Neighbor_alltoall_init MPIX_Neighbor_alltoall_init MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
+    MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init
 }

@@ -57,6 +57,10 @@ pub struct WaitsReport {
     /// How long would the run take if this function took so many per cent less? May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = question)]
     pub what_if: Vec<(String, f64)>,
+    /// Steps become paths: the run (`trodden runs`) or folder with the streams of the same execution, of a program that was built with
+    /// --stream and recorded by `trodden record --whole-program -- trodden waits record -- PROGRAM`.
+    #[arg(long, value_name = "RUN")]
+    pub paths: Option<String>,
     /// At most this many causes and wait sites.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,

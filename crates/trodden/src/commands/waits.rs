@@ -20,6 +20,7 @@ mod convert;
 mod import;
 mod json;
 mod page;
+mod paths;
 mod process_file;
 mod record;
 mod recording;

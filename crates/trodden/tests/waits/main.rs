@@ -5,6 +5,9 @@
 //! the injected work is many times that of the rest.
 
 mod beyond_messages;
+mod paths;
+#[path = "../place/mod.rs"]
+mod place;
 mod reports;
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]

@@ -17,17 +17,56 @@ pub fn neighbours<const N: usize>(
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
+    meeting(kind::MEETING, comm, None, function, arguments, call)
+}
+
+/// The same, with a request behind the communicator: the operation is begun only.
+#[inline]
+pub fn neighbours_begun<const N: usize>(
+    comm: usize,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
+    meeting(kind::MEETING, comm, Some(comm + 1), function, arguments, call)
+}
+
+/// The same, with an info and a persistent request behind the communicator: the operation is prepared.
+#[inline]
+pub fn neighbours_prepared<const N: usize>(
+    comm: usize,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
+    meeting(kind::MEETING_INIT, comm, Some(comm + 2), function, arguments, call)
+}
+
+#[inline]
+fn meeting<const N: usize>(
+    kind: u16,
+    comm: usize,
+    request: Option<usize>,
+    function: Function,
+    arguments: &mut [usize; N],
+    call: impl FnOnce(&mut [usize; N]) -> i32,
+) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::MEETING, function) else { return call(arguments) };
-    let handle = implementation().handle(at(arguments, comm));
+    let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
+    let library = implementation();
+    let handle = library.handle(at(arguments, comm));
     open.record().object = communicator::number(handle);
     let result = call(arguments);
+    if let Some(position) = request {
+        // SAFETY: the request's address, by MPI's definition.
+        open.record().request = unsafe { library.handle_at(at(arguments, position), 0) } as u64;
+    }
     finish(thread, open);
     let first = open.copy();
     each(handle, &mut |peer, kind| {
         // A null process is at the border of a grid.
         if peer >= 0 {
-            add(thread, CallRecord { kind, peer, tag: 0, ..first });
+            add(thread, CallRecord { kind, peer, tag: 0, request: 0, ..first });
         }
     });
     result

@@ -157,11 +157,11 @@ wrappers! {
     MPI_Get_accumulate PMPI_Get_accumulate [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10 a11] transfer();
     MPI_Improbe PMPI_Improbe [a0 a1 a2 a3 a4 a5] other();
     MPI_Imrecv PMPI_Imrecv [a0 a1 a2 a3 a4] other();
-    MPI_Ineighbor_allgather PMPI_Ineighbor_allgather [a0 a1 a2 a3 a4 a5 a6 a7] other();
-    MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7 a8] other();
-    MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] other();
-    MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] other();
-    MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] other();
+    MPI_Ineighbor_allgather PMPI_Ineighbor_allgather [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_begun(6);
+    MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_begun(7);
+    MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall [a0 a1 a2 a3 a4 a5 a6 a7] neighbours_begun(6);
+    MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_begun(8);
+    MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_begun(8);
     MPI_Neighbor_allgather PMPI_Neighbor_allgather [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
     MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv [a0 a1 a2 a3 a4 a5 a6 a7] neighbours(7);
     MPI_Neighbor_alltoall PMPI_Neighbor_alltoall [a0 a1 a2 a3 a4 a5 a6] neighbours(6);
@@ -228,4 +228,14 @@ wrappers! {
     MPIX_Scan_init PMPIX_Scan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
     MPI_Exscan_init PMPI_Exscan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
     MPIX_Exscan_init PMPIX_Exscan_init [a0 a1 a2 a3 a4 a5 a6 a7] collective_init(kind::COLLECTIVE_SCAN, NO_ROOT, 5);
+    MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
+    MPIX_Neighbor_allgather_init PMPIX_Neighbor_allgather_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
+    MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_prepared(7);
+    MPIX_Neighbor_allgatherv_init PMPIX_Neighbor_allgatherv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9] neighbours_prepared(7);
+    MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
+    MPIX_Neighbor_alltoall_init PMPIX_Neighbor_alltoall_init [a0 a1 a2 a3 a4 a5 a6 a7 a8] neighbours_prepared(6);
+    MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
+    MPIX_Neighbor_alltoallv_init PMPIX_Neighbor_alltoallv_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
+    MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
+    MPIX_Neighbor_alltoallw_init PMPIX_Neighbor_alltoallw_init [a0 a1 a2 a3 a4 a5 a6 a7 a8 a9 a10] neighbours_prepared(8);
 }

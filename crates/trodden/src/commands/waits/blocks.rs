@@ -5,6 +5,7 @@
 //! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
 
 use super::codes::{Codes, own_frames};
+use super::paths::{Paths, Taken, is_function};
 use super::process_file::ProcessFile;
 use super::recording::Thread;
 use super::symbols::{Frame, Symbols};
@@ -38,17 +39,22 @@ impl ThreadBlocks {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn read(thread: &Thread, process: &ProcessFile, codes: &mut Codes, symbols: &mut Symbols) -> Result<Self> {
+    pub fn read(thread: &Thread, process: &ProcessFile, names: &mut Names) -> Result<Self> {
         let stacks = thread.stacks()?;
-        let mut known: HashMap<(u64, u32), CodeId> = HashMap::new();
-        let mut name = |sample: &SampleRecord| {
-            *known.entry((sample.address, sample.stack)).or_insert_with(|| {
+        let records = thread.samples()?;
+        let taken = names.paths.as_mut().map(|paths| paths.of_samples(process, thread.number, &records)).transpose()?;
+        let mut taken = taken.unwrap_or_else(|| vec![None; records.len()]).into_iter();
+        let mut known: HashMap<(u64, u32, Option<Taken>), CodeId> = HashMap::new();
+        let mut name = |sample: &SampleRecord, taken: Option<Taken>| {
+            *known.entry((sample.address, sample.stack, taken)).or_insert_with_key(|(_, _, taken)| {
                 let stack = stacks.get(sample.stack as usize).map_or(&[][..], Vec::as_slice);
-                let own = own_frames(symbols, process, Some(sample.address), stack);
-                codes.sample(&own)
+                let own = own_frames(&mut names.symbols, process, Some(sample.address), stack);
+                let is_on_stack = |taken: &&Taken| own.iter().any(|frame| is_function(&frame.function, &taken.function));
+                let taken = taken.as_ref().filter(is_on_stack).cloned();
+                names.codes.sample(&own, taken)
             })
         };
-        let samples: Vec<(u32, CodeId)> = thread.samples()?.iter().map(|sample| (sample.calls, name(sample))).collect();
+        let samples: Vec<(u32, CodeId)> = records.iter().map(|sample| (sample.calls, name(sample, taken.next().flatten()))).collect();
         let mut blocks = ThreadBlocks {
             samples,
             at: 0,
@@ -137,6 +143,8 @@ impl ThreadBlocks {
 pub struct Names {
     pub codes: Codes,
     pub symbols: Symbols,
+    /// Streams of the program, by which samples become paths.
+    pub paths: Option<Paths>,
 }
 
 /// Records that belong to the call in front of them or behind.

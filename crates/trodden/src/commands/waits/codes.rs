@@ -4,6 +4,7 @@
 //! have in common. A call
 //! site is such a stack with the line of the call. Lines inside a block are counted beside it: they do not distinguish steps.
 
+use super::paths::Taken;
 use super::process_file::ProcessFile;
 use super::symbols::{Frame, Symbols};
 use std::collections::{BTreeMap, HashMap};
@@ -21,6 +22,8 @@ pub struct Code {
     pub call: Option<&'static str>,
     /// Line of a call.
     pub call_line: u32,
+    /// The Ball-Larus path that was executed, where the program was built to say so.
+    pub taken: Option<Taken>,
 }
 
 impl Code {
@@ -86,18 +89,18 @@ impl Codes {
 
     /// A start-up.
     pub fn start(&mut self, what: &str) -> CodeId {
-        self.id(Code { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0 })
+        self.id(Code { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
     }
 
     /// The site of a call.
     pub fn call(&mut self, own: &Own, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.id(Code { path: path(own), calls: calls(own), file, call: Some(call), call_line })
+        self.id(Code { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
     }
 
     /// The block of a sample.
-    pub fn sample(&mut self, own: &Own) -> CodeId {
-        let id = self.block(own);
+    pub fn sample(&mut self, own: &Own, taken: Option<Taken>) -> CodeId {
+        let id = self.block(own, taken);
         self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
         id
     }
@@ -124,12 +127,12 @@ impl Codes {
             (Some(own), None) | (None, Some(own)) => own.clone(),
             (None, None) => return (self.start("(unknown)"), 0),
         };
-        (self.block(&own), own.first().map_or(0, |frame| frame.line))
+        (self.block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
 
-    fn block(&mut self, own: &Own) -> CodeId {
+    fn block(&mut self, own: &Own, taken: Option<Taken>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0 })
+        self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0, taken })
     }
 }
 

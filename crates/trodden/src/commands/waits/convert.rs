@@ -2,7 +2,7 @@
 
 use super::recording::{Calls, Process, Recording};
 use std::collections::{HashMap, HashSet};
-use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, ObjectId, RequestId, SleepKind, Token};
+use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, NO_PEER, ROOT_PEER, kind};
 
@@ -13,14 +13,6 @@ const OWN: u64 = 2;
 pub const BUFFERED: u64 = 4096;
 /// Added to the number of a communicator for what its neighbourhood operations exchange.
 const NEIGHBOURS: u64 = 1 << 62;
-/// Those operations.
-const NEIGHBOURHOODS: [u16; 5] = [
-    Function::MPI_Neighbor_allgather as u16,
-    Function::MPI_Neighbor_allgatherv as u16,
-    Function::MPI_Neighbor_alltoall as u16,
-    Function::MPI_Neighbor_alltoallv as u16,
-    Function::MPI_Neighbor_alltoallw as u16,
-];
 /// Operations that only synchronise.
 const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", "MPIX_Barrier_init", "MPI_Win_fence", "MPI_Finalize"];
 /// Ends of names of operations in which members may give nothing to some others.
@@ -116,7 +108,7 @@ impl Converter {
                 (None, Some(receive)) => Call::Receive(receive, None),
                 (None, None) => Call::Other,
             },
-            kind::MEETING => self.meeting(process, id, record, &rest.members),
+            kind::MEETING | kind::MEETING_INIT => self.meeting(process, id, record, &rest.members).unwrap_or(Call::Other),
             kind::PROBE => self.message(process, id, record).map_or(Call::Other, Call::Probe),
             _ => self.other(process, record, id, thread_token, rest, object),
         }
@@ -183,21 +175,26 @@ impl Converter {
 
     /// A call that meets several processes: an epoch of a window, whose ranks are those of the window's group, or an exchange with
     /// neighbours.
-    fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Call {
+    fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
         let waits = match record.function {
             epoch if epoch == Function::MPI_Win_start as u16 => WaitKind::LatePost,
-            function if NEIGHBOURHOODS.contains(&function) => WaitKind::LateSender,
+            function if is_with_neighbours(function) => WaitKind::LateSender,
             _ => WaitKind::LateComplete,
         };
         // Messages of the program on that communicator are others.
         let of_neighbours = if waits == WaitKind::LateSender { NEIGHBOURS } else { 0 };
-        let Some(communicator) = self.communicator(id, record.object ^ of_neighbours) else { return Call::Other };
+        let communicator = self.communicator(id, record.object ^ of_neighbours)?;
         let message = |member: &CallRecord| {
             let peer = Some(self.peer(process, id, record.object, member.peer)?);
             Some(Message { communicator, peer, tag: Some(member.tag), is_buffered: true })
         };
         let of = |kind: u16| members.iter().filter(|m| m.kind == kind).filter_map(message).collect();
-        Call::Meeting(of(kind::MEETING_SEND), of(kind::MEETING_RECV), waits)
+        let meeting = Meeting { sends: of(kind::MEETING_SEND), receives: of(kind::MEETING_RECV), kind: waits };
+        Some(match (record.kind, record.request) {
+            (kind::MEETING, 0) => Call::Meeting(meeting),
+            (kind::MEETING, request) => Call::BeginMeeting(meeting, RequestId(request)),
+            (_, request) => Call::PrepareMeeting(meeting, RequestId(request)),
+        })
     }
 
     /// The process of a rank of a communicator.
@@ -296,6 +293,11 @@ impl Converter {
     }
 }
 
+/// Whether a function exchanges with the neighbours of a topology.
+fn is_with_neighbours(function: u16) -> bool {
+    trodden_wire::waits::FUNCTIONS.get(function as usize).is_some_and(|name| name.contains("eighbor_"))
+}
+
 /// The object of a call: in memory that processes share, it is one for all of them.
 fn object_of(process: &Process, kind: u16, address: u64) -> ObjectId {
     let is_address = (kind::LOCK..=kind::SEMAPHORE_POST).contains(&kind) || matches!(kind, kind::FUTEX_WAIT | kind::FUTEX_WAKE);
@@ -358,7 +360,7 @@ impl Parts {
         loop {
             let is_ours = |next: &&CallRecord| match next.kind {
                 kind::COMPLETED => true,
-                kind::MEETING_SEND | kind::MEETING_RECV => record.kind == kind::MEETING,
+                kind::MEETING_SEND | kind::MEETING_RECV => matches!(record.kind, kind::MEETING | kind::MEETING_INIT),
                 kind::SENDRECV_RECV => record.kind == kind::SENDRECV,
                 // Further requests of one call begin when it has ended.
                 kind::START => record.kind == kind::START && next.enter == next.exit && next.enter == record.exit,

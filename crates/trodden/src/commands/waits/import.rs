@@ -109,7 +109,7 @@ fn read(path: &Path) -> Result<Imported> {
 /// The code of a stack of names.
 pub fn code(names: &mut Names, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-    let id = names.codes.id(Code { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line });
+    let id = names.codes.id(Code { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
     if call.is_none() {
         names.codes.weigh(id, line, 1);
     }

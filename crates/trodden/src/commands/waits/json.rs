@@ -115,7 +115,12 @@ fn class_value(summary: &Summary, class: &ClassSummary) -> Value {
 
 fn place(summary: &Summary, id: CodeId) -> Value {
     let code = summary.code(id);
-    json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path})
+    let mut value =
+        json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path});
+    if let Some(taken) = &code.taken {
+        value["path"] = json!({"function": taken.function, "lines": &*taken.lines});
+    }
+    value
 }
 
 fn path(summary: &Summary, steps: &[(Step, u64)]) -> Vec<Value> {

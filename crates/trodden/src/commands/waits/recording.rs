@@ -186,7 +186,13 @@ fn call(bytes: &[u8]) -> CallRecord {
 }
 
 fn sample(bytes: &[u8]) -> SampleRecord {
-    SampleRecord { time: u64_at(bytes, 0), address: u64_at(bytes, 8), stack: u32_at(bytes, 16), calls: u32_at(bytes, 20) }
+    SampleRecord {
+        time: u64_at(bytes, 0),
+        address: u64_at(bytes, 8),
+        stack: u32_at(bytes, 16),
+        calls: u32_at(bytes, 20),
+        position: u64_at(bytes, 24),
+    }
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

@@ -5,6 +5,7 @@
 use super::blocks::{Names, ThreadBlocks, is_part};
 use super::clock::{Clock, clocks};
 use super::convert::{Converter, Parts};
+use super::paths::Paths;
 use super::recording::{Calls, Process, Recording, Thread};
 use super::sync::correct;
 use super::timeline::{Activity, Bar, Timeline};
@@ -52,7 +53,7 @@ pub struct LocationName {
 /// A file cannot be read.
 pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
     let options = options(job, None);
-    let mut names = Names::default();
+    let mut names = Names { paths: job.paths.as_deref().map(Paths::open).transpose()?, ..Names::default() };
     let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
     for (function, percent) in &job.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
@@ -62,6 +63,15 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
         let question = Options { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
         let answer = pass(recording, question, &mut names, false)?.outcome;
         replayed.answers.push((function.clone(), *percent, answer.what_if_ns));
+    }
+    if let Some(paths) = &names.paths {
+        if paths.is_unused() {
+            anyhow::bail!(
+                "no sample of the recording lies in these streams: record with `trodden record --whole-program -- trodden waits record -- \
+                    PROGRAM` (built with --stream, not stripped, sampled)"
+            );
+        }
+        replayed.notes.extend(paths.notes.iter().cloned());
     }
     replayed.names = names;
     Ok(replayed)
@@ -166,7 +176,7 @@ impl<'a> Stream<'a> {
             calls: thread.calls()?,
             index: 0,
             parts: 0,
-            blocks: ThreadBlocks::read(thread, &process.file, &mut names.codes, &mut names.symbols)?,
+            blocks: ThreadBlocks::read(thread, &process.file, names)?,
             before: NO_STACK,
             site: CodeId(0),
             time_ns,

@@ -9,9 +9,9 @@ use super::convert::{Converter, Parts};
 use super::recording::{Process, Recording};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
-use trodden_waits::call::{Collective, CommunicatorId, Message};
+use trodden_waits::call::{Collective, CommunicatorId, Meeting, Message};
 use trodden_waits::offset::Bounds;
-use trodden_waits::{Call, ProcessId, Rule};
+use trodden_waits::{Call, ProcessId, Rule, WaitKind};
 use trodden_wire::waits::CallRecord;
 
 /// A host, by its first process.
@@ -148,18 +148,30 @@ fn convert(
 }
 
 /// Something that was begun, to be completed.
-#[derive(Clone, Copy)]
 enum Begun {
-    Send,
-    Receive(Message),
+    Receives(Vec<Message>),
     Operation(Collective, u64),
 }
 
 /// What can be begun.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 enum Prepared {
-    Message(Message, bool),
+    Messages { sends: Vec<Message>, receives: Vec<Message> },
     Operation(Collective),
+}
+
+fn message_of(message: Message, is_receive: bool) -> Prepared {
+    let (sends, receives) = if is_receive { (Vec::new(), vec![message]) } else { (vec![message], Vec::new()) };
+    Prepared::Messages { sends, receives }
+}
+
+/// Of an exchange with neighbours; calls on windows may return before their partners have come.
+fn meeting_of(meeting: &Meeting) -> Prepared {
+    if meeting.kind == WaitKind::LateSender {
+        Prepared::Messages { sends: meeting.sends.clone(), receives: meeting.receives.clone() }
+    } else {
+        Prepared::Messages { sends: Vec::new(), receives: Vec::new() }
+    }
 }
 
 /// The calls of one process.
@@ -180,19 +192,26 @@ impl Own<'_> {
                 self.receive(receive, None, exit);
             }
             Call::Receive(message, actual) => self.receive(message, *actual, exit),
-            Call::Begin(message, is_receive, request) => self.begin(request.0, Prepared::Message(*message, *is_receive), enter),
+            Call::Begin(message, is_receive, request) => self.begin(request.0, message_of(*message, *is_receive), enter),
+            Call::BeginMeeting(meeting, request) => self.begin(request.0, meeting_of(meeting), enter),
+            Call::Meeting(meeting) => {
+                let Prepared::Messages { sends, receives } = meeting_of(meeting) else { return };
+                sends.iter().for_each(|message| self.send(message, enter));
+                receives.iter().for_each(|message| self.receive(message, None, exit));
+            }
             Call::BeginCollective(collective, request) => self.begin(request.0, Prepared::Operation(*collective), enter),
-            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, Prepared::Message(*message, *is_receive))),
+            Call::Prepare(message, is_receive, request) => drop(self.prepared.insert(request.0, message_of(*message, *is_receive))),
+            Call::PrepareMeeting(meeting, request) => drop(self.prepared.insert(request.0, meeting_of(meeting))),
             Call::PrepareCollective(collective, request) => drop(self.prepared.insert(request.0, Prepared::Operation(*collective))),
             Call::Start(requests) => requests.iter().for_each(|request| {
-                if let Some(prepared) = self.prepared.get(&request.0).copied() {
+                if let Some(prepared) = self.prepared.get(&request.0).cloned() {
                     self.begin(request.0, prepared, enter);
                 }
             }),
             Call::Wait(completed) => completed.iter().for_each(|one| match self.begun.remove(&one.request.0) {
-                Some(Begun::Receive(message)) => self.receive(&message, one.peer.zip(one.tag), exit),
+                Some(Begun::Receives(messages)) => messages.iter().for_each(|message| self.receive(message, one.peer.zip(one.tag), exit)),
                 Some(Begun::Operation(collective, number)) => self.leave(&collective, number, exit),
-                Some(Begun::Send) | None => {}
+                None => {}
             }),
             Call::Collective(collective) => {
                 let number = self.enter(collective, enter);
@@ -204,10 +223,9 @@ impl Own<'_> {
 
     fn begin(&mut self, request: u64, what: Prepared, enter: i128) {
         let begun = match what {
-            Prepared::Message(message, true) => Begun::Receive(message),
-            Prepared::Message(message, false) => {
-                self.send(&message, enter);
-                Begun::Send
+            Prepared::Messages { sends, receives } => {
+                sends.iter().for_each(|message| self.send(message, enter));
+                Begun::Receives(receives)
             }
             Prepared::Operation(collective) => Begun::Operation(collective, self.enter(&collective, enter)),
         };
@@ -221,7 +239,7 @@ impl Own<'_> {
     }
 
     fn receive(&mut self, message: &Message, actual: Option<(ProcessId, i32)>, exit: Option<i128>) {
-        if let Some(((from, tag), exit)) = actual.or(message.peer.zip(message.tag)).zip(exit) {
+        if let Some(((from, tag), exit)) = message.peer.zip(message.tag).or(actual).zip(exit) {
             self.times.messages.entry((message.communicator, from, self.id, tag)).or_default()[1].push((exit, self.host));
         }
     }

@@ -154,10 +154,15 @@ fn print_path(out: &mut impl Write, summary: &Summary, what: &str, path: &[(Step
 pub fn step_name(summary: &Summary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
+    let taken = match &code.taken {
+        Some(taken) if taken.function == code.function() => format!(", path {}", taken.lines),
+        Some(taken) => format!(", path of {} {}", taken.function, taken.lines),
+        None => String::new(),
+    };
     match (step.state, code.call) {
         (State::Computing, _) => match code.path.iter().rev().nth(1) {
-            Some(caller) => format!("{}{at} in {caller}", code.function()),
-            None => format!("{}{at}", code.function()),
+            Some(caller) => format!("{}{at} in {caller}{taken}", code.function()),
+            None => format!("{}{at}{taken}", code.function()),
         },
         (state, Some(call)) => format!("{call} in {}{at}, {}", code.function(), state.name()),
         (state, None) => format!("{}{at}, {}", code.function(), state.name()),

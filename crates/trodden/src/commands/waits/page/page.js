@@ -5,7 +5,7 @@ const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toFixed(1)
 const percent = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : "";
 const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
 const place = (p) => p.file ? ` (${p.file.split("/").pop()}${p.line ? ":" + p.line : ""})` : "";
-const stepName = (s) => s.state === "computing" || !s.call ? `${s.function}${place(s)}` : `${s.call} in ${s.function}${place(s)}`;
+const stepName = (s) => s.state === "computing" || !s.call ? `${s.function}${place(s)}${s.path ? `, path of ${s.path.function} ${s.path.lines}` : ""}` : `${s.call} in ${s.function}${place(s)}`;
 const row = (cells) => { const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else { td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
 const bar = (part) => { const b = make("span", "", "bar"); b.style.width = `${Math.max(1, 160 * part)}px`; return b; };
 

@@ -1,0 +1,179 @@
+//! Paths that samples interrupted: the recorder noted how far a thread was in its stream, and the stream says which path ended next.
+//!
+//! The stream of a program that was built by `trodden build --stream` has an event where a path comes to a call or ends. So the next event
+//! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
+
+use super::process_file::ProcessFile;
+use crate::commands::stream::{files, told};
+use crate::sources;
+use anyhow::Result;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use trodden_profile::Profile;
+use trodden_profile::stream::{Nesting, PathRole, Step, StreamLog, Symbol, ThreadLog};
+use trodden_report::{SourceCache, View};
+use trodden_wire::waits::SampleRecord;
+
+/// The path of a sample.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Taken {
+    /// The function that it is a path of.
+    pub function: String,
+    /// Lines that it runs through, and how it ends.
+    pub lines: Rc<str>,
+}
+
+/// Streams of a run.
+pub struct Paths {
+    logs: Vec<(StreamLog, Profile)>,
+    /// What they lack.
+    pub notes: BTreeSet<String>,
+    threads: usize,
+}
+
+impl Paths {
+    /// The streams of a run, or in a folder.
+    ///
+    /// # Errors
+    /// There are none, or they cannot be read.
+    pub fn open(run: &str) -> Result<Paths> {
+        let open = |file: &std::path::PathBuf| {
+            let log = StreamLog::open(file)?;
+            let profile = told::maps(log.head())?;
+            Ok((log, profile))
+        };
+        let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
+        Ok(Paths { logs, notes: BTreeSet::new(), threads: 0 })
+    }
+
+    /// The path of each sample of a thread; none where the stream does not say.
+    ///
+    /// # Errors
+    /// The stream cannot be read.
+    pub fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<Taken>>> {
+        let mut taken = vec![None; samples.len()];
+        if samples.iter().all(|sample| sample.position == 0) {
+            return Ok(taken);
+        }
+        let is_its = |log: &ThreadLog| log.key.process == process.number && log.key.thread == thread;
+        let found: Vec<(&StreamLog, &Profile, &ThreadLog)> = self
+            .logs
+            .iter()
+            .flat_map(|(log, profile)| log.threads().iter().filter(|log| is_its(log)).map(move |thread| (log, profile, thread)))
+            .collect();
+        let [(log, profile, stream)] = found[..] else {
+            self.notes.insert(match found.len() {
+                0 => "the streams are those of another run: they lack threads of the recording, whose steps are functions".into(),
+                _ => "streams of several programs have the same thread: its steps are functions".into(),
+            });
+            return Ok(taken);
+        };
+        if stream.lost > 0 {
+            self.notes.insert(format!("{} events of a stream are lost: its thread's steps are functions", stream.lost));
+            return Ok(taken);
+        }
+        if let Some(note) = follow(log, profile, stream, samples, &mut taken)? {
+            self.notes.insert(note);
+        }
+        self.threads += 1;
+        Ok(taken)
+    }
+
+    /// Whether no thread of the recording had positions in a stream.
+    pub fn is_unused(&self) -> bool {
+        self.threads == 0
+    }
+}
+
+/// Goes through a thread's stream. Gives what it could not follow.
+fn follow(
+    log: &StreamLog,
+    profile: &Profile,
+    stream: &ThreadLog,
+    samples: &[SampleRecord],
+    taken: &mut [Option<Taken>],
+) -> Result<Option<String>> {
+    let view = View::of(profile);
+    let provider = sources::sources(&[], ".");
+    let sources = SourceCache::new(&provider);
+    let told = told::Told::new(log.head(), profile, &view, &sources);
+    let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
+    order.sort_by_key(|index| samples[*index].position);
+    let mut walk = Walk { nesting: Nesting::new(&told.places), open: Vec::new(), found: Vec::new() };
+    let (mut next, mut number, mut note) = (0, 0, None);
+    log.visit(stream, 0, |symbol| {
+        // Events that are not symbols lie beside those of exceptions: from there on numbers differ.
+        if matches!(symbol, Symbol::Unwound(_)) {
+            note = Some("steps behind the first exception of a thread are functions, not paths".to_owned());
+            return false;
+        }
+        while let Some(index) = order.get(next).filter(|index| samples[**index].position <= number + 1) {
+            walk.open.push((*index, None));
+            next += 1;
+        }
+        number += 1;
+        walk.feed(symbol);
+        next < order.len() || !walk.open.is_empty()
+    })?;
+    let mut names: HashMap<u32, Rc<str>> = HashMap::new();
+    for (index, counter) in walk.found {
+        let Some((place, _)) = told.places.path(counter) else { continue };
+        let lines = names.entry(counter).or_insert_with(|| told.path(counter).into()).clone();
+        taken[index] = Some(Taken { function: told.name(place), lines });
+    }
+    Ok(note)
+}
+
+/// Samples that wait for the end of their path.
+struct Walk<'p, 'a> {
+    nesting: Nesting<'p, 'a>,
+    /// Each with the depth of its frame, once an event says which it is.
+    open: Vec<(usize, Option<usize>)>,
+    /// Each with the counter of its path.
+    found: Vec<(usize, u32)>,
+}
+
+impl Walk<'_, '_> {
+    fn feed(&mut self, symbol: Symbol) {
+        let Step::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
+        if self.open.is_empty() {
+            return;
+        }
+        for (_, frame) in &mut self.open {
+            frame.get_or_insert(depth);
+        }
+        // A call is in the midst of the path, unless the frame never goes on behind it.
+        if role == PathRole::Call {
+            return;
+        }
+        let found = &mut self.found;
+        self.open.retain(|(index, frame)| {
+            let is_over = frame.is_some_and(|frame| frame >= depth);
+            if is_over && *frame == Some(depth) {
+                found.push((*index, counter));
+            }
+            !is_over
+        });
+    }
+}
+
+/// Whether a frame's function, as symbols name it, is that of a path.
+pub fn is_function(frame: &str, path: &str) -> bool {
+    fn base(name: &str) -> &str {
+        let whole = name.split(['(', '<']).next().unwrap_or(name);
+        whole.rsplit("::").next().unwrap_or(whole)
+    }
+    frame == path || base(frame) == base(path) && !base(path).is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_the_same_whatever_their_parameters_are_called() {
+        assert!(is_function("filter", "filter"));
+        assert!(is_function("app::filter<f64>(double)", "filter"));
+        assert!(!is_function("filter", "filters") && !is_function("", ""));
+    }
+}

@@ -1,0 +1,100 @@
+//! Where a thread is in its stream of paths, if the program was built to write one (`trodden build --stream`).
+//!
+//! The program's own code writes the stream; a sample notes how many events the thread has written by then, so that the path it is
+//! executing can be read off the stream. The function that finds a thread's stream is hidden in the executable: its symbol table has it,
+//! unless it was stripped.
+
+use core::ffi::CStr;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use trodden_wire::stream::{CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, ChunkHeader, HEADER_BYTES, STREAM_PLACE_SYMBOL, ThreadStream};
+
+/// Address of the function; 0: the program has no streams.
+static PLACE: AtomicUsize = AtomicUsize::new(0);
+
+/// Kind of a section that is a symbol table.
+const SYMBOL_TABLE: u32 = 2;
+/// Kind of a file that is loaded anywhere.
+const ANYWHERE: u16 = 3;
+const SECTION_HEADER: usize = 64;
+const SYMBOL: usize = 24;
+
+/// Finds the function, once for each process.
+pub fn find() {
+    let path = c"/proc/self/exe";
+    // SAFETY: a C string.
+    let file = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if file < 0 {
+        return;
+    }
+    // SAFETY: plain data, filled by the call.
+    let mut status: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the file was just opened.
+    let size = if unsafe { libc::fstat(file, &raw mut status) } == 0 { status.st_size as usize } else { 0 };
+    // SAFETY: a new mapping.
+    let place = unsafe { libc::mmap(null_mut(), size.max(1), libc::PROT_READ, libc::MAP_PRIVATE, file, 0) };
+    // SAFETY: the file is this function's own; mappings outlive it.
+    unsafe { libc::close(file) };
+    if place == libc::MAP_FAILED {
+        return;
+    }
+    // SAFETY: the mapping has this size; the system refuses to write to a program that runs.
+    let image = unsafe { core::slice::from_raw_parts(place.cast::<u8>(), size) };
+    PLACE.store(address(image).unwrap_or(0), Ordering::Release);
+    // SAFETY: nothing borrows the mapping any more.
+    unsafe { libc::munmap(place, size.max(1)) };
+}
+
+/// Events that the calling thread has written, plus 1; 0: not known, or it has no stream. May be called in signal handlers.
+pub fn position() -> u64 {
+    let place = PLACE.load(Ordering::Acquire);
+    if place == 0 {
+        return 0;
+    }
+    // SAFETY: the program's function of that type, which gives the address of a thread-local variable.
+    let stream = unsafe { core::mem::transmute::<usize, extern "C" fn() -> *const ThreadStream>(place)() };
+    // SAFETY: the thread's own; the code that was interrupted may be changing it, but by whole words.
+    let cursor = unsafe { (&raw const (*stream).cursor).read_volatile() };
+    if cursor == 0 {
+        return 1;
+    }
+    let (chunk, events) = match cursor % CHUNK_BYTES {
+        0 => (cursor - CHUNK_BYTES, CHUNK_EVENTS),
+        // Between the addition that leaves a chunk and the runtime, which finds the next one.
+        used if used < HEADER_BYTES => return 0,
+        used => (cursor - used, (used - HEADER_BYTES) / 4),
+    };
+    let header = chunk as *const ChunkHeader;
+    // SAFETY: chunks are mapped as long as their thread writes.
+    let (state, sequence) = unsafe { ((&raw const (*header).state).read_volatile(), (&raw const (*header).sequence).read_volatile()) };
+    if state == CHUNK_CURRENT { 1 + sequence * CHUNK_EVENTS + events } else { 0 }
+}
+
+/// Where the function is in memory, by the symbol table of the executable.
+fn address(image: &[u8]) -> Option<usize> {
+    let sections = number(image, 0x28, 8)? as usize;
+    let count = number(image, 0x3c, 2)? as usize;
+    let section = |index: usize, at: usize, size: usize| number(image, sections + index * SECTION_HEADER + at, size);
+    let table = (0..count).find(|index| section(*index, 4, 4) == Some(u64::from(SYMBOL_TABLE)))?;
+    let (begin, size) = (section(table, 0x18, 8)? as usize, section(table, 0x20, 8)? as usize);
+    let names = section(section(table, 0x28, 4)? as usize, 0x18, 8)? as usize;
+    let is_wanted = |at: &usize| {
+        let name = number(image, *at, 4).and_then(|offset| image.get(names + offset as usize..));
+        name.and_then(|name| CStr::from_bytes_until_nul(name).ok()).is_some_and(|name| name.to_bytes() == STREAM_PLACE_SYMBOL.as_bytes())
+    };
+    let symbol = (begin..begin + size).step_by(SYMBOL).find(is_wanted)?;
+    let value = number(image, symbol + 8, 8)? as usize;
+    let entry = number(image, 0x18, 8)? as usize;
+    if number(image, 0x10, 2)? as u16 != ANYWHERE {
+        return Some(value);
+    }
+    // SAFETY: asks for a number.
+    let loaded = unsafe { libc::getauxval(libc::AT_ENTRY) } as usize;
+    Some(value + loaded.checked_sub(entry)?)
+}
+
+/// A little-endian number of the file.
+fn number(image: &[u8], at: usize, size: usize) -> Option<u64> {
+    let bytes = image.get(at..at.checked_add(size)?)?;
+    Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
+}
