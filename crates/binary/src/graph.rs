@@ -199,6 +199,8 @@ pub struct CallSite {
     pub returns: Returns,
     /// Where an exception out of the callee is received.
     pub landing_pad: Option<u64>,
+    /// No exception out of the callee passes the landing pad by: it cleans up, or catches everything. Unwinding by `longjmp` does.
+    pub always_lands: bool,
 }
 
 /// Why part of a graph is not certain.

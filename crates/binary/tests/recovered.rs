@@ -159,6 +159,35 @@ fn a_rust_program() {
 }
 
 #[test]
+fn enumerations_whose_jump_tables_have_no_check() {
+    let folder = TempDir::new().unwrap();
+    let map = "llvm-args=--basic-block-address-map --pgo-analysis-map=func-entry-count,bb-freq,br-prob";
+    let program = common::compile(&folder, "rustc", "decoder.rs", &["-C", "opt-level=3", "-C", map]);
+    check("decoder.rs", &program);
+    let graph = recover(&common::read(&common::stripped(&program)), None, &[]).unwrap();
+    let overlapping = graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, Doubt::Overlap | Doubt::Undecodable));
+    assert_eq!(overlapping.count(), 0);
+}
+
+/// The landing pads of calls in a program: how many nothing passes by, and how many something may.
+fn pads(compiler: &str, source: &str) -> (usize, usize) {
+    let folder = TempDir::new().unwrap();
+    let program = common::compile(&folder, compiler, source, &["-O"]);
+    let graph = recover(&common::read(&program), None, &[]).unwrap();
+    let calls = || graph.functions.iter().flat_map(|f| &f.calls).filter(|c| c.landing_pad.is_some());
+    (calls().filter(|c| c.always_lands).count(), calls().filter(|c| !c.always_lands).count())
+}
+
+#[test]
+fn landing_pads_that_nothing_passes_by() {
+    // Rust cleans up, catches everything, or ends the program.
+    let (lands, passes) = pads("rustc", "evaluator.rs");
+    assert!(lands > 50 && passes == 0, "{lands} {passes}");
+    // Two clean up, one catches everything; the handler of a type is passed by exceptions of others.
+    assert_eq!(pads("g++", "catches.cpp"), (3, 1));
+}
+
+#[test]
 fn a_program_with_the_map_has_its_frequencies() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());

@@ -96,6 +96,23 @@ fn unwinding_leaves_frames_up_to_a_landing_pad() {
 }
 
 #[test]
+fn recursion_through_a_landing_pad_that_nothing_passes_by_is_realizable() {
+    // f: 0 calls itself or throws, and goes to 1 or lands in 2, which goes on to 1.
+    let recurses = Call { callees: vec![F], opaque: Some(Opaque { unwinds: true, ..Opaque::RETURNS }), keeps_frame: false };
+    let with = |kind| {
+        let mut f = function("f", 3, &[(0, 2), (0, 1), (1, 2)], &[(0, recurses.clone())]);
+        f.edges[1] = kind;
+        program(vec![function("main", 2, &[(0, 1)], &[(0, Call::direct(F))]), f])
+    };
+    let passed = with(EdgeKind::Unwind);
+    assert!(!check_pairwise(&passed, &everything(&passed)).is_realizable());
+    let lands = with(EdgeKind::Lands);
+    assert!(check_pairwise(&lands, &everything(&lands)).is_realizable());
+    let (found, ..) = events(&lands, &[(MAIN, 0), (F, 0), (F, 0), (F, 1), (F, 2), (F, 2), (MAIN, 1)]).unwrap();
+    assert_eq!(found.iter().filter(|e| **e == Event::Unwind(F)).count(), 0);
+}
+
+#[test]
 fn code_outside_starts_and_calls_back() {
     // Outside calls main; main's 0 sorts, with f as its comparison.
     let sorts = Opaque { calls_back: true, ..Opaque::RETURNS };

@@ -10,6 +10,10 @@ use std::collections::VecDeque;
 use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start};
 use trodden_flow::{Edge, Graph, Node};
 
+/// Kinds of edges, as often as they are drawn.
+const KINDS: [EdgeKind; 8] =
+    [EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Unwind, EdgeKind::Lands];
+
 /// What random programs may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Features {
@@ -45,7 +49,7 @@ fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, al
         function.nodes.iter_mut().for_each(|kind| {
             *kind = random.pick(&[NodeKind::Block, NodeKind::Block, NodeKind::Block, NodeKind::Continuation, NodeKind::Virtual]);
         });
-        function.edges.iter_mut().for_each(|kind| *kind = random.pick(&[EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Unwind]));
+        function.edges.iter_mut().for_each(|kind| *kind = random.pick(&KINDS));
     }
     function
 }
@@ -208,8 +212,11 @@ impl Running {
         while let Some(frame) = this.frames.last().cloned() {
             if let Frame::Code { function, node, .. } = frame {
                 let of = program.function(function);
-                let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == EdgeKind::Unwind);
+                let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != EdgeKind::Flow);
                 next.extend(pads.map(|pad| this.follow(program, function, *pad)));
+                if of.graph.out(node).iter().any(|e| of.edges[e.index()] == EdgeKind::Lands) {
+                    return next;
+                }
             }
             this.frames.pop();
         }

@@ -5,18 +5,23 @@
 //! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
 //! | [`SingleStep`] | every instruction | a stop an instruction |
 //! | [`Trampolines`] | any number of sites | some instructions a hit |
+//! | [`Uprobes`] | any number of sites | an entry into the kernel a hit; takes root |
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
+use crate::bpf::Probes;
 use crate::breakpoints::Breakpoints;
 use crate::follow::{Ending, Followed, Sink, follow};
 use crate::hardware::HardwareBreakpoints;
+use crate::memory::mappings;
+use crate::ptrace::{self, Registers};
 use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
+use crate::uprobes;
 use crate::watch::{Watch, Watched};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -25,6 +30,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use trodden_binary::Binary;
 
 /// What runs.
 #[derive(Debug)]
@@ -190,6 +196,63 @@ impl Collector for SingleStep {
     fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
         Ok(Watched::Steps(Stepping::new(subject, run.executable)))
     }
+}
+
+/// Probes of the kernel, with a BPF program.
+#[derive(Clone, Copy, Debug)]
+pub struct Uprobes;
+
+impl Collector for Uprobes {
+    fn name(&self) -> &'static str {
+        "uprobes"
+    }
+
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        if run.sites.is_empty() {
+            return Ok(Watched::Nothing);
+        }
+        if !run.jumps.is_empty() {
+            let what = "where indirect jumps lead is not seen by uprobes, and some are uncertain: take `--collector ptrace`".to_owned();
+            return Err(CollectError::Unexpected { what });
+        }
+        let path = &run.executable.path;
+        let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
+        let slots = if subject.fresh { place_slots(subject, &binary)? } else { None };
+        Ok(Watched::Uprobes(uprobes::Uprobes::set(&binary, subject.process, run.sites, run.blocks, slots)?))
+    }
+}
+
+/// The kernel's page lies below this address, far from the image, the heap and libraries.
+const BELOW: u64 = 0x6000_0000_0000;
+
+/// Lets the kernel map its page for displaced instructions where it is in nobody's way. It takes the highest free place when an
+/// instruction is displaced first, so that the program's later mappings lie elsewhere than in a run without probes. So all higher places
+/// are filled for a moment, while the program's first instruction is executed under a probe and then undone.
+fn place_slots(subject: &Subject, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
+    let thread = subject.process;
+    let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
+    let mut filled = Vec::new();
+    let mut free = BELOW;
+    for mapping in mappings(thread)?.into_iter().filter(|m| m.end > BELOW) {
+        if mapping.start > free {
+            let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE) as u64;
+            let size = mapping.start - free;
+            let got =
+                subject.inject(thread, Some(subject.area), libc::SYS_mmap, [free, size, libc::PROT_NONE as u64, flags, u64::MAX, 0])?;
+            filled.extend((got as u64 == free).then_some([free, size]));
+        }
+        free = mapping.end;
+    }
+    let trigger = Probes::attach(binary.path(), &[first], thread).map_err(CollectError::Uprobes)?;
+    let saved = ptrace::registers(thread)?;
+    ptrace::set_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
+    subject.step(thread)?;
+    ptrace::set_registers(thread, &saved)?;
+    drop(trigger);
+    for [start, size] in filled {
+        subject.inject(thread, Some(subject.area), libc::SYS_munmap, [start, size, 0, 0, 0, 0])?;
+    }
+    Ok(mappings(thread)?.into_iter().find(|m| m.name == "[uprobes]").map(|m| m.start..m.end))
 }
 
 /// Debug registers.

@@ -46,6 +46,9 @@ pub enum CollectError {
     /// An instruction cannot be moved.
     #[error(transparent)]
     Displace(#[from] DisplaceError),
+    /// Probes of the kernel cannot be set.
+    #[error("uprobes cannot be set: {0} (they take root, and a kernel from 6.6 with BPF; `--collector ptrace` takes neither)")]
+    Uprobes(io::Error),
     /// The subject does what is not foreseen.
     #[error("the subject cannot be controlled: {what}")]
     Unexpected {

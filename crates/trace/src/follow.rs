@@ -254,6 +254,7 @@ impl Following<'_> {
     /// The process is another program: threads are gone, and breakpoints with the image.
     fn executed(&mut self, thread: Tid) {
         self.over = true;
+        self.watch.replaced();
         self.followed.ending = Ending::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
         self.tasks.insert(thread, Task { role: Role::Guest, counted: None, argument: None });
@@ -407,8 +408,8 @@ impl Following<'_> {
             match ptrace::wait(thread)? {
                 Some((_, Stop::Ended(status))) => self.ended(thread, status)?,
                 Some((_, Stop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
-                // It came to a breakpoint just before it was stopped: let go, the trap would end it.
-                Some(_) if ptrace::is_pending(thread, libc::SIGTRAP) => {
+                // It came to a breakpoint or a probe just before it was stopped: let go, the trap would end it, the probe's signal stop it.
+                Some(_) if ptrace::is_pending(thread, libc::SIGTRAP) || ptrace::is_pending(thread, libc::SIGSTOP) => {
                     unless_gone(ptrace::resume(thread, Resume::Continue, 0))?;
                     waiting.push(thread);
                 }

@@ -6,6 +6,7 @@
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
+//! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs` | a copy of a folder in its place |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
@@ -19,6 +20,7 @@
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
 mod block_copies;
+mod bpf;
 mod branch_import;
 mod breakpoints;
 mod calls;
@@ -45,10 +47,11 @@ mod subject;
 mod system;
 mod trace_file;
 mod trampolines;
+mod uprobes;
 mod watch;
 
 pub use branch_import::{BranchImport, ImportError, import};
-pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines};
+pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines, Uprobes};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{bind_folder, keep_descriptors_from_programs};

@@ -18,8 +18,8 @@ use std::os::unix::fs::FileExt;
 
 /// Bytes from ring to ring.
 const STRIDE: u64 = RING + 4096;
-/// Rings that there are: threads at a time.
-const RINGS: u64 = 256;
+/// Rings that there are: threads at a time. Those that no thread uses take addresses, and no memory.
+const RINGS: u64 = 4096;
 
 /// The rings of a subject.
 #[derive(Debug)]
@@ -143,8 +143,9 @@ impl Rings {
 
 /// Where rings go: near the area of slots, so that the kernel puts everything else where it would be without them.
 fn place_of_rings(area: u64) -> u64 {
-    const GIB: u64 = 1 << 30;
-    if area > 4 * GIB { area - GIB } else { area + 2 * AREA }
+    const ROOM: u64 = 8 << 30;
+    const { assert!(RINGS * STRIDE < ROOM) };
+    if area > 4 * ROOM { area - ROOM } else { area + 2 * AREA }
 }
 
 /// Code of an image in memory: where each range begins, and its bytes.

@@ -49,6 +49,8 @@ pub struct Subject {
     pub bias: u64,
     /// Where slots go.
     pub area: u64,
+    /// It stands before its first instruction.
+    pub fresh: bool,
 }
 
 impl Executable {
@@ -111,7 +113,7 @@ impl Subject {
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
-        Self { process, memory, bias, area: 0 }.with_area(executable)
+        Self { process, memory, bias, area: 0, fresh: true }.with_area(executable)
     }
 
     /// Takes control of a process that runs already; all its threads are stopped.
@@ -127,7 +129,7 @@ impl Subject {
             .ok_or_else(|| CollectError::Unexpected { what: format!("process {process} has not mapped {}", canonical.display()) })?
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
-        Ok((Self { process, memory, bias, area: 0 }.with_area(executable)?, threads))
+        Ok((Self { process, memory, bias, area: 0, fresh: false }.with_area(executable)?, threads))
     }
 
     /// Maps the area of slots. The stopped process must have been stopped outside a system call.

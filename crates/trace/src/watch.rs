@@ -11,6 +11,7 @@ use crate::ptrace::{self, Resume, Tid};
 use crate::single_step::Stepping;
 use crate::subject::{Executable, Subject};
 use crate::trampolines::Trampolines;
+use crate::uprobes::Uprobes;
 use std::io;
 use std::ops::Range;
 
@@ -35,6 +36,8 @@ pub enum Watched {
     Trampolines(Box<Trampolines>),
     /// Debug registers.
     Hardware(HardwareBreakpoints),
+    /// Probes of the kernel.
+    Uprobes(Uprobes),
     /// Every instruction of the image.
     Steps(Stepping),
 }
@@ -72,6 +75,10 @@ impl Watch {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(thread),
+            Watched::Uprobes(probes) => {
+                probes.begin_thread(thread, number.0);
+                Ok(())
+            }
             Watched::Steps(steps) => steps.begin_thread(subject, thread),
             _ => Ok(()),
         }
@@ -85,6 +92,10 @@ impl Watch {
         match &mut self.what {
             Watched::Steps(steps) => steps.end_thread(thread),
             Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
+            Watched::Uprobes(probes) => {
+                drain(probes, sink)?;
+                probes.end_thread(thread);
+            }
             _ => {}
         }
         Ok(())
@@ -97,6 +108,7 @@ impl Watch {
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),
+            Watched::Uprobes(probes) => drain(probes, sink).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -105,6 +117,7 @@ impl Watch {
     pub fn mapped(&self) -> Option<Range<u64>> {
         match &self.what {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
+            Watched::Uprobes(probes) => probes.mapped(),
             _ => None,
         }
     }
@@ -150,6 +163,8 @@ impl Watch {
             Watched::Nothing => Trap::Foreign,
             Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
             Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink)?,
+            Watched::Uprobes(probes) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
+            Watched::Uprobes(_) => Trap::Foreign,
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Trampolines(trampolines) => trampolines.trap(subject, thread, sink)?.map_or(Trap::Foreign, Trap::Recorded),
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
@@ -179,6 +194,7 @@ impl Watch {
             },
             Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
             Watched::Steps(_) | Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
+            Watched::Uprobes(_) if Uprobes::is_own(thread, signal)? => Ok(0),
             _ => Ok(signal),
         }
     }
@@ -203,6 +219,13 @@ impl Watch {
         }
     }
 
+    /// The subject is another program from now on.
+    pub fn replaced(&mut self) {
+        if let Watched::Uprobes(probes) = &mut self.what {
+            probes.end();
+        }
+    }
+
     /// Undoes what else was done to a subject whose threads are stopped.
     ///
     /// # Errors
@@ -210,6 +233,10 @@ impl Watch {
     pub fn leave(&mut self, subject: &Subject, thread: Option<Tid>) -> Result<(), CollectError> {
         match (&mut self.what, thread) {
             (Watched::Steps(steps), Some(thread)) => steps.allow(subject, thread),
+            (Watched::Uprobes(probes), _) => {
+                probes.end();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -255,6 +282,18 @@ impl Watch {
         };
         crate::stack::walk(&self.executable, subject, thread, original).unwrap_or_default()
     }
+}
+
+/// Records what probes have seen.
+fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<Flow> {
+    let mut flow = Flow::GoOn;
+    probes.take(|thread, site| {
+        if sink.record(ThreadNumber(thread), site)? == Flow::Enough {
+            flow = Flow::Enough;
+        }
+        Ok(())
+    })?;
+    Ok(flow)
 }
 
 /// Records a hit, and sends the thread to the slot.

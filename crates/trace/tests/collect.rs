@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
     Collector, Ending, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, SingleStep, Sink, Target, ThreadNumber,
+    Uprobes,
 };
 
 /// Streams in memory.
@@ -56,13 +57,17 @@ fn jumped_to(steps: &[u64]) -> BTreeSet<u64> {
 }
 
 fn agrees(line: &[&str], input: &str) {
+    agrees_with(&PtraceBreakpoints, line, input);
+}
+
+fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("input");
     std::fs::write(&file, input).unwrap();
     let (steps, first) = collect(&SingleStep, command(line, &file), &[], None);
     assert!(steps[0].len() > 100, "{} steps", steps[0].len());
     let sites: Vec<u64> = jumped_to(&steps[0]).into_iter().collect();
-    let (hits, second) = collect(&PtraceBreakpoints, command(line, &file), &sites, Some(Arc::new(first.log)));
+    let (hits, second) = collect(collector, command(line, &file), &sites, Some(Arc::new(first.log)));
     assert_eq!(second.divergence, None);
     assert_eq!(first.followed.status, second.followed.status);
     let expected: Vec<u64> = steps[0].iter().copied().filter(|s| sites.binary_search(s).is_ok()).collect();
@@ -79,6 +84,24 @@ fn gzip() {
 #[test]
 fn sed() {
     agrees(&["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+}
+
+/// Only root may set probes.
+fn may_probe() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
+    let has = Path::new("/sys/bus/event_source/devices/uprobe").exists();
+    if !(root && has) {
+        eprintln!("skipped: this user may not set uprobes, or the kernel has none");
+    }
+    root && has
+}
+
+#[test]
+fn uprobes_see_what_stepping_sees() {
+    if may_probe() {
+        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        agrees_with(&Uprobes, &["/usr/bin/sed", "s/a/b/;p"], "a small text\nof lines\n");
+    }
 }
 
 #[test]

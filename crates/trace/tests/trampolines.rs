@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunOutcome, SingleStep, Sink, Target, ThreadNumber, Trampolines,
+    Collector, Ending, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunOutcome, SingleStep, Sink, Target, ThreadNumber, Trampolines,
+    Uprobes,
 };
 
 /// Streams in memory.
@@ -219,6 +220,57 @@ fn rings_that_are_full_lose_nothing() {
     let mut most: Vec<u64> = counts.into_values().filter(|n| *n >= 2_000_000).collect();
     most.sort_unstable();
     assert_eq!(most, [2_000_000, 2_000_000, 2_000_001]);
+}
+
+/// The number of hits of a program's function, and its outcome.
+fn entries(collector: &dyn Collector, source: &str, options: &[&str], function: &str) -> (Vec<usize>, RunOutcome) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a.c"), source).unwrap();
+    let status = Command::new("cc").current_dir(folder.path()).args(options).args(["a.c", "-o", "app"]).status().unwrap();
+    assert!(status.success());
+    let app = folder.path().join("app");
+    let blocks = blocks(&app);
+    let entry = Binary::read(&app).unwrap().functions().iter().find(|f| f.name == function).unwrap().address;
+    let command = command(&[app.to_str().unwrap()], &folder.path().join("a.c"));
+    let (found, outcome) = collect_some(collector, command, &blocks, &[entry]);
+    (found.iter().map(|stream| stream.iter().filter(|block| **block == entry).count()).collect(), outcome)
+}
+
+#[test]
+fn hundreds_of_threads_at_a_time() {
+    let source = r#"
+        #include <pthread.h>
+        static pthread_barrier_t all;
+        __attribute__((noinline)) static void met(void) { pthread_barrier_wait(&all); }
+        static void *run(void *p) { met(); return p; }
+        int main(void) {
+            static pthread_t t[300];
+            pthread_attr_t small;
+            pthread_attr_init(&small);
+            pthread_attr_setstacksize(&small, 65536);
+            pthread_barrier_init(&all, 0, 301);
+            for (int i = 0; i < 300; i++) if (pthread_create(&t[i], &small, run, 0)) return 1;
+            met();
+            for (int i = 0; i < 300; i++) pthread_join(t[i], 0);
+            return 0;
+        }"#;
+    let (found, outcome) = entries(&Trampolines, source, &["-O1", "-pthread"], "met");
+    assert_eq!((outcome.followed.status, outcome.followed.threads), (Some(0), 301));
+    assert_eq!(found, vec![1; 301]);
+}
+
+#[test]
+fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
+    let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
+    if !root || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
+        eprintln!("skipped: this user may not set uprobes, or the kernel has none");
+        return;
+    }
+    let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\
+        int main(void) { unsigned s = 0; for (int i = 0; i < 400000; i++) s += one(i); return s == 200000 ? 7 : 1; }\n";
+    let (found, outcome) = entries(&Uprobes, source, &["-O1"], "one");
+    assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (Ending::Exited(7), 0));
+    assert_eq!(found, [400_000]);
 }
 
 #[test]

@@ -134,6 +134,64 @@ fn exceptions_are_followed() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"], 8);
 }
 
+/// Panics in a recursive function; what is dropped on the way down prints, and may itself recurse.
+const PANICS: &str = r#"
+struct Loud(u32);
+impl Drop for Loud { fn drop(&mut self) { if self.0 % 2 == 0 { println!("drop {}", self.0); } } }
+#[inline(never)] fn descend(n: u32) -> u32 { let guard = Loud(n); if n == 5 { panic!("five"); } descend(n + 1) + guard.0 }
+fn careful(n: u32) -> u32 { std::panic::catch_unwind(|| descend(n)).unwrap_or(n) }
+fn main() { println!("{}", (2..5).map(careful).sum::<u32>()); }
+"#;
+
+#[test]
+fn panics_of_a_rust_program_are_followed_in_several_runs() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("panics.rs"), PANICS).unwrap();
+    let options = ["-O", "-C", "strip=symbols", "panics.rs", "-o", "app"];
+    must(Command::new("rustc").current_dir(folder.path("")).args(options).output().unwrap());
+    folder.agrees(&["./app"], 0);
+}
+
+/// Adds up its own code.
+const SELF: &str = r#"
+#include <stdio.h>
+extern const unsigned char __executable_start, etext;
+__attribute__((noinline)) static unsigned sum(const unsigned char *from, const unsigned char *to) {
+    unsigned s = 1; for (; from < to; from++) s = s * 31 + *from; return s;
+}
+int main(void) { printf("%08x\n", sum(&__executable_start, &etext)); return 0; }
+"#;
+
+#[test]
+fn a_program_that_checks_its_own_code_is_stepped_or_refused() {
+    let folder = Folder::new();
+    folder.compile("cc", "self.c", SELF);
+    let plain = must(Command::new(folder.path("app")).output().unwrap());
+    assert_eq!(must(folder.record(&["--collector", "single-step"], "self.trace", &["./app"])), plain);
+    for collector in ["trampolines", "ptrace"] {
+        let several = folder.record(&["--runs", "2", "--collector", collector], "no.trace", &["./app"]);
+        let said = errors(&several);
+        assert!(!several.status.success() && said.contains("diverged") && said.contains("--collector single-step"), "{collector}: {said}");
+    }
+}
+
+/// A `longjmp` out of a recursive function, to a function that is entered once.
+const JUMPS: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+static jmp_buf out;
+__attribute__((noinline)) int descend(int n) { if (n == 6) longjmp(out, n); return descend(n + 1) + 1; }
+__attribute__((noinline)) int guarded(int n) { int got = setjmp(out); return got ? got : descend(n); }
+int main(void) { printf("%d\n", guarded(2)); return 0; }
+"#;
+
+#[test]
+fn longjmp_to_a_function_that_is_entered_once_is_followed_in_several_runs() {
+    let folder = Folder::new();
+    folder.compile("cc", "jumps.c", JUMPS);
+    folder.agrees(&["./app"], 0);
+}
+
 const THREADS: &str = r#"
 #include <pthread.h>
 #include <stdio.h>

@@ -270,7 +270,8 @@ impl Function<'_, '_, '_> {
         let frame = self.explored.frames.at(address).map(|f| &self.explored.frames.frames[f]);
         let protected = frame.and_then(|f| f.protected.iter().find(|p| p.start <= address && address < p.end));
         let return_address = (kind == CallKind::Call).then_some(next);
-        CallSite { block, address, return_address, callee, kind, returns, landing_pad: protected.map(|p| p.landing_pad) }
+        let (landing_pad, always_lands) = (protected.map(|p| p.landing_pad), protected.is_some_and(|p| p.always_lands));
+        CallSite { block, address, return_address, callee, kind, returns, landing_pad, always_lands }
     }
 
     fn note_overlaps(&mut self) {

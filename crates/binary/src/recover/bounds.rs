@@ -25,8 +25,17 @@ enum Tracked {
     Value(Value),
 }
 
+/// The values that an index can have before a jump.
+pub struct Bounds {
+    /// The values.
+    pub values: RangeInclusive<u64>,
+    /// A check or a mask says so, and not only the width of what is read: a `match` of an enumeration has no entry for values that the
+    /// enumeration does not have.
+    pub certain: bool,
+}
+
 /// The values that an index can have before the jump; a range of at most `most` values. `size` is that of the table's entries.
-pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) -> Option<RangeInclusive<u64>> {
+pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) -> Option<Bounds> {
     let by_value = || {
         let (value, constant) = core(index);
         checked(body, jump, Tracked::Value(value), constant, most)
@@ -37,7 +46,9 @@ pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) 
         let folded = only(body.register(Register::RAX + u32::from(register), read, DEPTH)).map_or(0, |value| value.constant);
         checked(body, read, Tracked::Place(Location::Register(register)), folded.wrapping_neg(), most)
     };
-    by_place().or_else(by_value).or_else(|| by_width(index).filter(|last| *last < most).map(|last| 0..=last))
+    let certain = |values| Bounds { values, certain: true };
+    let by_width = || by_width(index).filter(|(last, _)| *last < most).map(|(last, certain)| Bounds { values: 0..=last, certain });
+    by_place().or_else(by_value).map(certain).or_else(by_width)
 }
 
 /// The instruction that reads the table, and the register that holds the index there.
@@ -54,10 +65,11 @@ fn table_read(body: &Body, jump: Position, size: u64) -> Option<(Position, u8)> 
     None
 }
 
-fn by_width(index: &Value) -> Option<u64> {
+/// The greatest value of an index by a mask, which is certain, or by its width.
+fn by_width(index: &Value) -> Option<(u64, bool)> {
     match index.only_atom()? {
-        Atom::And(bits, _) => Some(*bits),
-        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some(255),
+        Atom::And(bits, _) => Some((*bits, true)),
+        Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some((255, false)),
         Atom::Low(_, inner) | Atom::Signed(_, inner) => by_width(inner),
         _ => None,
     }

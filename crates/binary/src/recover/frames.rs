@@ -5,6 +5,7 @@
 //! Tables" (the language-specific data area, `.gcc_except_table`).
 
 use super::code::Code;
+use super::handlers::{Protected, protected_calls};
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EndianSlice, FrameDescriptionEntry, LittleEndian, Register, UnwindContext, UnwindSection,
 };
@@ -15,17 +16,6 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 const STACK_POINTER: Register = Register(7);
 /// Bytes of a return address.
 const AT_ENTRY: i64 = 8;
-
-/// A call whose exceptions are received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Protected {
-    /// First address of the calls.
-    pub start: u64,
-    /// Behind the last one.
-    pub end: u64,
-    /// Where exceptions land.
-    pub landing_pad: u64,
-}
 
 /// The code that one entry of the unwind tables describes.
 #[derive(Debug)]
@@ -109,95 +99,5 @@ fn pointer(code: &Code, pointer: gimli::Pointer) -> Option<u64> {
             super::code::Word::Address(to) => Some(to),
             _ => None,
         },
-    }
-}
-
-/// Reads the table of call sites of a language-specific data area; it ends where it is damaged.
-fn protected_calls(code: &Code, at: u64, function: u64) -> Vec<Protected> {
-    let mut found = Vec::new();
-    let _ = read_call_sites(code, at, function, &mut found);
-    found.retain(|p| code.is_code(p.landing_pad) && p.start < p.end);
-    found
-}
-
-fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protected>) -> Option<()> {
-    let mut reader = Reader { rest: code.binary.bytes_at(at)?, address: at };
-    let base = match reader.byte()? {
-        OMITTED => function,
-        encoding => reader.encoded(encoding)?,
-    };
-    if reader.byte()? != OMITTED {
-        reader.uleb()?;
-    }
-    let encoding = reader.byte()?;
-    let size = reader.uleb()?;
-    let end = reader.address.checked_add(size)?;
-    while reader.address < end {
-        let (start, length, landing_pad) = (reader.plain(encoding)?, reader.plain(encoding)?, reader.plain(encoding)?);
-        reader.uleb()?;
-        if landing_pad != 0 {
-            let start = function.wrapping_add(start);
-            found.push(Protected { start, end: start.wrapping_add(length), landing_pad: base.wrapping_add(landing_pad) });
-        }
-    }
-    Some(())
-}
-
-/// `DW_EH_PE_omit`.
-const OMITTED: u8 = 0xff;
-
-struct Reader<'a> {
-    rest: &'a [u8],
-    address: u64,
-}
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.rest.split_first_chunk::<N>()?;
-        self.rest = rest;
-        self.address += N as u64;
-        Some(*head)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[b]| b)
-    }
-
-    fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..).step_by(7) {
-            let byte = self.byte()?;
-            if shift < 64 {
-                value |= u64::from(byte & 0x7f) << shift;
-            }
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        Some(value)
-    }
-
-    /// A value of a pointer encoding (`DW_EH_PE_*`), whatever it is relative to.
-    fn plain(&mut self, encoding: u8) -> Option<u64> {
-        match encoding & 0x0f {
-            0x00 | 0x04 | 0x0c => self.take::<8>().map(u64::from_le_bytes),
-            0x01 => self.uleb(),
-            0x02 => self.take::<2>().map(|b| u64::from(u16::from_le_bytes(b))),
-            0x03 => self.take::<4>().map(|b| u64::from(u32::from_le_bytes(b))),
-            0x0a => self.take::<2>().map(|b| i64::from(i16::from_le_bytes(b)) as u64),
-            0x0b => self.take::<4>().map(|b| i64::from(i32::from_le_bytes(b)) as u64),
-            _ => None,
-        }
-    }
-
-    /// A pointer, absolute or relative to its own place.
-    fn encoded(&mut self, encoding: u8) -> Option<u64> {
-        let place = self.address;
-        let value = self.plain(encoding)?;
-        match encoding & 0x70 {
-            0x00 => Some(value),
-            0x10 => Some(value.wrapping_add(place)),
-            _ => None,
-        }
     }
 }

@@ -14,6 +14,7 @@ mod bounds;
 mod code;
 mod explore;
 mod frames;
+mod handlers;
 mod imports;
 mod mapped;
 mod names;

@@ -5,7 +5,7 @@
 //! or its width; where none does, the table ends with the first entry that does not lead into the function, or where
 //! other data begins, and the jump is marked uncertain.
 
-use super::bounds::bounds;
+use super::bounds::{Bounds, bounds};
 use super::code::Word;
 use super::explore::{Explored, Resolution};
 use super::sums::{Atom, Position, Value};
@@ -138,16 +138,16 @@ fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside
     // A constant of the index is part of the address; distances are counted from where the table begins.
     let unchecked_start = table.base.filter(|base| *base != 0).unwrap_or(table.address);
     let (start, count) = match &bounds {
-        Some(bounds) => (table.address.wrapping_add(bounds.start().wrapping_mul(size)), bounds.end() - bounds.start() + 1),
+        Some(Bounds { values, .. }) => (table.address.wrapping_add(values.start().wrapping_mul(size)), values.end() - values.start() + 1),
         None => (unchecked_start, ENTRIES_LIMIT),
     };
     // Without a check the table ends where other data begins.
-    let end = match &bounds {
-        Some(_) => u64::MAX,
-        None => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
+    let certain = bounds.as_ref().is_some_and(|b| b.certain);
+    let end = match certain {
+        true => u64::MAX,
+        false => explored.data.range(start + 1..).next().copied().unwrap_or(u64::MAX),
     };
-    let entries =
-        entries(explored, table, start..end, count, &|to| is_inside(to) && (bounds.is_some() || !explored.is_within_instruction(to)));
+    let entries = entries(explored, table, start..end, count, &|to| is_inside(to) && (certain || !explored.is_within_instruction(to)));
     let (mut targets, functions) = (entries.targets, entries.functions);
     if targets.is_empty() {
         return None;

@@ -162,7 +162,11 @@ impl Lowering<'_> {
     /// Where control goes on when a call of the node unwinds.
     fn unwound(&mut self, node: Node, edges: &[State]) -> State {
         let mut pads = self.successors(node, EdgeKind::Unwind, edges);
-        pads.push(self.lowered.plain(self.id, node, Role::Unwinding, Action::Unwind));
+        let certain = self.successors(node, EdgeKind::Lands, edges);
+        if certain.is_empty() {
+            pads.push(self.lowered.plain(self.id, node, Role::Unwinding, Action::Unwind));
+        }
+        pads.extend(certain.into_iter().filter(|pad| !pads.contains(pad)).collect::<Vec<_>>());
         self.lowered.choice(self.id, node, Role::Unwinding, pads)
     }
 

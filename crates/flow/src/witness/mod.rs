@@ -17,7 +17,8 @@
 //! - **An opaque call** leaves the code that is known. It may return, end the run (`exit`, `abort`), unwind (throw, `longjmp`), and call
 //!   back: enter, any number of times, functions that are [external entries](Program::external).
 //! - **Unwinding** leaves frames until one whose block has out-edges of kind [`EdgeKind::Unwind`]: landing pads, or the place where
-//!   `setjmp` returns again. A frame with landing pads may also be passed over. What leaves all frames ends the run, so
+//!   `setjmp` returns again. A frame with landing pads may also be passed over, unless an
+//!   out-edge of its block is of kind [`EdgeKind::Lands`]. What leaves all frames ends the run, so
 //!   that a call that throws needs not be said to end it, too.
 //! - **Leaving the exit** returns to the caller. A tail call is a call behind which nothing but the exit is left; its frame is dropped,
 //!   unless it is said to stay (machine code distinguishes the two).

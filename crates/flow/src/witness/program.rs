@@ -63,6 +63,8 @@ pub enum EdgeKind {
     Flow,
     /// When a call of the block unwinds: to a landing pad, or to where `setjmp` returns again.
     Unwind,
+    /// When a call of the block unwinds: to a landing pad that nothing passes by. The frame is not left by unwinding.
+    Lands,
 }
 
 /// What code that is not known may do when it is called.

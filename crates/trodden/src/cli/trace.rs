@@ -44,6 +44,8 @@ pub enum CollectorKind {
     SingleStep,
     /// The four debug registers, which leave the code untouched: many runs.
     Hardware,
+    /// Probes of the kernel with a BPF program; takes root.
+    Uprobes,
 }
 
 /// How witnesses are distributed over the runs.

@@ -179,7 +179,7 @@ fn call_json(call: &CallSite, block: u64) -> Value {
     };
     json!({
         "block": block, "address": call.address, "return_address": call.return_address, "callee": callee, "kind": kind, "returns": returns,
-        "landing_pad": call.landing_pad,
+        "landing_pad": call.landing_pad, "always_lands": call.always_lands,
     })
 }
 

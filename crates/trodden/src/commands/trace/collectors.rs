@@ -2,14 +2,14 @@
 
 use crate::cli::CollectorKind;
 use anyhow::{Context, Result};
-use trodden_trace::{Collector, Hardware, PtraceBreakpoints, SingleStep, Trampolines};
+use trodden_trace::{Collector, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
 
 /// The collector of a name.
 ///
 /// # Errors
 /// There is none.
 pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
-    let all: [&'static dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
+    let all: [&'static dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
     all.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
 }
 
@@ -20,5 +20,6 @@ pub fn collector(kind: CollectorKind) -> &'static dyn Collector {
         CollectorKind::Ptrace => &PtraceBreakpoints,
         CollectorKind::SingleStep => &SingleStep,
         CollectorKind::Hardware => &Hardware,
+        CollectorKind::Uprobes => &Uprobes,
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
-    Collector, Executable, Flow, Hardware, PtraceBreakpoints, Recipe, Run, SingleStep, Sink, Target, ThreadNumber, Trampolines,
+    Collector, Executable, Flow, Hardware, PtraceBreakpoints, Recipe, Run, SingleStep, Sink, Target, ThreadNumber, Trampolines, Uprobes,
 };
 
 /// Sees the first thing, and has enough.
@@ -24,7 +24,7 @@ impl Sink for First {
 /// # Errors
 /// None does; the reason of the first.
 pub fn collectors() -> Result<String> {
-    let all: [&dyn Collector; 4] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware];
+    let all: [&dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
     let tried: Vec<(&str, Result<()>)> = all.into_iter().map(|c| (c.name(), works(c))).collect();
     let working: Vec<&str> = tried.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| *name).collect();
     if let (true, Some((_, Err(error)))) = (working.is_empty(), tried.into_iter().next()) {
@@ -39,6 +39,7 @@ pub fn collectors() -> Result<String> {
 /// It does not: why.
 pub fn works(collector: &dyn Collector) -> Result<()> {
     let own = std::env::current_exe().context("this program cannot be found")?;
+    ensure!(own.exists(), "the file of this program was replaced while it runs ({}): start it again", own.display());
     let executable = Executable::read(&own)?;
     let sites = [executable.entry];
     let block = executable.entry..executable.entry + 8;

@@ -113,6 +113,20 @@ const THROW: &[&str] = &[
     "__cxa_throw_bad_array_new_length",
 ];
 
+/// Functions that leave frames in another way than exceptions do.
+const JUMP: &[&str] = &[
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+    "pthread_exit",
+    "pthread_cancel",
+    "thrd_exit",
+    "_Unwind_ForcedUnwind",
+    "setcontext",
+    "swapcontext",
+];
+
 /// Functions that end the program, whatever else they do.
 const END: &[&str] = &[
     "exit",
@@ -156,6 +170,11 @@ pub struct Image {
     pub starts: Vec<u64>,
     /// Functions that other files can call by name.
     pub exports: BTreeMap<String, u64>,
+    /// It asks the unwinder itself to unwind, as runtimes of languages do: then what the unwinder asks about each frame, the personality
+    /// function, is the image's.
+    pub raises: bool,
+    /// It may leave frames without a look at their landing pads, or without what these catch: `longjmp`, threads that are ended.
+    pub jumps: bool,
 }
 
 impl Image {
@@ -170,7 +189,11 @@ impl Image {
         let file = object::File::parse(binary.data())?;
         let defined = file.dynamic_symbols().filter(|s| s.is_definition() && s.kind() == object::SymbolKind::Text);
         let exports = defined.filter_map(|s| Some((plain(s.name().ok()?).to_owned(), s.address()))).collect();
-        Ok(Self { starts, exports })
+        let imported: Vec<&str> = file.dynamic_symbols().filter(|s| s.is_undefined()).filter_map(|s| Some(plain(s.name().ok()?))).collect();
+        let imports = |names: &[&str]| imported.iter().any(|i| names.contains(i));
+        // In a static image nothing is imported, and what it calls is not known by name.
+        let jumps = imported.is_empty() || imports(JUMP);
+        Ok(Self { starts, exports, raises: imports(&["_Unwind_RaiseException"]), jumps })
     }
 
     /// What the function of a name may do that is another file's.
@@ -179,7 +202,8 @@ impl Image {
         let replaces = |prefix: &[&str]| self.exports.keys().any(|e| prefix.iter().any(|p| e.starts_with(p)));
         let allocates = self.exports.keys().any(|e| ALLOCATE.contains(&e.as_str()));
         let of_cxx = name.starts_with("_Z") || name.starts_with("__cxa");
-        let calls_back = usual.calls_back || allocates || (of_cxx && replaces(&["_Zn", "_Zd"]));
+        let asks = self.raises && plain(name).starts_with("_Unwind_") && usual.unwinds;
+        let calls_back = usual.calls_back || allocates || asks || (of_cxx && replaces(&["_Zn", "_Zd"]));
         Opaque { calls_back, ..usual }
     }
 }
@@ -195,7 +219,8 @@ pub fn opaque(name: &str, assumption: Assumption) -> Opaque {
     let is = |list: &[&str]| list.contains(&name);
     let throws = is(THROW) || name.starts_with("_ZSt") && name.contains("__throw_");
     if throws {
-        return Opaque { calls_back: name == "__cxa_rethrow", ..Opaque::UNWINDS };
+        let ends_run = assumption == Assumption::Anything;
+        return Opaque { calls_back: name == "__cxa_rethrow" || assumption != Assumption::Usual, ends_run, ..Opaque::UNWINDS };
     }
     let executes = name.starts_with("exec") || matches!(name, "fexecve" | "error" | "error_at_line");
     let returns = !is(END) || executes || matches!(name, "__libc_start_main");

@@ -24,6 +24,7 @@ mod export;
 mod find;
 mod fresh;
 mod imports;
+mod jumps;
 mod merge;
 mod model;
 mod page;

@@ -13,7 +13,7 @@
 
 use super::imports::{Assumption, Image, opaque, plain};
 use anyhow::{Context, Result};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
 use trodden_flow::graph::{Graph, Node};
 use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, Witness};
@@ -37,17 +37,46 @@ pub struct Model {
 pub struct Observed {
     /// Where uncertain jumps and indirect tail calls led.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Whether an exception was thrown, or `longjmp` called.
-    pub unwinds: bool,
+    /// Calls that unwind, as far as they were executed.
+    pub throws: BTreeSet<u64>,
+    /// Where unwinding led.
+    pub landed: BTreeSet<u64>,
+    /// Where all of it led, if that is behind the `setjmp` of a function that was entered once: it has one frame, which nothing passes by.
+    pub only_landing: Option<u64>,
 }
 
-/// Places that are executed when the stack is unwound: landing pads, and calls of what unwinds. Ascending.
-pub fn unwinding_sites(graphs: &ProgramGraph) -> Vec<u64> {
-    let pads = graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied());
-    let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
-    let calls = graphs.functions.iter().flat_map(|f| f.calls.iter().filter(throws).map(|c| c.address));
-    let all: BTreeSet<u64> = pads.chain(calls).collect();
-    all.into_iter().collect()
+/// Places that tell what unwinding leads where.
+#[derive(Clone, Debug, Default)]
+pub struct Unwinding {
+    /// Landing pads.
+    pub pads: BTreeSet<u64>,
+    /// Calls of what unwinds.
+    pub throws: BTreeSet<u64>,
+    /// Behind each call of what returns twice, the call and the entry of its function.
+    pub twice: BTreeMap<u64, (u64, u64)>,
+}
+
+impl Unwinding {
+    /// Those of an image.
+    pub fn of(graphs: &ProgramGraph) -> Self {
+        let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
+        let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+        let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
+        let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
+        let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
+        Self {
+            pads: graphs.functions.iter().flat_map(|f| f.landing_pads.iter().copied()).collect(),
+            throws: calls().filter(throws).map(|c| c.address).collect(),
+            twice: twice.collect(),
+        }
+    }
+
+    /// All of them, ascending.
+    pub fn sites(&self) -> Vec<u64> {
+        let twice = self.twice.iter().flat_map(|(behind, (call, entry))| [*behind, *call, *entry]);
+        let all: BTreeSet<u64> = self.pads.iter().chain(&self.throws).copied().chain(twice).collect();
+        all.into_iter().collect()
+    }
 }
 
 /// Makes the model. `excluded` are names of functions that are not to be traced inside. `observed` is what a run like
@@ -78,7 +107,7 @@ pub fn model(
         leaves,
         observed,
         branching: HashSet::new(),
-        unwinds: observed.is_none_or(|o| o.unwinds),
+        unwinds: observed.is_none_or(|o| !o.throws.is_empty() || !o.landed.is_empty()),
         assumption,
     };
     maker.find_branching();
@@ -242,7 +271,9 @@ impl Maker<'_> {
         }
         // `longjmp` leads behind each call of `setjmp` in the function, out of any other call.
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
-            parts.edges.push((from, to, EdgeKind::Unwind));
+            let place = parts.nodes[to.index()].1;
+            let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
+            parts.edges.push((from, to, if only { EdgeKind::Lands } else { EdgeKind::Unwind }));
         }
         let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
@@ -290,6 +321,17 @@ impl Maker<'_> {
         let callee = self.callee(call);
         let is_branch =
             callee.callees.len() > 1 || callee.callees.contains(&self.dispatcher) || callee.opaque.is_some_and(|o| o != Opaque::RETURNS);
+        let lands = call.always_lands && !self.image.jumps;
+        let pad = call.landing_pad.filter(|pad| self.unwinds && (lands || self.led_to(*pad))).and_then(|pad| graph.block_starting_at(pad));
+        // A landing pad must not stand for calls before, which have none.
+        let at = match pad.is_some() && parts.calls.last().is_some_and(|(node, _)| *node == at) {
+            true => {
+                let own = parts.node(NodeKind::Virtual, None);
+                parts.edge(at, own, EdgeKind::Flow);
+                own
+            }
+            false => at,
+        };
         parts.calls.push((at, callee));
         let leaves = matches!(self.target(call), Callee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
         if leaves {
@@ -297,9 +339,8 @@ impl Maker<'_> {
         }
         let branching = matches!(self.target(call), Callee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
-        let pad = call.landing_pad.filter(|_| self.unwinds).and_then(|pad| graph.block_starting_at(pad));
         if let Some(pad) = pad {
-            parts.edge(at, Node(pad.0), EdgeKind::Unwind);
+            parts.edge(at, Node(pad.0), if lands { EdgeKind::Lands } else { EdgeKind::Unwind });
         }
         if self.unwinds {
             parts.unwinding.push(at);
@@ -307,7 +348,7 @@ impl Maker<'_> {
         let behind = call.return_address.filter(|_| call.returns != Returns::Never)?;
         // A block that starts there is entered by an edge of its own.
         let starts_block = graph.block_starting_at(behind).is_some();
-        let twice = call.returns == Returns::Twice && self.unwinds;
+        let twice = call.returns == Returns::Twice && self.unwinds && self.led_to(behind);
         if twice && let Some(block) = graph.block_starting_at(behind) {
             parts.again.push(Node(block.0));
         }
@@ -358,14 +399,21 @@ impl Maker<'_> {
         (callees, other)
     }
 
-    /// What another file's function may do; where nothing is thrown, who would throw is not called.
-    fn import(&self, name: &str) -> Opaque {
-        self.unwinding(self.image.import(name, self.assumption))
+    /// Whether unwinding may lead to a place: it does not where it never led in a run like those to come.
+    fn led_to(&self, place: u64) -> bool {
+        self.observed.is_none_or(|o| o.landed.contains(&place))
+    }
+
+    /// What another file's function may do, called at an address; who throws and was never called there ends the run.
+    fn import(&self, name: &str, address: u64) -> Opaque {
+        let may = self.image.import(name, self.assumption);
+        let never = opaque(plain(name), Assumption::Usual).unwinds && self.observed.is_some_and(|o| !o.throws.contains(&address));
+        Self::unwinding(may, self.unwinds && !never)
     }
 
     /// Where nothing is thrown, who would throw ends the run instead.
-    fn unwinding(&self, may: Opaque) -> Opaque {
-        match may.unwinds && !self.unwinds {
+    fn unwinding(may: Opaque, unwinds: bool) -> Opaque {
+        match may.unwinds && !unwinds {
             true => Opaque { unwinds: false, ends_run: may.ends_run || !may.returns, ..may },
             false => may,
         }
@@ -389,14 +437,14 @@ impl Maker<'_> {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
-            Callee::Import(name) => (Vec::new(), Some(self.import(name))),
+            Callee::Import(name) => (Vec::new(), Some(self.import(name, call.address))),
             // A function of another file that calls back could not be told from a direct call of ours.
             Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))
             }
             Callee::Indirect => match opaque("", self.assumption) {
                 // What is called back includes whatever could be called directly, and looks the same.
-                other if other.calls_back => (Vec::new(), Some(self.unwinding(other))),
+                other if other.calls_back => (Vec::new(), Some(Self::unwinding(other, self.unwinds))),
                 other => (vec![self.dispatcher], Some(other)),
             },
             Callee::OneOf(entries) => {
@@ -407,8 +455,9 @@ impl Maker<'_> {
         };
         let never = call.returns == Returns::Never;
         let tail = call.kind != CallKind::Call;
-        // What ends the program for sure is not called by a jump.
-        let other = other.map(|o| if tail { Opaque { calls_back: false, ends_run: o.ends_run && !o.returns, ..o } } else { o });
+        // What ends the program for sure is not called by a jump; what is called back before a return is put behind the function's.
+        let by_jump = |o: Opaque| Opaque { calls_back: o.calls_back && !o.returns, ends_run: o.ends_run && !o.returns, ..o };
+        let other = other.map(|o| if tail { by_jump(o) } else { o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
         Call { callees, opaque: other, keeps_frame: !tail }
     }

@@ -10,6 +10,7 @@ use crate::cli::{Condition, TraceRecord};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use trodden_flow::graph::Node;
@@ -65,6 +66,24 @@ impl Plan {
         Self { distribution: Distribution { kind: KIND, profiles: vec![witnesses] }, sites: vec![sites], machine_of: vec![0], predicted }
     }
 }
+
+/// A distribution cannot give the execution back.
+#[derive(Debug)]
+pub struct Refused {
+    /// The branch, its targets, and executions with equal partial traces.
+    pub what: String,
+    remedy: &'static str,
+    /// A run that watches every block may take the place of the distribution: the user has not written it, and has set no limit.
+    pub replaceable: bool,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.remedy)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A distribution as a file: `--plan --json` writes it, `--distribution` reads it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -240,7 +259,8 @@ impl Planner<'_> {
             }
             None => "leave its function out with `--opaque`, or take `--runs 1`",
         };
-        anyhow!("{text}: {remedy}")
+        let replaceable = self.job.distribution.is_none() && self.limit().is_none();
+        Refused { what: text, remedy, replaceable }.into()
     }
 
     fn pair(&self, violation: &Violation) -> String {

@@ -9,20 +9,20 @@ use super::code::Code;
 use super::collectors::collector;
 use super::explain::{Missing, first_missing};
 use super::imports::{Assumption, Image};
+use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, uncertain_jumps};
 use super::merge::{Hits, MergeError, Merged, merge, place};
-use super::model::{Model, Observed, model, unwinding_sites};
-use super::plan::{self, Plan, Planner};
+use super::model::{Model, Observed, Unwinding, model};
+use super::plan::{self, Plan, Planner, Refused};
 use super::runs::{FirstRun, RunResult, Subject};
 use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, Observation, ProgramGraph};
+use trodden_binary::graph::{Doubt, Observation, ProgramGraph};
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
@@ -52,7 +52,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
-        true => recording.in_one_run(collector(kind)),
+        true => recording.in_one_run(collector(kind), true),
         false => recording.in_several_runs(collector(kind)),
     }
 }
@@ -98,8 +98,7 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), None, true)?;
-        repeatable(&first)?;
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::of(&self.graphs), None, true)?;
         for _ in 0..OBSERVING {
             let new: Vec<Observation> = first
                 .targets
@@ -118,13 +117,23 @@ impl Recording<'_> {
                 return Ok(first);
             }
             let log = Some(Arc::new(first.outcome.log.clone()));
-            let again = self.subject.first_run(&observed_jumps(&self.graphs), &unwinding_sites(&self.graphs), log, false)?;
-            (first.targets, first.others) = (again.targets, again.others);
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::of(&self.graphs), log, false)?;
+            first = FirstRun { outcome: first.outcome, ..again };
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
 
-    fn in_one_run(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
+    /// What the first run has shown, for the runs that repeat it.
+    fn observed_in(&self, first: &FirstRun) -> Observed {
+        let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
+        let behind = landed.first().copied().filter(|_| landed.len() == 1);
+        let twice = Unwinding::of(&self.graphs).twice;
+        let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
+        Observed { only_landing: behind.filter(once), targets, throws, landed }
+    }
+
+    /// `shows`: what the program writes is the user's.
+    fn in_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
         let steps = collector.name() == "single-step";
         let mut notes = Vec::new();
         if self.job.plan {
@@ -134,7 +143,7 @@ impl Recording<'_> {
             plan::print(&self.planner(&model, &code, collector, &weights), &Plan::of_all(&model, &code, &weights))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut shown = false;
+        let mut shown = !shows;
         if steps && !uncertain_jumps(&self.graphs).is_empty() {
             self.first_run(&mut notes)?;
             shown = true;
@@ -198,7 +207,8 @@ impl Recording<'_> {
             return Ok(ExitCode::SUCCESS);
         }
         let first = self.first_run(&mut notes)?;
-        let observed = Observed { targets: first.targets.clone(), unwinds: !first.others.is_empty() };
+        repeatable(&first)?;
+        let observed = self.observed_in(&first);
         let (mut model, mut code) = self.model(ASSUMPTIONS[0], Some(&observed))?;
         list_opaque(&model);
         let log = Arc::new(first.outcome.log.clone());
@@ -209,7 +219,14 @@ impl Recording<'_> {
             if number > 0 {
                 (model, code) = self.model(assumption, Some(&observed))?;
             }
-            let (plan, _) = self.plan(&model, &code, collector, Some(&log))?;
+            let plan = match self.plan(&model, &code, collector, Some(&log)) {
+                Ok((plan, _)) => plan,
+                Err(error) => match error.downcast::<Refused>() {
+                    Ok(Refused { what, replaceable: true, .. }) => return self.in_one_run_instead(&what, collector),
+                    Ok(refused) => return Err(refused.into()),
+                    Err(error) => return Err(error),
+                },
+            };
             let machines = plan.machines(self.job.machines.is_some());
             let results = match self.job.engine {
                 TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, &log)?,
@@ -227,7 +244,7 @@ impl Recording<'_> {
                 Err(MergeError::File(error)) => return Err(error),
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
-                    let what = self.explained(&model, &code, what)?;
+                    let what = self.explained(&model, &code, collector, what)?;
                     let again = number + 1 < ASSUMPTIONS.len();
                     warn(format_args!(
                         "the execution contradicts what was assumed ({what}){}",
@@ -237,13 +254,24 @@ impl Recording<'_> {
                 }
             }
         }
-        bail!("no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`")
+        ensure!(
+            self.job.distribution.is_none() && self.job.limit.is_none() && collector.most_sites().is_none(),
+            "no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`"
+        );
+        self.in_one_run_instead("no assumption explains the runs", collector)
+    }
+
+    /// Several runs cannot give the execution back; one that watches every block does.
+    fn in_one_run_instead(&mut self, why: &str, collector: &dyn Collector) -> Result<ExitCode> {
+        warn(format_args!("{why}: the trace is of one run instead, which watches every block (as with `--runs 1`)"));
+        self.in_one_run(collector, false)
     }
 
     /// What the graph lacks, by a run that watches every block.
-    fn explained(&self, model: &Model, code: &Code, otherwise: String) -> Result<String> {
+    fn explained(&self, model: &Model, code: &Code, collector: &dyn Collector, otherwise: String) -> Result<String> {
         let sites = code.addresses();
-        let result = self.subject.single_run(&PtraceBreakpoints, &sites, &[], false)?;
+        let collector = if collector.most_sites().is_none() { collector } else { &PtraceBreakpoints };
+        let result = self.subject.single_run(collector, &sites, &[], false)?;
         let partial = PartialTrace::open(&result.partial)?;
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
@@ -362,55 +390,6 @@ fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
     RunAbout { sites: sites.len() as u64, hits: result.hits, seconds: result.time.as_secs_f64() }
 }
 
-/// Whether a doubt is about where an indirect jump leads.
-fn is_uncertain_jump(doubt: &Doubt) -> bool {
-    matches!(
-        doubt,
-        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
-    )
-}
-
-/// Indirect jumps whose targets are not certain, ascending.
-fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let mut jumps = BTreeSet::new();
-    for function in &graphs.functions {
-        let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
-        jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
-    }
-    jumps.into_iter().collect()
-}
-
-/// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
-/// lead elsewhere, into their middle.
-fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
-    let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
-    for function in &graphs.functions {
-        blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
-        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt)) {
-            guarded.extend(function.blocks.iter().map(|b| b.start));
-        }
-    }
-    blocks.sort_by_key(|b: &Range<u64>| (b.start, b.end));
-    blocks.dedup_by_key(|b| b.start);
-    (blocks, guarded)
-}
-
-/// Those, and indirect tail calls: where these lead decides to whom calls return.
-fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let calls = graphs.functions.iter().flat_map(|f| &f.calls);
-    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
-    let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
-    all.into_iter().collect()
-}
-
-/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
-fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
-    let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
-    let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
-    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
-    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
-}
-
 /// Names what is not traced inside, before anything runs.
 fn list_opaque(model: &Model) {
     if model.opaque.is_empty() {
@@ -431,7 +410,11 @@ fn list_opaque(model: &Model) {
 fn repeatable(first: &FirstRun) -> Result<()> {
     let followed = &first.outcome.followed;
     let one = "take `--runs 1`, which watches every block in one run";
-    ensure!(followed.threads == 1, "the program has {} threads, which race; several runs cannot be merged: {one}", followed.threads);
+    ensure!(
+        followed.threads == 1,
+        "the program has {} threads (or processes that borrow its memory, by vfork), which race; several runs cannot be merged: {one}",
+        followed.threads
+    );
     ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
     Ok(())
 }
@@ -442,7 +425,8 @@ fn equal(results: &[RunResult]) -> Result<()> {
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
                 "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \
-                    (files that the first run made or removed: `--fresh-folder`), or take `--runs 1`, which watches every block in one run"
+                    (files that the first run made or removed: `--fresh-folder`; code that reads itself: `--collector single-step`), \
+                    or take `--runs 1`, which watches every block in one run"
             );
         }
     }

@@ -4,6 +4,7 @@
 //! Invariant: every run gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see the same.
 
 use super::fresh::FreshFolder;
+use super::model::Unwinding;
 use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -72,8 +73,12 @@ pub struct FirstRun {
     pub outcome: RunOutcome,
     /// Where indirect jumps led: jump and target.
     pub targets: BTreeSet<(u64, u64)>,
-    /// Other places that were executed.
-    pub others: BTreeSet<u64>,
+    /// Calls that unwind, as far as they were executed.
+    pub throws: BTreeSet<u64>,
+    /// Where unwinding led: landing pads, and places where `setjmp` returned again.
+    pub landed: BTreeSet<u64>,
+    /// Functions with calls of what returns twice that were entered once.
+    pub entered_once: BTreeSet<u64>,
 }
 
 /// What a run watches, and which one it repeats.
@@ -90,7 +95,30 @@ struct Targets<'a> {
     /// The jump that each thread is at.
     last: HashMap<ThreadNumber, u64>,
     seen: BTreeSet<(u64, u64)>,
-    others: BTreeSet<u64>,
+    unwinding: &'a Unwinding,
+    /// The site of unwinding that each thread came by last.
+    previous: HashMap<ThreadNumber, u64>,
+    throws: BTreeSet<u64>,
+    landed: BTreeSet<u64>,
+    /// How often functions with calls of what returns twice were entered.
+    entered: HashMap<u64, u64>,
+}
+
+impl Targets<'_> {
+    /// Control is behind a call of `setjmp` that it has not just come from: `longjmp` led there.
+    fn note_unwinding(&mut self, thread: ThreadNumber, site: u64) {
+        if self.unwinding.twice.values().any(|(_, entry)| *entry == site) {
+            *self.entered.entry(site).or_default() += 1;
+        }
+        let previous = self.previous.insert(thread, site);
+        let again = self.unwinding.twice.get(&site).is_some_and(|(call, _)| previous != Some(*call));
+        if again || self.unwinding.pads.contains(&site) {
+            self.landed.insert(site);
+        }
+        if self.unwinding.throws.contains(&site) {
+            self.throws.insert(site);
+        }
+    }
 }
 
 impl Sink for Targets<'_> {
@@ -103,7 +131,7 @@ impl Sink for Targets<'_> {
         if self.jumps.binary_search(&site).is_ok() {
             self.last.insert(thread, site);
         } else {
-            self.others.insert(site);
+            self.note_unwinding(thread, site);
         }
         Ok(Flow::GoOn)
     }
@@ -180,17 +208,22 @@ impl<'a> Subject<'a> {
         Ok(Some(to.to_owned()))
     }
 
-    /// The first run: it watches where some indirect jumps lead, and whether some other places are executed. Its output
-    /// is the user's (if it is to be shown).
+    /// The first run: it watches where some indirect jumps lead, and what unwinding leads where. Its output is the user's (if it is to be
+    /// shown).
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn first_run(&self, jumps: &[u64], others: &[u64], first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
-        let sites: Vec<u64> = jumps.iter().copied().chain(others.iter().copied().filter(|o| jumps.binary_search(o).is_err())).collect();
-        let mut targets = Targets { sites: &sites, jumps, last: HashMap::new(), seen: BTreeSet::new(), others: BTreeSet::new() };
+    pub fn first_run(&self, jumps: &[u64], unwinding: &Unwinding, first: Option<Arc<RunLog>>, shows: bool) -> Result<FirstRun> {
+        let others = unwinding.sites().into_iter().filter(|other| jumps.binary_search(other).is_err());
+        let sites: Vec<u64> = jumps.iter().copied().chain(others).collect();
+        let (throws, landed) = (BTreeSet::new(), BTreeSet::new());
+        let (last, previous, entered) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut targets = Targets { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
         let watched = Watched { sites: &sites, jumps, first };
         let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
-        Ok(FirstRun { outcome, targets: targets.seen, others: targets.others })
+        let Targets { seen, throws, landed, entered, .. } = targets;
+        let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
+        Ok(FirstRun { outcome, targets: seen, throws, landed, entered_once })
     }
 
     /// A run that counts how often some sites are executed; its output is not shown.

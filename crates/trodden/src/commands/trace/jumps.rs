@@ -1,0 +1,54 @@
+//! Indirect jumps that are watched, since their targets are not certain; and where code can be replaced beside them.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, ProgramGraph};
+
+/// Whether a doubt is about where an indirect jump leads.
+pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
+    matches!(
+        doubt,
+        Doubt::UnresolvedJump | Doubt::AnyLabel | Doubt::JumpTableWithoutBound { .. } | Doubt::AssumedTailCall | Doubt::Amended { .. }
+    )
+}
+
+/// Indirect jumps whose targets are not certain, ascending.
+pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let mut jumps = BTreeSet::new();
+    for function in &graphs.functions {
+        let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
+        jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
+    }
+    jumps.into_iter().collect()
+}
+
+/// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
+/// lead elsewhere, into their middle.
+pub fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
+    let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
+    for function in &graphs.functions {
+        blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
+        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt)) {
+            guarded.extend(function.blocks.iter().map(|b| b.start));
+        }
+    }
+    blocks.sort_by_key(|b: &Range<u64>| (b.start, b.end));
+    blocks.dedup_by_key(|b| b.start);
+    (blocks, guarded)
+}
+
+/// [`uncertain_jumps`], and indirect tail calls: where these lead decides to whom calls return.
+pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
+    let calls = graphs.functions.iter().flat_map(|f| &f.calls);
+    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
+    let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
+    all.into_iter().collect()
+}
+
+/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
+pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
+    let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
+    let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
+    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
+    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
+}
