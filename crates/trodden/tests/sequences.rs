@@ -158,6 +158,38 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     assert!(!answer["sources"].as_object().unwrap().is_empty());
 }
 
+/// A loop whose iterations take turns: reports and advice of a recorded run say so in every form.
+#[test]
+fn iterations_that_take_turns_are_in_reports_and_advice() {
+    const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
+        if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
+        printf(\"%d\\n\", sum);\n  return 0;\n}\n";
+    let place = Place::with(&[("turns.c", TURNS)]);
+    place.cc("--trodden-stream -O1 -g turns.c -o prog");
+    record(&place, "turns", &[]);
+    let asked = |words: &str| must(place.command(trodden()).args(words.split(' '))).stdout;
+    let report: Value = serde_json::from_slice(&asked("report turns.trodden --json")).unwrap();
+    let sequence = &report["sequence"];
+    assert_eq!(sequence["threads"], 1, "{report:#}");
+    assert_eq!(sequence["iterations"]["patterns"][0]["period"], 2, "{sequence:#}");
+    assert!(sequence["events"].as_u64() > Some(3000));
+    assert_eq!(sequence["phases"]["by_paths"]["changes"].as_array().unwrap().len(), 0);
+    assert!(sequence["last_branches"]["distinct"].as_u64() >= Some(2));
+    assert!(String::from_utf8(asked("report turns.trodden")).unwrap().contains("every second iteration takes the other path"));
+    let advice: Value = serde_json::from_slice(&asked("advise turns.trodden --json")).unwrap();
+    assert_eq!((advice["iterations"].as_array().unwrap().len(), &advice["iterations"][0]["function"]), (1, &"main".into()));
+    asked("advise turns.trodden --sarif turns.sarif");
+    let log: Value = serde_json::from_slice(&std::fs::read(place.path("turns.sarif")).unwrap()).unwrap();
+    let results = log["runs"][0]["results"].as_array().unwrap();
+    let turns = results.iter().find(|result| result["ruleId"] == "iterations").unwrap();
+    let rules = &log["runs"][0]["tool"]["driver"]["rules"];
+    assert_eq!(rules[turns["ruleIndex"].as_u64().unwrap() as usize]["id"], "iterations");
+    assert_eq!(turns["locations"][0]["physicalLocation"]["region"]["startLine"], 2, "{turns:#}");
+    assert!(turns["message"]["text"].as_str().unwrap().contains("every second iteration"));
+    asked("report turns.trodden --html turns.html");
+    assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Iterations that take turns"));
+}
+
 /// Supergraph paths of depth 0 are the paths of the functions: their counts are those of the profile.
 fn counts_are_those_of_the_profile(place: &Place, profile: &Profile) {
     let answer = ask(place, 0, &["segments", "a.trodden.streams", "--supergraph", "--depth", "0", "--top", "0"]);

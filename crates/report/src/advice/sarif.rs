@@ -4,7 +4,7 @@
 use super::{Advice, Ranked, words as say};
 use crate::sarif::{self, location};
 use crate::source::SourceCache;
-use crate::view::Function;
+use crate::view::{Function, View};
 use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, Kind};
 use trodden_flow::Node;
@@ -16,6 +16,36 @@ const RULES: [(Kind, &str); 4] = [
     (Kind::Redundant, "A result is computed again though nearly all executions already had it"),
     (Kind::Never, "Two edges are taken often, and never on one path"),
 ];
+
+/// Iterations of a loop that take turns, as the sequence of paths shows them.
+pub struct Turns<'a> {
+    /// The function with the loop, as a stream names it.
+    pub function: &'a str,
+    /// What was found, and what can be done.
+    pub text: String,
+    /// Further data of the result.
+    pub properties: Value,
+}
+
+/// Iterations that take turns as a SARIF log. A function whose place in the source is not known is named only.
+pub fn iterations(view: &View, found: &[Turns], sources: &SourceCache) -> Value {
+    const RULE: &str = "iterations";
+    let rules = json!([{ "id": RULE, "shortDescription": { "text": "Iterations of a loop take turns" } }]);
+    let result = |turns: &Turns| {
+        let function = view.functions.iter().find(|f| [&f.name.short, &f.name.full, &f.name.linkage].iter().any(|n| *n == turns.function));
+        let unknown = || json!({ "logicalLocations": [{ "fullyQualifiedName": turns.function, "kind": "function" }] });
+        let place = function.and_then(|function| sarif::place(function, sources)).unwrap_or_else(unknown);
+        json!({
+            "ruleId": RULE,
+            "ruleIndex": 0,
+            "level": "note",
+            "message": { "text": turns.text },
+            "locations": [place],
+            "properties": turns.properties,
+        })
+    };
+    sarif::log(rules, found.iter().map(result).collect())
+}
 
 /// The findings as a SARIF log. A finding without a known source position is named by its function only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {

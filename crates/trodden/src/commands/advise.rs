@@ -4,6 +4,7 @@
 use crate::cli::{Advise, Color, FindingKind};
 use crate::commands::reports;
 use crate::commands::sequences::in_report;
+use crate::commands::sequences::iterations::Pattern;
 use crate::driver::facts::{self, KnownFacts};
 use crate::notes::note;
 use crate::output;
@@ -13,6 +14,7 @@ use anyhow::{Result, bail};
 use std::process::ExitCode;
 use trodden_analysis::advise::{AdviseOptions, Kind};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
+use trodden_report::sarif::append;
 use trodden_report::{SourceCache, View};
 
 /// Looks for findings and writes them.
@@ -30,26 +32,36 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         false => KnownFacts::default(),
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
+    // Of iterations only the sequence says which follows which.
+    let patterns = if wanted.includes(Kind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
-        output::write_file(file, &output::json_text(&sarif::advice(&advice, &sources))?)?;
+        let mut log = sarif::advice(&advice, &sources);
+        if !patterns.is_empty() {
+            append(&mut log, sarif::iterations(&view, &in_report::turns(&patterns), &sources));
+        }
+        output::write_file(file, &output::json_text(&log)?)?;
         note(format_args!("the findings are in {}", file.display()));
     } else if job.json {
-        output::print(&output::json_text(&json::advice(&view, &advice, &sources))?)?;
+        let mut document = json::advice(&view, &advice, &sources);
+        document["iterations"] = serde_json::to_value(&patterns)?;
+        output::print(&output::json_text(&document)?)?;
     } else {
         let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
-        // Of iterations only the sequence says which follows which.
-        if wanted.includes(Kind::Loop)
-            && let Some(sequence) = in_report::of_profile(&job.profile)
-        {
-            let mut patterns = sequence.patterns()?;
-            patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
-            in_report::write_advice(&mut report, &patterns, job.top.unwrap_or(0))?;
-        }
+        in_report::write_advice(&mut report, &patterns)?;
         output::print(&report)?;
     }
     reports::remarks(&view, &sources);
     known.remark(&advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Patterns that iterations repeat, if the run has a stream.
+fn patterns(job: &Advise) -> Result<Vec<Pattern>> {
+    let Some(sequence) = in_report::of_profile(&job.profile) else { return Ok(Vec::new()) };
+    let mut patterns = sequence.patterns()?;
+    patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
+    patterns.truncate(job.top.filter(|top| *top > 0).unwrap_or(usize::MAX));
+    Ok(patterns)
 }
 
 fn wanted(job: &Advise) -> Result<AdviceSelection> {

@@ -37,7 +37,13 @@ pub fn report(job: &Report, color: Color) -> Result<ExitCode> {
         write_file(file, page.as_bytes())?;
         note(format_args!("the page is in {}", file.display()));
     } else if job.json {
-        print(&json_text(&json::report(&view, &selection, &sources)?)?)?;
+        let mut document = json::report(&view, &selection, &sources)?;
+        if job.shown.function.is_none()
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            document["sequence"] = sequence.json()?;
+        }
+        print(&json_text(&document)?)?;
     } else {
         let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
         if job.shown.function.is_none()

@@ -10,10 +10,13 @@ use super::streams;
 use crate::commands::stream::files;
 use crate::notes::warn;
 use anyhow::Result;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use trodden_profile::stream::StreamLog;
-use trodden_report::words::count;
+use trodden_report::advice::sarif::Turns;
+use trodden_report::words::{count, plural};
 
 /// Consecutive iterations that make a path.
 const ITERATIONS: usize = 4;
@@ -39,7 +42,8 @@ pub struct Sequence {
 /// The sequence of the busiest thread of a run, if the run has streams.
 pub fn of_profile(wanted: &str) -> Option<Sequence> {
     let logs = files::logs_of_run(wanted)?;
-    match open(wanted, &logs) {
+    let beside = files::beside(Path::new(wanted)).to_string_lossy().into_owned();
+    match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs) {
         Ok(sequence) => sequence,
         Err(error) => {
             warn(format_args!("nothing is said of the sequence of paths: {}", crate::notes::reasons(&error)));
@@ -48,7 +52,7 @@ pub fn of_profile(wanted: &str) -> Option<Sequence> {
     }
 }
 
-fn open(wanted: &str, logs: &[std::path::PathBuf]) -> Result<Option<Sequence>> {
+fn open(wanted: &str, logs: &[PathBuf]) -> Result<Option<Sequence>> {
     let mut events = Vec::new();
     for log in logs {
         events.extend(StreamLog::open(log)?.threads().iter().map(|thread| thread.events));
@@ -100,6 +104,23 @@ impl Sequence {
         Ok(())
     }
 
+    /// Paths across iterations, the last branches and phases, as a part of a report in JSON.
+    ///
+    /// # Errors
+    /// A number is out of its range, which it is not.
+    pub fn json(&self) -> Result<Value> {
+        let whole = IterationQuestion { top: 0, ..self.question() };
+        Ok(serde_json::json!({
+            "thread": self.number,
+            "threads": self.threads,
+            "events": self.opened.grammar.len(),
+            "events_examined": self.opened.grammar.len().min(EXAMINED),
+            "iterations": iterations::iterations_of(&self.opened, whole)?,
+            "last_branches": iterations::last_branches(&self.opened, BRANCHES, 0, EXAMINED).ok(),
+            "phases": phases::phases_of(&self.opened, None, PHASES)?,
+        }))
+    }
+
     /// Phases and patterns as a part of a page.
     ///
     /// # Errors
@@ -141,11 +162,30 @@ impl Sequence {
 ///
 /// # Errors
 /// As of the writer.
-pub fn write_advice(out: &mut dyn Write, patterns: &[Pattern], top: usize) -> io::Result<()> {
+pub fn write_advice(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()> {
     if patterns.is_empty() {
         return Ok(());
     }
     writeln!(out, "\niterations that take turns (from the run's stream)")?;
-    let shown = if top == 0 { patterns.len() } else { top.min(patterns.len()) };
-    iterations::write_patterns(out, &patterns[..shown])
+    iterations::write_patterns(out, patterns)
+}
+
+/// The same as results of a SARIF log.
+pub fn turns(patterns: &[Pattern]) -> Vec<Turns<'_>> {
+    let turns = |pattern: &'_ Pattern| -> (String, Value) {
+        let times = plural(pattern.count.into(), "time", "times");
+        let text = format!(
+            "In {}, {} ({times}, {:.1} %): {}.",
+            pattern.function,
+            pattern.advice,
+            pattern.percent,
+            iterations::joined(&pattern.iterations)
+        );
+        (text, serde_json::json!({ "count": pattern.count, "percent": pattern.percent, "iterations": pattern.iterations }))
+    };
+    patterns
+        .iter()
+        .map(|pattern| (pattern, turns(pattern)))
+        .map(|(p, (text, properties))| Turns { function: &p.function, text, properties })
+        .collect()
 }

@@ -15,7 +15,7 @@ mod find;
 mod grammar;
 mod hot;
 pub mod in_report;
-mod iterations;
+pub mod iterations;
 mod phases;
 mod phases_page;
 mod recording;

@@ -67,15 +67,23 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
-/// The logs of the run that a profile's name means: none of a file, of a suite, or where no stream was recorded.
+/// Where the logs of a run lie whose profile is in a file.
+pub fn beside(profile: &Path) -> PathBuf {
+    let mut name = profile.as_os_str().to_owned();
+    name.push(".streams");
+    name.into()
+}
+
+/// The logs of the run that a profile's name means, or beside a profile's file: none of a suite, or where no stream was recorded.
 pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
-    if Path::new(wanted).exists() {
-        return None;
-    }
-    let store = RunStore::find(Path::new(".")).ok()?;
-    let runs = store.select(wanted).ok()?;
-    let [run] = runs.as_slice() else { return None };
-    let folder = store.streams(run.number);
+    let folder = if Path::new(wanted).exists() {
+        beside(Path::new(wanted))
+    } else {
+        let store = RunStore::find(Path::new(".")).ok()?;
+        let runs = store.select(wanted).ok()?;
+        let [run] = runs.as_slice() else { return None };
+        store.streams(run.number)
+    };
     if !folder.is_dir() {
         return None;
     }

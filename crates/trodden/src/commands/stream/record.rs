@@ -130,11 +130,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
     }
     let place = match (lacking.run, &job.destination.output) {
         (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
-        (None, output) => {
-            let mut name = output.clone().unwrap_or_default().into_os_string();
-            name.push(".streams");
-            PathBuf::from(name)
-        }
+        (None, output) => files::beside(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &place)?;
     note(format_args!(
