@@ -169,3 +169,16 @@ fn several_runs_divide_better_than_an_unusual_one() {
         told(&output)
     );
 }
+
+/// The sets of edges of a function whose paths are cut at many loops would take gigabytes: it is left whole, which is said.
+#[test]
+fn functions_that_p3_cannot_divide_are_named() {
+    let loops: String = (0..1750).map(|n| format!("  while (v > {n}) i += v;\n")).collect();
+    let source = format!("static volatile int v;\nint main(int n, char **a) {{\n  int i = n;\n{loops}  return i == 77;\n}}\n");
+    let place = Place::with(&[("many.c", &source)]);
+    place.cc("-O1 many.c -o many");
+    let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
+    assert!(output.status.success() && told(&output).contains("strategy p3 leaves main whole"), "{}", told(&output));
+    let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
+    assert!(output.status.success() && !told(&output).contains("leaves"), "{}", told(&output));
+}

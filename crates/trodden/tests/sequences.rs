@@ -162,7 +162,8 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
 #[test]
 fn iterations_that_take_turns_are_in_reports_and_advice() {
     const TURNS: &str = "#include <stdio.h>\nint main(int argc, char **argv) {\n  int sum = 0;\n  for (int i = 0; i < 3000; i++) {\n    \
-        if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
+        if (i & argc)\n      __asm__ volatile(\"# odd\" : \"+r\"(sum));\n    \
+        else\n      __asm__ volatile(\"# even\" : \"+r\"(sum));\n  }\n  \
         printf(\"%d\\n\", sum);\n  return 0;\n}\n";
     let place = Place::with(&[("turns.c", TURNS)]);
     place.cc("--trodden-stream -O1 -g turns.c -o prog");

@@ -6,11 +6,13 @@ use crate::cli::Copies;
 use crate::commands::instrument::Inputs;
 use crate::commands::plan;
 use crate::driver::experiment;
+use crate::notes::note;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trodden_flow::partition::tasks::are_too_many;
 use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
 use trodden_launch::Stop;
 use trodden_profile::copies::{PartitionedProgram, edges};
@@ -77,6 +79,10 @@ impl Program {
     /// It cannot be divided in this way.
     pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
         match (self.is_residual(), strategy) {
+            (false, Strategy::P3) => {
+                self.note_undivided(procedures, options);
+                Ok(partition::plan(procedures, strategy, options))
+            }
             (false, _) => Ok(partition::plan(procedures, strategy, options)),
             // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
             (true, Strategy::Weighted) => Ok(weighted::whole(procedures, options)),
@@ -85,6 +91,20 @@ impl Program {
                 "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
                 self.divided.path
             ),
+        }
+    }
+
+    /// Says which functions p3 would divide, and leaves whole, since they have too many tasks.
+    fn note_undivided(&self, procedures: &[Procedure], options: &Options) {
+        let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
+        let is_divided = |procedure: &Procedure| options.all_procedures || procedure.call_sites.is_some_and(|sites| sites <= 1);
+        let is_left = |procedure: &Procedure| is_divided(procedure) && are_too_many(&procedure.dag, options.copies);
+        let left: Vec<&str> = procedures.iter().zip(functions).filter(|(p, _)| is_left(p)).map(|(_, f)| f.name.as_str()).collect();
+        if let Some(first) = left.first() {
+            let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
+            note(format_args!(
+                "strategy p3 leaves {first}{more} whole, which would have too many tasks: `--strategy weighted` divides large functions"
+            ));
         }
     }
 
