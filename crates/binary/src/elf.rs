@@ -79,6 +79,7 @@ impl Binary {
     /// As [`Binary::read`].
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
+        let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
         let file = ElfFile64::<object::Endianness>::parse(&*data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))?;
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });

@@ -5,6 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `elf.rs` | [`Binary`]: segments, code, functions' symbols, build id |
+//! | `headerless.rs` | section headers made again for files without |
 //! | `source.rs` | [`SourceLocations`]: DWARF, from the file or a debug file of its own; lines with their inline chain |
 //! | `names.rs` | symbols' names as the source has them |
 //! | `instruction.rs` | what an instruction does to control flow |
@@ -22,6 +23,7 @@ mod core_file;
 mod elf;
 mod error;
 pub mod graph;
+mod headerless;
 pub mod instruction;
 mod names;
 mod probe_graph;

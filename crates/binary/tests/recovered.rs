@@ -11,7 +11,7 @@ use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
-use trodden_binary::graph::{Doubt, EdgeKind, GraphSource, ProgramGraph};
+use trodden_binary::graph::{Doubt, EdgeKind, FunctionGraph, GraphSource, ProgramGraph};
 use trodden_binary::instruction::{Branch, branch, decode};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
@@ -167,6 +167,44 @@ fn enumerations_whose_jump_tables_have_no_check() {
     let graph = recover(&common::read(&common::stripped(&program)), None, &[]).unwrap();
     let overlapping = graph.functions.iter().flat_map(|f| &f.uncertain).filter(|u| matches!(u.doubt, Doubt::Overlap | Doubt::Undecodable));
     assert_eq!(overlapping.count(), 0);
+}
+
+/// The same file without section headers, as `sstrip` leaves it.
+fn without_sections(program: &Path) -> Binary {
+    let mut data = std::fs::read(program).unwrap();
+    let binary = common::read(program);
+    let end = binary.segments().iter().map(|s| s.file_offset + s.file_size).max().unwrap();
+    data.truncate(end as usize);
+    // The headers' place, their number and that of their names.
+    data[40..48].fill(0);
+    data[60..64].fill(0);
+    Binary::parse(program, data.into()).unwrap()
+}
+
+/// A function's entry, its blocks with their sizes, and how many edges and calls it has.
+type Shape = (u64, Vec<(u64, u64)>, [usize; 2]);
+
+fn shape(binary: &Binary) -> Vec<Shape> {
+    let graph = recover(binary, None, &[]).unwrap();
+    let blocks = |f: &FunctionGraph| f.blocks.iter().map(|b| (b.start, b.size)).collect();
+    graph.functions.iter().map(|f| (f.entry, blocks(f), [f.edges.len(), f.calls.len()])).collect()
+}
+
+#[test]
+fn a_file_without_section_headers_has_the_same_graphs() {
+    let folder = TempDir::new().unwrap();
+    for (compiler, source, options) in [
+        ("gcc", "interpreter.c", &["-O2"][..]),
+        ("g++", "shapes.cpp", &["-O2", "-Wl,-z,lazy", "-fcf-protection=full"]),
+        ("rustc", "evaluator.rs", &["-O"]),
+    ] {
+        let program = common::stripped(&common::compile(&folder, compiler, source, options));
+        let (with, without) = (shape(&common::read(&program)), shape(&without_sections(&program)));
+        assert!(with.len() > 10, "{source}");
+        let differs = with.iter().find(|f| !without.contains(f)).or_else(|| without.iter().find(|f| !with.contains(f)));
+        let other = differs.and_then(|f| without.iter().rfind(|o| o.0 <= f.0));
+        assert_eq!(differs, None, "{source}: {} and {} functions; {other:?}", with.len(), without.len());
+    }
 }
 
 /// The landing pads of calls in a program: how many nothing passes by, and how many something may.

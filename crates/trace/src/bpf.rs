@@ -118,17 +118,16 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Attaches to places of a file as a process has mapped it; each is recorded by its place in the list.
+    /// Attaches to places of a file as a process has mapped it; each is recorded by its cookie.
     ///
     /// # Errors
     /// This process may not (it takes root), the kernel has no such probes (6.6 or later has), or an instruction cannot be probed.
-    pub fn attach(path: &Path, offsets: &[u64], process: i32) -> io::Result<Self> {
+    pub fn attach(path: &Path, offsets: &[u64], cookies: &[u64], process: i32) -> io::Result<Self> {
         let map = Attribute::new().word(0, MAP_TYPE_RINGBUF).word(12, SIZE as u32).call(MAP_CREATE)?;
         let code = program(&map)?;
         let load = Attribute::new().word(0, PROG_TYPE_KPROBE).word(4, code.len() as u32).pointer(8, code.as_ptr());
         let program = load.pointer(16, c"GPL".as_ptr()).word(68, TRACE_UPROBE_MULTI).call(PROG_LOAD)?;
         let path = CString::new(path.as_os_str().as_encoded_bytes())?;
-        let cookies: Vec<u64> = (0..offsets.len() as u64).collect();
         let link = Attribute::new().word(0, program.as_raw_fd() as u32).word(8, TRACE_UPROBE_MULTI);
         let link = link.pointer(16, path.as_ptr()).pointer(24, offsets.as_ptr()).pointer(40, cookies.as_ptr());
         let link = link.word(48, offsets.len() as u32).word(56, process as u32).call(LINK_CREATE)?;

@@ -22,7 +22,7 @@ use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
 use crate::uprobes;
-use crate::watch::{Watch, Watched};
+use crate::watch::{Rest, Watch, Watched};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 use std::ops::Range;
@@ -211,14 +211,22 @@ impl Collector for Uprobes {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        if !run.jumps.is_empty() {
-            let what = "where indirect jumps lead is not seen by uprobes, and some are uncertain: take `--collector ptrace`".to_owned();
-            return Err(CollectError::Unexpected { what });
-        }
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
         let slots = if subject.fresh { place_slots(subject, &binary)? } else { None };
-        Ok(Watched::Uprobes(uprobes::Uprobes::set(&binary, subject.process, run.sites, run.blocks, slots)?))
+        let (mut probed, mut rest, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (&site, number) in run.sites.iter().zip(0..) {
+            match uprobes::place(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
+                Some(place) => probed.push((place, number)),
+                None => {
+                    rest.push(site);
+                    numbers.push(number);
+                }
+            }
+        }
+        let breakpoints = Breakpoints::set(subject, run.executable, &rest, run.jumps)?;
+        let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
+        Ok(Watched::Uprobes(probes, Rest { breakpoints, numbers }))
     }
 }
 
@@ -243,7 +251,7 @@ fn place_slots(subject: &Subject, binary: &Binary) -> Result<Option<Range<u64>>,
         }
         free = mapping.end;
     }
-    let trigger = Probes::attach(binary.path(), &[first], thread).map_err(CollectError::Uprobes)?;
+    let trigger = Probes::attach(binary.path(), &[first], &[0], thread).map_err(CollectError::Uprobes)?;
     let saved = ptrace::registers(thread)?;
     ptrace::set_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
     subject.step(thread)?;

@@ -14,11 +14,13 @@ use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use trodden_binary::Binary;
-use trodden_binary::instruction::{branch, decode};
+use trodden_binary::instruction::{Branch, branch, decode};
 
 /// `si_code` of a signal that the kernel sent: SI_KERNEL.
 const BY_KERNEL: i32 = 0x80;
-const LOCK_PREFIX: u8 = 0xf0;
+/// Prefixes of instructions: `lock`, then segments without a meaning, which the kernel refuses to probe, then others.
+const REFUSED: [u8; 5] = [0xf0, 0x26, 0x2e, 0x36, 0x3e];
+const OTHERS: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 
 /// Probes in a process.
 #[derive(Debug)]
@@ -30,27 +32,17 @@ pub struct Uprobes {
 }
 
 impl Uprobes {
-    /// Sets probes in a process at sites of its image. `blocks` are those of the image, ascending; `slots` is the page that the kernel has
+    /// Sets probes in a process at places of its image, each recorded by the number beside it. `slots` is the page that the kernel has
     /// mapped into it.
     ///
     /// # Errors
-    /// A site is no code or cannot be probed; or this process may not set probes, or the kernel has none.
-    pub fn set(
-        binary: &Binary,
-        process: Tid,
-        sites: &[u64],
-        blocks: &[Range<u64>],
-        slots: Option<Range<u64>>,
-    ) -> Result<Self, CollectError> {
+    /// A place is no code; or this process may not set probes, or the kernel has none.
+    pub fn set(binary: &Binary, process: Tid, places: &[(u64, u32)], slots: Option<Range<u64>>) -> Result<Self, CollectError> {
         let no_code = |address: u64| CollectError::NoCode { address, path: binary.path().to_owned() };
-        let mut offsets = Vec::with_capacity(sites.len());
-        for &site in sites {
-            let place = probed(binary, block_of(blocks, site)).ok_or_else(|| CollectError::Unexpected {
-                what: format!("no instruction behind {site:#x} can be probed: take `--collector ptrace`, or leave its function out"),
-            })?;
-            offsets.push(offset(binary, place).ok_or_else(|| no_code(place))?);
-        }
-        let probes = Probes::attach(binary.path(), &offsets, process).map_err(CollectError::Uprobes)?;
+        let offsets: Result<Vec<u64>, CollectError> =
+            places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
+        let numbers: Vec<u64> = places.iter().map(|(_, number)| u64::from(*number)).collect();
+        let probes = Probes::attach(binary.path(), &offsets?, &numbers, process).map_err(CollectError::Uprobes)?;
         Ok(Self { probes, slots, threads: HashMap::new() })
     }
 
@@ -96,6 +88,11 @@ impl Uprobes {
     }
 }
 
+/// The place that is probed for a site; none where there is no instruction that can be.
+pub fn place(binary: &Binary, blocks: &[Range<u64>], site: u64) -> Option<u64> {
+    probed(binary, block_of(blocks, site))
+}
+
 /// What of the blocks, ascending, lies behind a site.
 fn block_of(blocks: &[Range<u64>], site: u64) -> Range<u64> {
     let behind = blocks.partition_point(|b| b.start <= site);
@@ -112,11 +109,14 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
     while at < block.end {
         let code = binary.code_at(at)?;
         let instruction = decode(code, at)?;
-        if is_emulated(&instruction) {
+        let prefixed = has_refused_prefix(code);
+        if !prefixed && is_emulated(&instruction) {
             return Some(at);
         }
-        // One with the prefix `lock` cannot be probed.
-        if usual.is_none() && code[0] != LOCK_PREFIX && !is_long_nop(&instruction) {
+        // The kernel refuses those that trap, too, and those that programs may not use.
+        let traps = matches!(branch(&instruction), Some(Branch::Stop | Branch::System));
+        let refused = prefixed || traps || instruction.is_privileged();
+        if usual.is_none() && !refused && !is_long_nop(&instruction) {
             usual = Some(at);
         }
         if branch(&instruction).is_some() {
@@ -125,6 +125,10 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
         at = instruction.next_ip();
     }
     usual
+}
+
+fn has_refused_prefix(code: &[u8]) -> bool {
+    code.iter().take_while(|byte| REFUSED.contains(byte) || OTHERS.contains(byte)).any(|byte| REFUSED.contains(byte))
 }
 
 /// Whether the kernel executes an instruction itself, instead of a copy of it step by step.

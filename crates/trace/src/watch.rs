@@ -36,10 +36,19 @@ pub enum Watched {
     Trampolines(Box<Trampolines>),
     /// Debug registers.
     Hardware(HardwareBreakpoints),
-    /// Probes of the kernel.
-    Uprobes(Uprobes),
+    /// Probes of the kernel, and breakpoints where they cannot be.
+    Uprobes(Uprobes, Rest),
     /// Every instruction of the image.
     Steps(Stepping),
+}
+
+/// Breakpoints at some sites of a run.
+#[derive(Debug)]
+pub struct Rest {
+    /// The breakpoints.
+    pub breakpoints: Breakpoints,
+    /// The number of each among the run's sites.
+    pub numbers: Vec<u32>,
 }
 
 /// What a signal stop was.
@@ -75,7 +84,7 @@ impl Watch {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(thread),
-            Watched::Uprobes(probes) => {
+            Watched::Uprobes(probes, _) => {
                 probes.begin_thread(thread, number.0);
                 Ok(())
             }
@@ -92,7 +101,7 @@ impl Watch {
         match &mut self.what {
             Watched::Steps(steps) => steps.end_thread(thread),
             Watched::Trampolines(trampolines) => trampolines.end_thread(thread, sink)?,
-            Watched::Uprobes(probes) => {
+            Watched::Uprobes(probes, _) => {
                 drain(probes, sink)?;
                 probes.end_thread(thread);
             }
@@ -108,7 +117,7 @@ impl Watch {
     pub fn end_all(&mut self, sink: &mut dyn Sink) -> io::Result<()> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.end_all(sink),
-            Watched::Uprobes(probes) => drain(probes, sink).map(|_| ()),
+            Watched::Uprobes(probes, _) => drain(probes, sink).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -117,7 +126,7 @@ impl Watch {
     pub fn mapped(&self) -> Option<Range<u64>> {
         match &self.what {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
-            Watched::Uprobes(probes) => probes.mapped(),
+            Watched::Uprobes(probes, _) => probes.mapped(),
             _ => None,
         }
     }
@@ -163,8 +172,17 @@ impl Watch {
             Watched::Nothing => Trap::Foreign,
             Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
             Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink)?,
-            Watched::Uprobes(probes) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
-            Watched::Uprobes(_) => Trap::Foreign,
+            Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
+            Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
+            Watched::Uprobes(probes, rest) => match breakpoint_hit(&rest.breakpoints, thread)? {
+                Some(site) => {
+                    // What came before it comes before it.
+                    drain(probes, sink)?;
+                    let mut sink = Renumbered { number: Some(rest.numbers[site.0 as usize]), sink };
+                    Trap::Recorded(record_hit(&rest.breakpoints, subject, (thread, number), site, counted, &mut sink)?)
+                }
+                None => Trap::Foreign,
+            },
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
             Watched::Trampolines(trampolines) => trampolines.trap(subject, thread, sink)?.map_or(Trap::Foreign, Trap::Recorded),
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
@@ -185,16 +203,18 @@ impl Watch {
     /// The thread cannot be followed.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
         match &mut self.what {
-            Watched::Breakpoints(breakpoints) if signal == libc::SIGTRAP => match breakpoint_hit(breakpoints, thread)? {
-                Some(site) => {
-                    ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
-                    Ok(0)
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) if signal == libc::SIGTRAP => {
+                match breakpoint_hit(breakpoints, thread)? {
+                    Some(site) => {
+                        ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
+                        Ok(0)
+                    }
+                    None => Ok(signal),
                 }
-                None => Ok(signal),
-            },
+            }
             Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
             Watched::Steps(_) | Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
-            Watched::Uprobes(_) if Uprobes::is_own(thread, signal)? => Ok(0),
+            Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => Ok(0),
             _ => Ok(signal),
         }
     }
@@ -202,7 +222,7 @@ impl Watch {
     /// What of its instruction a thread in a slot has done.
     pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
         match &self.what {
-            Watched::Breakpoints(breakpoints) => breakpoints.in_slot(instruction_pointer),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) => breakpoints.in_slot(instruction_pointer),
             _ => None,
         }
     }
@@ -213,7 +233,7 @@ impl Watch {
     /// The process is gone.
     pub fn clean(&self, memory: &Memory) -> io::Result<()> {
         match &self.what {
-            Watched::Breakpoints(breakpoints) => breakpoints.remove(memory),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) => breakpoints.remove(memory),
             Watched::Trampolines(trampolines) => trampolines.remove(memory),
             _ => Ok(()),
         }
@@ -221,7 +241,7 @@ impl Watch {
 
     /// The subject is another program from now on.
     pub fn replaced(&mut self) {
-        if let Watched::Uprobes(probes) = &mut self.what {
+        if let Watched::Uprobes(probes, _) = &mut self.what {
             probes.end();
         }
     }
@@ -233,7 +253,7 @@ impl Watch {
     pub fn leave(&mut self, subject: &Subject, thread: Option<Tid>) -> Result<(), CollectError> {
         match (&mut self.what, thread) {
             (Watched::Steps(steps), Some(thread)) => steps.allow(subject, thread),
-            (Watched::Uprobes(probes), _) => {
+            (Watched::Uprobes(probes, _), _) => {
                 probes.end();
                 Ok(())
             }
@@ -281,6 +301,18 @@ impl Watch {
             _ => address,
         };
         crate::stack::walk(&self.executable, subject, thread, original).unwrap_or_default()
+    }
+}
+
+/// Passes on what is recorded, its first number exchanged: that of a site; a jump's target comes behind it.
+struct Renumbered<'a> {
+    number: Option<u32>,
+    sink: &'a mut dyn Sink,
+}
+
+impl Sink for Renumbered<'_> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+        self.sink.record(thread, self.number.take().map_or(what, u64::from))
     }
 }
 

@@ -75,6 +75,10 @@ fn command(line: &[&str], input: &Path) -> Command {
 }
 
 fn agrees(line: &[&str], input: &str) {
+    agrees_with(&Trampolines, line, input);
+}
+
+fn agrees_with(collector: &dyn Collector, line: &[&str], input: &str) {
     if !Path::new(line[0]).exists() {
         eprintln!("skipped: {} is not installed", line[0]);
         return;
@@ -84,7 +88,7 @@ fn agrees(line: &[&str], input: &str) {
     std::fs::write(&file, input).unwrap();
     let blocks = blocks(Path::new(line[0]));
     let (expected, first) = collect(&SingleStep, command(line, &file), &blocks);
-    let (found, second) = collect(&Trampolines, command(line, &file), &blocks);
+    let (found, second) = collect(collector, command(line, &file), &blocks);
     assert_eq!(first.followed.status, second.followed.status, "{line:?}");
     let parts = found[0].iter().zip(&expected[0]).position(|(a, b)| a != b);
     let near = |stream: &[u64]| format!("{:x?}", &stream[parts.unwrap_or(0).saturating_sub(3)..stream.len().min(parts.unwrap_or(0) + 4)]);
@@ -259,11 +263,27 @@ fn hundreds_of_threads_at_a_time() {
     assert_eq!(found, vec![1; 301]);
 }
 
+/// Only root may set probes.
+fn may_probe() -> bool {
+    let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
+    let may = root && Path::new("/sys/bus/event_source/devices/uprobe").exists();
+    if !may {
+        eprintln!("skipped: this user may not set uprobes, or the kernel has none");
+    }
+    may
+}
+
+#[test]
+fn probes_of_all_blocks() {
+    if may_probe() {
+        agrees_with(&Uprobes, &["/usr/bin/gzip", "-c"], "a small text, a small text\n");
+        agrees_with(&Uprobes, &["/usr/bin/mawk", "{ n += NF } END { print n }"], "a b\nc d e\n");
+    }
+}
+
 #[test]
 fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
-    let root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|l| l.starts_with("Uid:\t0\t"));
-    if !root || !Path::new("/sys/bus/event_source/devices/uprobe").exists() {
-        eprintln!("skipped: this user may not set uprobes, or the kernel has none");
+    if !may_probe() {
         return;
     }
     let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\

@@ -1,0 +1,274 @@
+//! Files without section headers: those that the loader needs are made again from the program headers.
+//!
+//! `sstrip` and some packers remove the section headers, which the loader does not read. What it reads names everything that recovery
+//! needs: `PT_DYNAMIC` the symbols, strings, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind tables, and stubs are
+//! jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception Frames".
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+const HEADER: usize = 64;
+const PROGRAM_HEADER: usize = 56;
+const SECTION_HEADER: usize = 64;
+const LOAD: u32 = 1;
+const DYNAMIC: u32 = 2;
+const EH_FRAME: u32 = 0x6474_e550;
+/// Bytes of `.init` and `.fini`, which the C library's start files fill.
+const START_CODE: u64 = 32;
+/// `jmp` through memory relative to the instruction.
+const JUMP: [u8; 2] = [0xff, 0x25];
+/// What linkers write behind the jump of a stub: the index of a relocation that is pushed, or padding.
+const BEHIND: [&[u8]; 4] = [&[0x68], &[0x66, 0x90], &[0x0f, 0x1f, 0x44, 0, 0], &[0x66, 0x0f, 0x1f, 0x44, 0, 0]];
+const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+
+/// Where a section is, and what its header says.
+struct Section {
+    name: &'static str,
+    kind: u32,
+    flags: u64,
+    range: Range<u64>,
+    /// Place among the sections of the one that this one refers to, by name.
+    link: &'static str,
+    entry_size: u64,
+}
+
+struct Segment {
+    address: u64,
+    offset: u64,
+    size: u64,
+    executable: bool,
+}
+
+struct Image<'a> {
+    data: &'a [u8],
+    segments: Vec<Segment>,
+}
+
+/// The file with section headers behind it; nothing if it has some already, or is damaged.
+pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
+    if half(data, 60)? != 0 && word(data, 40)? != 0 {
+        return None;
+    }
+    let programs = program_headers(data)?;
+    let segment = |p: &[u64; 5]| Segment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
+    let image = Image { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
+    let mut sections = Vec::new();
+    let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2] + p[3]);
+    let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.dynamic(at));
+    if let Some(range) = dynamic {
+        sections.push(Section { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
+        image.tables(&tags, &mut sections);
+    }
+    if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(EH_FRAME)).and_then(|p| image.frames(p[2])) {
+        sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });
+    }
+    image.code(&tags, &mut sections);
+    Some(image.written(&sections))
+}
+
+/// Kind, offset, address, size in the file, and flags of each program header.
+fn program_headers(data: &[u8]) -> Option<Vec<[u64; 5]>> {
+    let (start, count) = (word(data, 32)? as usize, usize::from(half(data, 56)?));
+    let header = |n: usize| {
+        let at = start.checked_add(n * PROGRAM_HEADER)?;
+        let flags = u64::from(long(data, at + 4)?);
+        Some([u64::from(long(data, at)?), word(data, at + 8)?, word(data, at + 16)?, word(data, at + 32)?, flags])
+    };
+    (0..count).map(header).collect()
+}
+
+impl Image<'_> {
+    fn bytes(&self, address: u64) -> Option<&[u8]> {
+        let segment = self.segments.iter().find(|s| s.address <= address && address - s.address < s.size)?;
+        let start = (segment.offset + (address - segment.address)) as usize;
+        self.data.get(start..(segment.offset + segment.size) as usize)
+    }
+
+    /// The dynamic section's tags, as far as they occur once.
+    fn dynamic(&self, at: &Range<u64>) -> BTreeMap<u64, u64> {
+        let Some(bytes) = self.bytes(at.start) else { return BTreeMap::new() };
+        let entries = bytes.chunks_exact(16).take(((at.end - at.start) / 16) as usize);
+        entries.filter_map(|e| Some((word(e, 0)?, word(e, 8)?))).take_while(|(tag, _)| *tag != 0).collect()
+    }
+
+    /// Sections with the loader's tables.
+    fn tables(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
+        const WRITABLE: u64 = 3;
+        let tag = |tag: u64| tags.get(&tag).copied();
+        let mut add = |name, kind, flags, start: Option<u64>, size: Option<u64>, link, entry_size| {
+            if let (Some(start), Some(size)) = (start, size) {
+                sections.push(Section { name, kind, flags, range: start..start.saturating_add(size), link, entry_size });
+            }
+        };
+        add(".dynstr", 3, 2, tag(5), tag(10), "", 0);
+        add(".dynsym", 11, 2, tag(6), self.symbols(tags).map(|n| n * 24), ".dynstr", 24);
+        add(".rela.dyn", 4, 2, tag(7), tag(8), ".dynsym", 24);
+        add(".rela.plt", 4, 2, tag(23), tag(2), ".dynsym", 24);
+        add(".relr.dyn", 19, 2, tag(36), tag(35), "", 8);
+        add(".preinit_array", 16, WRITABLE, tag(32), tag(33), "", 8);
+        add(".init_array", 14, WRITABLE, tag(25), tag(27), "", 8);
+        add(".fini_array", 15, WRITABLE, tag(26), tag(28), "", 8);
+    }
+
+    /// How many dynamic symbols there are, which only the hash tables say.
+    fn symbols(&self, tags: &BTreeMap<u64, u64>) -> Option<u64> {
+        const HASH: u64 = 4;
+        const GNU_HASH: u64 = 0x6fff_fef5;
+        if let Some(table) = tags.get(&HASH).and_then(|at| self.bytes(*at)) {
+            return Some(u64::from(long(table, 4)?));
+        }
+        let table = self.bytes(*tags.get(&GNU_HASH)?)?;
+        let (buckets, first, filter) = (long(table, 0)? as usize, long(table, 4)?, long(table, 8)? as usize);
+        let start = 16 + 8 * filter;
+        let last = (0..buckets).filter_map(|b| long(table, start + 4 * b)).max().unwrap_or(0);
+        if last < first {
+            // Imports alone, which are in no bucket: those that relocations name.
+            return Some(u64::from(first).max(self.most_named(tags) + 1));
+        }
+        let chains = start + 4 * buckets;
+        let mut at = last;
+        while long(table, chains + 4 * (at - first) as usize)? & 1 == 0 {
+            at += 1;
+        }
+        Some(u64::from(at) + 1)
+    }
+
+    /// Relocations: the place that each fills, and its symbol.
+    fn relocations(&self, tags: &BTreeMap<u64, u64>) -> Vec<(u64, u64)> {
+        let mut all = Vec::new();
+        for (start, size) in [(7, 8), (23, 2)] {
+            let (Some(start), Some(size)) = (tags.get(&start), tags.get(&size)) else { continue };
+            let entries = self.bytes(*start).unwrap_or_default().chunks_exact(24).take((size / 24) as usize);
+            all.extend(entries.filter_map(|e| Some((word(e, 0)?, word(e, 8)? >> 32))));
+        }
+        all
+    }
+
+    fn most_named(&self, tags: &BTreeMap<u64, u64>) -> u64 {
+        self.relocations(tags).into_iter().map(|(_, symbol)| symbol).max().unwrap_or(0)
+    }
+
+    /// The unwind tables, from the pointer in their header; they end with an entry of no length, or with the segment.
+    fn frames(&self, header: u64) -> Option<Range<u64>> {
+        const RELATIVE_SIGNED_4: u8 = 0x1b;
+        let bytes = self.bytes(header)?;
+        if *bytes.get(1)? != RELATIVE_SIGNED_4 {
+            return None;
+        }
+        let start = (header + 4).wrapping_add_signed(i64::from(long(bytes, 4)? as i32));
+        let size = self.bytes(start)?.len() as u64;
+        Some(start..start + size)
+    }
+
+    /// Sections with code: stubs, what is called at the beginning and end, and the rest.
+    fn code(&self, tags: &BTreeMap<u64, u64>, sections: &mut Vec<Section>) {
+        const INIT: u64 = 12;
+        const FINI: u64 = 13;
+        let filled: BTreeSet<u64> = self.relocations(tags).into_iter().map(|(place, _)| place).collect();
+        for segment in self.segments.iter().filter(|s| s.executable) {
+            let end = segment.address + segment.size;
+            let mut parts: Vec<(Range<u64>, &'static str)> = self.stubs(segment, &filled).into_iter().map(|r| (r, ".plt")).collect();
+            for (tag, name) in [(INIT, ".init"), (FINI, ".fini")] {
+                let at = tags.get(&tag).copied().filter(|at| (segment.address..end).contains(at));
+                parts.extend(at.map(|at| (at..(at + START_CODE).min(end), name)));
+            }
+            parts.sort_by_key(|p| p.0.start);
+            // How long the code of the start files is, is not known: it ends where another part begins.
+            for at in 1..parts.len() {
+                parts[at - 1].0.end = parts[at - 1].0.end.min(parts[at].0.start);
+            }
+            let mut at = segment.address;
+            let mut add = |name, range: Range<u64>| {
+                if !range.is_empty() {
+                    sections.push(Section { name, kind: 1, flags: 6, range, link: "", entry_size: 0 });
+                }
+            };
+            for (range, name) in parts {
+                add(".text", at..range.start.max(at));
+                add(name, range.start.max(at)..range.end.max(at));
+                at = at.max(range.end);
+            }
+            add(".text", at..end);
+        }
+    }
+
+    /// Runs of stubs in a segment.
+    fn stubs(&self, segment: &Segment, filled: &BTreeSet<u64>) -> Vec<Range<u64>> {
+        let bytes = self.bytes(segment.address).unwrap_or_default();
+        let is_stub = |at: usize| {
+            let jump = if bytes.get(at..)?.starts_with(&ENDBR) { at + 4 } else { at };
+            let jump = if bytes.get(jump) == Some(&0xf2) { jump + 1 } else { jump };
+            let distance = bytes.get(jump..)?.strip_prefix(&JUMP).and_then(|rest| long(rest, 0))?;
+            let to = (segment.address + jump as u64 + 6).wrapping_add_signed(i64::from(distance as i32));
+            // Functions can be such a jump, too; behind it, they have other bytes.
+            let is_stub = BEHIND.iter().any(|behind| bytes[jump + 6..].starts_with(behind));
+            (is_stub && filled.contains(&to)).then_some(())
+        };
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for at in (0..bytes.len()).step_by(8).filter(|at| is_stub(*at).is_some()) {
+            let (start, end) = (segment.address + at as u64, segment.address + at as u64 + if at % 16 == 0 { 16 } else { 8 });
+            match runs.last_mut().filter(|run| start <= run.end) {
+                Some(run) => run.end = end.max(run.end),
+                None => runs.push(start..end),
+            }
+        }
+        runs
+    }
+
+    /// The file with headers of sections behind it.
+    fn written(&self, sections: &[Section]) -> Vec<u8> {
+        let mut names = vec![0];
+        let place = |name: &str| sections.iter().position(|s| s.name == name).map_or(0, |at| at as u32 + 1);
+        let mut headers = vec![0; SECTION_HEADER];
+        for section in sections {
+            let offset = self.segments.iter().find(|s| (s.address..s.address + s.size).contains(&section.range.start));
+            let offset = offset.map_or(0, |s| s.offset + (section.range.start - s.address));
+            let mut header = [0; SECTION_HEADER];
+            put(&mut header, 0, &(names.len() as u32).to_le_bytes());
+            put(&mut header, 4, &section.kind.to_le_bytes());
+            let size = section.range.end - section.range.start;
+            for (at, value) in [(8, section.flags), (16, section.range.start), (24, offset), (32, size), (48, 8), (56, section.entry_size)]
+            {
+                put(&mut header, at, &value.to_le_bytes());
+            }
+            put(&mut header, 40, &place(section.link).to_le_bytes());
+            headers.extend(header);
+            names.extend(section.name.bytes().chain([0]));
+        }
+        let mut header = [0; SECTION_HEADER];
+        put(&mut header, 0, &(names.len() as u32).to_le_bytes());
+        names.extend(b".shstrtab\0");
+        let mut file = self.data.to_vec();
+        file.resize(file.len().next_multiple_of(8), 0);
+        put(&mut header, 4, &3u32.to_le_bytes());
+        put(&mut header, 24, &(file.len() as u64).to_le_bytes());
+        put(&mut header, 32, &(names.len() as u64).to_le_bytes());
+        file.extend(names);
+        file.resize(file.len().next_multiple_of(8), 0);
+        let start = file.len() as u64;
+        let count = sections.len() as u16 + 2;
+        put(&mut file[..HEADER], 40, &start.to_le_bytes());
+        for (at, value) in [(58, SECTION_HEADER as u16), (60, count), (62, count - 1)] {
+            put(&mut file[..HEADER], at, &value.to_le_bytes());
+        }
+        file.extend(headers);
+        file.extend(header);
+        file
+    }
+}
+
+fn put(to: &mut [u8], at: usize, bytes: &[u8]) {
+    to[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+fn half(data: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(data.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn long(data: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(data.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn word(data: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(data.get(at..at + 8)?.try_into().ok()?))
+}
