@@ -13,9 +13,9 @@ use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::store::Left;
 use trodden_profile::{Change, DiffOptions, Ending, FunctionDiff, PathDiff, RunEntry, RunStore, diff};
-use trodden_report::Name;
 use trodden_report::select::limit;
 use trodden_report::words::plural;
+use trodden_report::{Name, View};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -128,7 +128,8 @@ pub fn merge(job: &Merge) -> Result<ExitCode> {
     merged.damaged.iter().flat_map(|(file, lost)| profiles::losses(file, lost)).for_each(warn);
     let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
     profile.write(&job.output)?;
-    note(format_args!("{} profiles are merged in {}", merged.files, job.output.display()));
+    let merged_profiles = plural(merged.files as u128, "profile is", "profiles are");
+    note(format_args!("{merged_profiles} merged in {}", job.output.display()));
     Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
@@ -152,7 +153,8 @@ pub fn compare(job: &Diff) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&diff_json(&found))?)?;
     } else {
-        print_text(&diff_text(&found, job.top))?;
+        let functions = View::of(&before).totals.instrumented;
+        print_text(&diff_text(&found, functions, job.top))?;
     }
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
     Ok(if job.fail && differs { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
@@ -191,10 +193,16 @@ fn diff_json(found: &trodden_profile::Diff) -> Value {
     })
 }
 
-fn diff_text(found: &trodden_profile::Diff, top: usize) -> String {
+/// What differs, of so many functions: other reports count one once of which several units have a copy.
+fn diff_text(found: &trodden_profile::Diff, functions: u64, top: usize) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
-    line(format!("{} compared, {} differ", plural(found.compared as u128, "function", "functions"), found.functions.len()));
+    let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
+        Some(copies) => format!(", {} of them", plural(copies.into(), "more copy", "more copies")),
+        None => String::new(),
+    };
+    let compared = plural(u128::from(functions.min(found.compared as u64)), "function", "functions");
+    line(format!("{compared}{copies} compared, {} differ", found.functions.len()));
     let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     for function in &found.functions {
