@@ -18,6 +18,7 @@
 mod compare;
 mod exact;
 pub mod instructions;
+mod kinds;
 mod known;
 pub mod measure;
 mod overlap;

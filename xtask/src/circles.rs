@@ -14,28 +14,7 @@ use std::path::Path;
 type Module = Vec<String>;
 
 /// Circles that are there still, by crate: no other file may come to one. Each is to go.
-const KNOWN: &[(&str, &str)] = &[
-    ("flow", "program residual verify/machine verify/program"),
-    ("instrument", "bitmaps llvm_profile placeholders"),
-    ("instrument", "counting segments"),
-    ("profile", "edges values"),
-    ("report", "inlined lines view"),
-    ("runtime", "entry events file image kept output region state stream table untested"),
-    ("trace", "breakpoints collect follow hardware repeat rings single_step stack subject trampolines watch"),
-    ("trodden", "commands/copies commands/record commands/sample commands/stream/record"),
-    ("trodden", "commands/copies/hand_out commands/copies/make commands/copies/weights commands/plan"),
-    ("trace", "sources/recorded sources/recorded_instructions sources/recorded_writer"),
-    ("trodden", "commands/reports commands/residual"),
-    ("trodden", "commands/simulate/sweep_lines commands/simulate/sweep_page"),
-    ("trodden", "commands/sequences/phases commands/sequences/phases_page"),
-    ("trodden", "commands/sequences/recording commands/sequences/streams commands/sequences/text"),
-    (
-        "trodden",
-        "driver/assets driver/cc driver/cc/pgo driver/events driver/experiment driver/link driver/lto \
-            driver/rebuild driver/recipe driver/stand_ins",
-    ),
-    ("waits-recorder", "fork process sample stack thread"),
-];
+const KNOWN: &[(&str, &str)] = &[("runtime", "entry events file image kept output region state stream table untested")];
 
 /// A finding for each circle that is no part of a known one.
 ///

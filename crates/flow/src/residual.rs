@@ -30,7 +30,7 @@ use crate::numbering::Numbering;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan};
 use crate::program::operation::Operation;
-use crate::program::{ProbeProgram, of_action};
+use crate::program::{Place, ProbeProgram, Version, of_action};
 use automaton::{Automaton, Transition};
 use prices::Prices;
 use region::KnownPathRegion;
@@ -142,24 +142,6 @@ impl Residual {
         costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= NEVER);
         Probes::on_chords(dag, numbering.values(), &costs)
     }
-}
-
-/// Where a node's code is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
-    /// In the known-path region: which of the node's copies there, of which 0 is the original.
-    Known(u32),
-    /// In the instrumented code, where control goes on that leaves the region.
-    Instrumented,
-}
-
-/// A place of the code: a node of the function's graph in a version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
-    /// The node.
-    pub node: Node,
-    /// The version.
-    pub version: Version,
 }
 
 /// Where control is: a state of the region, or the instrumented code.

@@ -7,9 +7,9 @@ use trodden_flow::dag::Origin;
 use trodden_flow::frequency::{Frequencies, innermost_loops};
 use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
 use trodden_flow::plan::{Action, Plan};
+use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIteration, TripCounting};
-use trodden_flow::verify::machine::Machine;
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
 use trodden_testkit::Random;
@@ -307,6 +307,12 @@ fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     cuts
 }
 
+fn partition_options(random: &mut Random) -> Options {
+    let copies = random.pick(&[1, 2, 3, 5]);
+    let (fold_again, measure) = (random.chance(50), random.pick(&[Measure::All, Measure::Labels]));
+    Options { copies, all_procedures: true, fold_again, measure }
+}
+
 #[test]
 fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
     let (mut compared, mut parts, mut beginnings, mut returns, mut by_trip_count) = (0, 0, 0, 0, [0, 0]);
@@ -326,9 +332,7 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         let frequencies = plan.dag.edges().iter().map(|_| random.below(100)).collect();
         let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
         let strategy = random.pick(&[Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted]);
-        let copies = random.pick(&[1, 2, 3, 5]);
-        let options =
-            Options { copies, all_procedures: true, fold_again: random.chance(50), measure: random.pick(&[Measure::All, Measure::Labels]) };
+        let options = partition_options(&mut random);
         let split = partition::plan(&[procedure], strategy, &options);
         let Some(walks) = Walks::of(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;

@@ -20,11 +20,11 @@ use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Plan, PlanOptions};
+use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::selected::{Wish, select};
 use trodden_flow::verify::VerifyBudget;
-use trodden_flow::verify::program::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
 
 const DASHES: &str = "----\n";

@@ -5,9 +5,10 @@ use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::plan::{Action, Plan};
+use trodden_flow::program::Version;
+use trodden_flow::program::machine::Machine;
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
-use trodden_flow::residual::{CachePressure, Known, Version};
-use trodden_flow::verify::machine::Machine;
+use trodden_flow::residual::{CachePressure, Known};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
@@ -112,6 +113,15 @@ fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
     taken
 }
 
+/// Copies have an original, and no place is there twice.
+fn check_places(versions: &ProbeProgram, seed: u64) {
+    let places = versions.places().unwrap();
+    let originals: BTreeSet<Node> = places.iter().filter(|p| p.version == Version::Known(0)).map(|p| p.node).collect();
+    let mut copies = places.iter().filter(|p| matches!(p.version, Version::Known(1..)));
+    assert!(copies.all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
+    assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "seed {seed}: no place twice");
+}
+
 #[test]
 fn everything_is_counted_but_known_paths() {
     let (mut known_paths, mut unknown_paths, mut work_of_full, mut work_of_residual) = (0, 0, 0, 0);
@@ -153,12 +163,7 @@ fn everything_is_counted_but_known_paths() {
         let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
         assert_eq!(executions, taken, "seed {seed}");
         copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Known(1)));
-        let originals: BTreeSet<Node> =
-            versions.places().unwrap().iter().filter(|p| p.version == Version::Known(0)).map(|p| p.node).collect();
-        let copies = || versions.places().unwrap().iter().filter(|p| matches!(p.version, Version::Known(1..)));
-        assert!(copies().all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
-        let places: BTreeSet<_> = versions.places().unwrap().iter().collect();
-        assert_eq!(places.len(), versions.places().unwrap().len(), "seed {seed}: no place twice");
+        check_places(&versions, seed);
         known_paths += known.len();
         unknown_paths += expected.len();
         work_of_full += work;

@@ -11,7 +11,6 @@
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
 mod addresses;
-mod bitmaps;
 mod block_properties;
 mod bounds;
 mod calls;
@@ -28,7 +27,6 @@ mod hoisting;
 mod identical_phis;
 mod interesting;
 mod llvm;
-mod llvm_profile;
 mod module_context;
 mod no_return;
 mod options;

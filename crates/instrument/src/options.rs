@@ -188,9 +188,7 @@ impl Options {
             Paths::Interesting { set, time_limit_s, .. } => (Some(read_paths(folder, InputKind::Interesting, set)?), time_limit_s),
             _ => (None, 0),
         };
-        let kind = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
-        let known = experiment.known().map(|set| read_paths(folder, kind, set)).transpose()?;
-        let executions = |known: &KnownPaths| CachePressure::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)));
+        let known = read_known(folder, &experiment)?;
         let (properties, apply) = match action {
             Action::Instrument => (None, None),
             Action::Describe { output } => (Some(output.into()), None),
@@ -210,7 +208,7 @@ impl Options {
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
-            cache_pressure: known.as_deref().map(executions).unwrap_or_default(),
+            cache_pressure: known.as_deref().map(cache_pressure).unwrap_or_default(),
             known,
             watches: experiment.is_watched(),
             interesting,
@@ -282,6 +280,17 @@ fn choices(experiment: &Experiment) -> Choices {
 fn read_weights(folder: &InputFolder, identity: Identity) -> Result<Rc<Weights>, BadOption> {
     let bytes = folder.get(InputKind::Weights, identity)?;
     Weights::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Weights { file: folder.path(identity), source })
+}
+
+/// The paths that are not counted: known ones, or all but those that are watched for.
+fn read_known(folder: &InputFolder, experiment: &Experiment) -> Result<Option<Rc<KnownPaths>>, BadOption> {
+    let kind = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
+    experiment.known().map(|set| read_paths(folder, kind, set)).transpose()
+}
+
+/// How much code is hot, by the executions of the known paths.
+fn cache_pressure(known: &KnownPaths) -> CachePressure {
+    CachePressure::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)))
 }
 
 fn read_paths(folder: &InputFolder, kind: InputKind, identity: Identity) -> Result<Rc<KnownPaths>, BadOption> {

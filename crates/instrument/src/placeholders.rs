@@ -16,14 +16,16 @@
 //! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
 //! recognised when variants are made.
 
-use crate::bitmaps;
+mod bitmaps;
+mod llvm_profile;
+
 use crate::counting::add_to_word;
 use crate::describe::{FunctionCfg, Site, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
-use crate::llvm_profile::{self, Mapping, Tables, fixed_counter};
 use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
+use llvm_profile::{Mapping, Tables, fixed_counter};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;

@@ -26,8 +26,8 @@ use std::cell::RefCell;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
+use trodden_flow::program::verify::{WalkBudget, verify_counts};
 use trodden_flow::program::{BlockProperties, Choices, DominantIteration, StreamEdges};
-use trodden_flow::verify::program::{WalkBudget, verify_counts};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -64,8 +64,7 @@ pub fn insert(
     program: &ProbeProgram,
     counters: Counters,
 ) -> Vec<(Value, Value)> {
-    let graph = program.graph();
-    let location = crate::debug::no_line(context.module, function);
+    let (graph, location) = (program.graph(), crate::debug::no_line(context.module, function));
     let places = Places::make(context.module, cfg, program, location);
     let mut work = Work {
         context,
@@ -74,23 +73,18 @@ pub fn insert(
         program,
         places: &places,
         counters,
-        waiting: RefCell::new(Vec::new()),
-        flushes: RefCell::new(Vec::new()),
+        waiting: RefCell::default(),
+        flushes: RefCell::default(),
         path_ends: true,
         edge: Edge(0),
         appended: None,
         made: RefCell::new(Vec::new()),
         location,
-        leaving: vec![Register::Constant(0); graph.edge_count()],
+        leaving: starts_behind_cuts(program),
         trip_counts: IndexMap::new(),
         in_register: vec![None; graph.edge_count()],
         holding: Vec::new(),
     };
-    for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
-        if let Some(start) = value_set(program.operations(edge)) {
-            work.leaving[edge.index()] = Register::Constant(start);
-        }
-    }
     for &node in program.order() {
         let arriving = work.arriving(node);
         let in_register = work.in_register_at(node);
@@ -112,6 +106,18 @@ pub fn insert(
         erase_unused(&work.made.into_inner());
     }
     places.into_replaced()
+}
+
+/// The path register behind each edge, as far as it is known at the start: where a path is cut, the value that the next one begins with.
+fn starts_behind_cuts(program: &ProbeProgram) -> Vec<Register> {
+    let graph = program.graph();
+    let mut leaving = vec![Register::Constant(0); graph.edge_count()];
+    for edge in graph.edges().filter(|e| program.cut(*e).is_some()) {
+        if let Some(start) = value_set(program.operations(edge)) {
+            leaving[edge.index()] = Register::Constant(start);
+        }
+    }
+    leaving
 }
 
 /// Takes values out that nothing uses. Those that use others come later in the list.
@@ -299,7 +305,8 @@ impl Work<'_> {
         if let Some(segments) = self.counters.segments {
             let sum = self.plus(builder, register, increment);
             let known = if let Register::Constant(known) = sum { Some(known) } else { None };
-            return segments.path_ends(module, builder, (self.edge, self.location), (known, self.value(sum)), &self.counters);
+            let word = segments.path_ends(module, builder, (self.edge, self.location), (known, self.value(sum)), self.counters.base);
+            return word.into_iter().for_each(|word| self.counters.add(module, builder, word, module.constant(1)));
         }
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));

@@ -29,7 +29,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::program::Choices;
-use trodden_flow::residual::{Place, Version};
+use trodden_flow::program::{Place, Version};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge};
 

@@ -23,7 +23,6 @@
 //! is itself on a segment takes the context for its own; nothing else can. A number that is no context of the function counts as 0.
 
 use crate::calls;
-use crate::counting::Counters;
 use crate::describe::{FunctionCfg, Site, ending_call};
 use crate::emit;
 use crate::interesting::constant_table;
@@ -287,28 +286,29 @@ impl Transition {
 }
 
 impl SegmentCode<'_> {
-    /// A path ends by an edge, or comes to calls: its number, which may be known now.
+    /// A path ends by an edge, or comes to calls: its number, which may be known now. Gives the address of the word to count in, behind
+    /// the address `base` of the unit's counters, unless the path is not counted.
     pub fn path_ends(
         &self,
         module: Module,
         builder: &Builder,
         (edge, location): (Edge, Option<LLVMMetadataRef>),
         (known, number): (Option<i64>, Value),
-        counters: &Counters,
-    ) {
+        base: Value,
+    ) -> Option<Value> {
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
             self.tell(module, builder, location, call, (known, number));
         }
         // A path whose number is a constant does not begin where the function does.
         if known.is_some() || !self.plan.counted.contains(&edge) {
-            return;
+            return None;
         }
-        let first = builder.offset(module.i64(), counters.base, module.constant(self.plan.words.first_word as i64));
+        let first = builder.offset(module.i64(), base, module.constant(self.plan.words.first_word as i64));
         let word = match &self.plan.hash {
             None => number,
             Some(hash) => self.word(module, builder, hash, number),
         };
-        counters.add(module, builder, builder.offset(module.i64(), first, word), module.constant(1));
+        Some(builder.offset(module.i64(), first, word))
     }
 
     /// The word of a number among interesting ones; the last one of all others.

@@ -6,14 +6,18 @@
 //! fork ([`crate::forks`]). Units with the same function (inlined, or a copy of a template) are summed by name and hash of the function's
 //! graph, as LLVM's own counters would be.
 
+mod values;
+
+pub use values::{NotedValue, Target, Targets};
+
 use crate::forks::with_ways_of_children;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
-use crate::values::{NotedValue, Targets, Values as PlaceValues, add_values, sorted};
 use md5::{Digest, Md5};
 use std::collections::{BTreeMap, HashMap};
 use trodden_flow::Edge;
 use trodden_unit::{CounterPlaceholder, EdgeCounter, EdgeProfile, MapError, PlaceholderPosition};
+use values::{Values as PlaceValues, add_values, sorted};
 
 /// LLVM's counters of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]

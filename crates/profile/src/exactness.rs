@@ -99,84 +99,87 @@ pub enum Inexact {
 impl fmt::Display for Inexact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Inexact::Partial { scheme, functions, executions } => write!(
-                f,
-                "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; build with \
-                    --scheme ball-larus to count all paths",
-                plural(*functions, "function"),
-                plural(*executions, "execution")
-            ),
-            Inexact::TableFull { functions, executions } => write!(
-                f,
-                "the tables of {} were full; the path of {} is unknown; build with a greater --table-slots, or without it",
-                plural(*functions, "function"),
-                plural(*executions, "execution")
-            ),
-            Inexact::Residual { units } => write!(
-                f,
-                "{} only paths that were unknown at the time of the build (--residual); these are counted exactly",
-                plural_verb(*units, "unit", "counts", "count")
-            ),
-            Inexact::Watched { units } => write!(
-                f,
-                "{} only paths that match the expression (--watch); these are counted exactly",
-                plural_verb(*units, "unit", "counts", "count")
-            ),
-            Inexact::Interesting { scheme, functions, executions } => write!(
-                f,
-                "only interesting paths of {} are counted separately (--interesting, scheme {scheme}); {} of their other paths are \
-                    counted together; functions without interesting paths are not counted",
-                plural(*functions, "function"),
-                plural(*executions, "execution")
-            ),
-            Inexact::Aliases { scheme, functions, aliases } => write!(
-                f,
-                "the scheme {scheme} counts {} of {} as interesting ones; use ppp or known-table for exact counts",
-                plural(*aliases, "other path"),
-                plural(*functions, "function")
-            ),
-            Inexact::Unproven { functions } => write!(
-                f,
-                "the numbering of {} has too many paths for a proof; it was tested on random paths",
-                plural(*functions, "function")
-            ),
-            Inexact::Copy { units } => write!(
-                f,
-                "{} to one of several copies, each of which counts some of the paths; these are counted exactly",
-                plural_verb(*units, "unit", "belongs", "belong")
-            ),
-            Inexact::Edges { units } => {
-                write!(f, "{} edges (--edges) instead of paths: each path is one edge", plural_verb(*units, "unit", "counts", "count"))
+            Inexact::Partial { scheme, functions, executions } => {
+                let (functions, executions) = (plural(*functions, "function"), plural(*executions, "execution"));
+                write!(f, "only some of the paths of {functions} are counted (scheme {scheme}); the path of {executions} is unknown; ")?;
+                f.write_str("build with --scheme ball-larus to count all paths")
             }
-            Inexact::Diverged { differences } => write!(
-                f,
-                "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions \
-                    are mixed here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
-                plural(*differences, "place")
-            ),
-            Inexact::NotSampled { functions } => {
-                const SHOWN: usize = 5;
-                let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
-                write!(
-                    f,
-                    "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, \
-                        or have code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to \
-                        count them",
-                    functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
-                )
+            Inexact::TableFull { functions, executions } => {
+                let (functions, executions) = (plural(*functions, "function"), plural(*executions, "execution"));
+                write!(f, "the tables of {functions} were full; the path of {executions} is unknown; ")?;
+                f.write_str("build with a greater --table-slots, or without it")
             }
-            Inexact::Lost { threads } => write!(
-                f,
-                "the counts of {} are lost, because the program could not write them: free space, and record again",
-                plural(*threads, "thread")
-            ),
-            Inexact::Interrupted { copies } => write!(
-                f,
-                "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions are \
-                    not consistent; record without --copies to see where one program was"
-            ),
+            Inexact::Residual { units } => {
+                write!(f, "{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", count(*units))
+            }
+            Inexact::Watched { units } => {
+                write!(f, "{} only paths that match the expression (--watch); {EXACTLY}", count(*units))
+            }
+            Inexact::Interesting { scheme, functions, executions } => write_interesting(f, scheme, *functions, *executions),
+            Inexact::Aliases { scheme, functions, aliases } => {
+                let (others, functions) = (plural(*aliases, "other path"), plural(*functions, "function"));
+                write!(f, "the scheme {scheme} counts {others} of {functions} as interesting ones; ")?;
+                f.write_str("use ppp or known-table for exact counts")
+            }
+            Inexact::Unproven { functions } => {
+                let functions = plural(*functions, "function");
+                write!(f, "the numbering of {functions} has too many paths for a proof; it was tested on random paths")
+            }
+            Inexact::Copy { units } => {
+                let belong = plural_verb(*units, "unit", "belongs", "belong");
+                write!(f, "{belong} to one of several copies, each of which counts some of the paths; {EXACTLY}")
+            }
+            Inexact::Edges { units } => write!(f, "{} edges (--edges) instead of paths: each path is one edge", count(*units)),
+            Inexact::Diverged { differences } => write_diverged(f, *differences),
+            Inexact::NotSampled { functions } => write_not_sampled(f, functions),
+            Inexact::Lost { threads } => {
+                let threads = plural(*threads, "thread");
+                write!(f, "the counts of {threads} are lost, because the program could not write them: free space, and record again")
+            }
+            Inexact::Interrupted { copies } => write_interrupted(f, *copies),
         }
     }
+}
+
+/// What is said of paths that are counted while others are not.
+const EXACTLY: &str = "these are counted exactly";
+
+fn count(units: u64) -> String {
+    plural_verb(units, "unit", "counts", "count")
+}
+
+fn write_interesting(f: &mut fmt::Formatter<'_>, scheme: &str, functions: u64, executions: u64) -> fmt::Result {
+    let (functions, executions) = (plural(functions, "function"), plural(executions, "execution"));
+    write!(f, "only interesting paths of {functions} are counted separately (--interesting, scheme {scheme}); ")?;
+    write!(f, "{executions} of their other paths are counted together; functions without interesting paths are not counted")
+}
+
+fn write_diverged(f: &mut fmt::Formatter<'_>, differences: u64) -> fmt::Result {
+    write!(
+        f,
+        "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
+            here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
+        plural(differences, "place")
+    )
+}
+
+fn write_not_sampled(f: &mut fmt::Formatter<'_>, functions: &[String]) -> fmt::Result {
+    const SHOWN: usize = 5;
+    let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
+    write!(
+        f,
+        "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, or have \
+            code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
+        functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
+    )
+}
+
+fn write_interrupted(f: &mut fmt::Formatter<'_>, copies: u64) -> fmt::Result {
+    write!(
+        f,
+        "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions are not \
+            consistent; record without --copies to see where one program was"
+    )
 }
 
 /// A number of things: `1 unit`, `2 units`.
@@ -215,67 +218,99 @@ impl Profile {
 }
 
 fn collect<'a>(maps: impl Iterator<Item = (&'a UnitMap, usize)>, unattributed: impl Fn(usize, &FunctionMap) -> u64) -> Vec<Inexact> {
-    let (mut partial, mut full, mut residual, mut scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let (mut interesting, mut aliases, mut unproven, mut interesting_scheme) = ((0u64, 0u64), (0u64, 0u64), 0u64, String::new());
-    let (mut copy, mut watched, mut edges) = (0u64, 0u64, 0u64);
-    let mut not_sampled = BTreeSet::new();
+    let mut found = Found::default();
     for (map, at) in maps {
-        edges += u64::from(map.counted == Counted::Edges);
+        found.unit(map);
+        let counts_all = parts::origin(map).is_none();
+        map.functions.iter().filter(|_| counts_all).for_each(|function| found.function(map, function, unattributed(at, function)));
+    }
+    found.reasons()
+}
+
+/// Functions of one kind, and a number that belongs to them.
+#[derive(Default)]
+struct Tally {
+    functions: u64,
+    sum: u64,
+}
+
+impl Tally {
+    fn add(&mut self, number: u64) {
+        self.functions += 1;
+        self.sum = self.sum.saturating_add(number);
+    }
+}
+
+/// What the units of a profile have that makes counts inexact.
+#[derive(Default)]
+struct Found {
+    not_sampled: BTreeSet<String>,
+    scheme: String,
+    /// With executions of unknown paths.
+    partial: Tally,
+    interesting_scheme: String,
+    /// With executions of other paths.
+    interesting: Tally,
+    /// With paths that are counted as others.
+    aliases: Tally,
+    unproven: u64,
+    /// With executions of unknown paths.
+    full: Tally,
+    residual: u64,
+    watched: u64,
+    copy: u64,
+    edges: u64,
+}
+
+impl Found {
+    fn unit(&mut self, map: &UnitMap) {
         if is_sampled(map) {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
-            not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
+            self.not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         }
-        watched += u64::from(map.is_watched());
-        residual += u64::from(map.has_times() && !map.is_watched());
-        let is_copy = parts::origin(map).is_some();
-        copy += u64::from(is_copy);
-        for function in map.functions.iter().filter(|_| !is_copy) {
-            let executions = unattributed(at, function);
-            let name = || map.experiment.scheme().name().to_owned();
-            if let Some(words) = function.interesting() {
-                interesting_scheme = name();
-                interesting = (interesting.0 + 1, interesting.1.saturating_add(executions));
-                unproven += u64::from(!words.proven);
-                let (Aliases::Exactly(found) | Aliases::Drawn { aliases: found, .. }) = words.aliases;
-                aliases = (aliases.0 + u64::from(found > 0), aliases.1.saturating_add(found));
-            } else if function.is_partial() {
-                scheme = name();
-                partial = (partial.0 + 1, partial.1.saturating_add(executions));
-            } else if executions > 0 {
-                full = (full.0 + 1, full.1.saturating_add(executions));
+        self.edges += u64::from(map.counted == Counted::Edges);
+        self.watched += u64::from(map.is_watched());
+        self.residual += u64::from(map.has_times() && !map.is_watched());
+        self.copy += u64::from(parts::origin(map).is_some());
+    }
+
+    fn function(&mut self, map: &UnitMap, function: &FunctionMap, unattributed: u64) {
+        let scheme = || map.experiment.scheme().name().to_owned();
+        if let Some(words) = function.interesting() {
+            self.interesting_scheme = scheme();
+            self.interesting.add(unattributed);
+            self.unproven += u64::from(!words.proven);
+            let (Aliases::Exactly(aliases) | Aliases::Drawn { aliases, .. }) = words.aliases;
+            if aliases > 0 {
+                self.aliases.add(aliases);
             }
+        } else if function.is_partial() {
+            self.scheme = scheme();
+            self.partial.add(unattributed);
+        } else if unattributed > 0 {
+            self.full.add(unattributed);
         }
     }
-    let mut out = Vec::new();
-    if !not_sampled.is_empty() {
-        out.push(Inexact::NotSampled { functions: not_sampled.into_iter().collect() });
+
+    fn reasons(self) -> Vec<Inexact> {
+        let Found { scheme, interesting_scheme, .. } = self;
+        let Tally { functions: aliased, sum: aliases } = self.aliases;
+        let Tally { functions: partial, sum: unknown } = self.partial;
+        let Tally { functions: interesting, sum: others } = self.interesting;
+        let Tally { functions: full, sum: lost } = self.full;
+        let not_sampled: Vec<String> = self.not_sampled.into_iter().collect();
+        let all = [
+            (!not_sampled.is_empty(), Inexact::NotSampled { functions: not_sampled }),
+            (partial > 0, Inexact::Partial { scheme, functions: partial, executions: unknown }),
+            (interesting > 0, Inexact::Interesting { scheme: interesting_scheme.clone(), functions: interesting, executions: others }),
+            (aliased > 0, Inexact::Aliases { scheme: interesting_scheme, functions: aliased, aliases }),
+            (self.unproven > 0, Inexact::Unproven { functions: self.unproven }),
+            (full > 0, Inexact::TableFull { functions: full, executions: lost }),
+            (self.residual > 0, Inexact::Residual { units: self.residual }),
+            (self.watched > 0, Inexact::Watched { units: self.watched }),
+            (self.copy > 0, Inexact::Copy { units: self.copy }),
+            (self.edges > 0, Inexact::Edges { units: self.edges }),
+        ];
+        all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect()
     }
-    if partial.0 > 0 {
-        out.push(Inexact::Partial { scheme, functions: partial.0, executions: partial.1 });
-    }
-    if interesting.0 > 0 {
-        out.push(Inexact::Interesting { scheme: interesting_scheme.clone(), functions: interesting.0, executions: interesting.1 });
-    }
-    if aliases.0 > 0 {
-        out.push(Inexact::Aliases { scheme: interesting_scheme, functions: aliases.0, aliases: aliases.1 });
-    }
-    if unproven > 0 {
-        out.push(Inexact::Unproven { functions: unproven });
-    }
-    if full.0 > 0 {
-        out.push(Inexact::TableFull { functions: full.0, executions: full.1 });
-    }
-    if residual > 0 {
-        out.push(Inexact::Residual { units: residual });
-    }
-    if watched > 0 {
-        out.push(Inexact::Watched { units: watched });
-    }
-    if copy > 0 {
-        out.push(Inexact::Copy { units: copy });
-    }
-    if edges > 0 {
-        out.push(Inexact::Edges { units: edges });
-    }
-    out
 }

@@ -1,7 +1,7 @@
 //! The run store: the runs of a project, in a folder `.trodden` beside it.
 //!
 //! ```text
-//! .trodden/runs.db              SQLite: runs, suites, builds (tables in `SCHEMA`; any SQLite client can query it)
+//! .trodden/runs.db              SQLite: runs, suites, builds (tables in `schema`; any SQLite client can query it)
 //! .trodden/profiles/000001.trodden   the profile of run 1
 //! .trodden/streams/000001/      its streams, if they were recorded
 //! ```
@@ -10,16 +10,19 @@
 //! profile is written, and only then the run is listed. A crash leaves a number that is never used.
 
 mod left;
+mod rows;
+mod schema;
 
 pub use left::Left;
 
 use crate::container::EXTENSION;
 use crate::error::ProfileError;
-use crate::model::{Ending, Profile, Run};
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
+use crate::model::{Profile, Run};
+use rows::{COLUMNS, complete, forget_unused, images, read_entry, reserve, signed, suite_id, unsigned};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use schema::{MIGRATIONS, migrate, prepare};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use trodden_unit::Identity;
 
 /// Name of the store's folder.
@@ -31,57 +34,6 @@ const PROFILES: &str = "profiles";
 const STREAMS: &str = "streams";
 /// Prefix of the names of folders of raw counts.
 pub const RAW: &str = "raw-";
-/// "TROD": SQLite's application id, which `file` and others show.
-const APPLICATION: i64 = 0x5452_4f44;
-/// How long to wait for others that write.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Steps from each version of the schema to the next; the version is the number of steps taken.
-const MIGRATIONS: &[&str] = &[
-    SCHEMA,
-    "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
-    "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
-    "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
-     ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
-];
-
-const SCHEMA: &str = "
-    CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-    CREATE TABLE runs (
-        number INTEGER PRIMARY KEY AUTOINCREMENT,
-        profile TEXT,               -- file, relative to the folder; NULL while it is written
-        bytes INTEGER,              -- its size
-        command TEXT NOT NULL,      -- JSON array of strings
-        directory TEXT NOT NULL,
-        host TEXT NOT NULL,
-        suite INTEGER REFERENCES suites (id),
-        started_ns INTEGER NOT NULL,
-        duration_ns INTEGER NOT NULL,
-        exit_status INTEGER,
-        signal INTEGER,
-        merged_runs INTEGER NOT NULL,
-        recorder TEXT NOT NULL
-    );
-    CREATE TABLE builds (
-        id INTEGER PRIMARY KEY,
-        identity TEXT NOT NULL,     -- 32 hexadecimal digits
-        path TEXT NOT NULL,
-        build_id TEXT,
-        UNIQUE (identity, path)
-    );
-    CREATE TABLE run_builds (
-        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
-        build INTEGER NOT NULL REFERENCES builds (id),
-        place INTEGER NOT NULL,
-        PRIMARY KEY (run, place)
-    );
-    CREATE INDEX runs_by_suite ON runs (suite);
-    CREATE INDEX runs_by_build ON run_builds (build);
-";
-
-const COLUMNS: &str = "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
-    merged_runs, recorder, test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT \
-    NULL";
 
 /// An open run store.
 #[derive(Debug)]
@@ -346,132 +298,6 @@ impl RunStore {
     }
 }
 
-fn prepare(database: &Connection) -> rusqlite::Result<()> {
-    database.busy_timeout(PATIENCE)?;
-    database.pragma_update(None, "foreign_keys", true)?;
-    let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-    if mode != "wal" {
-        // Failure is no error: it depends on the file system and on other processes. Without it, writers and readers wait for each other.
-        let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
-    }
-    Ok(())
-}
-
-/// Brings the schema up to date; gives its version.
-fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
-    let version = |c: &Connection| c.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(unsigned);
-    let found = version(database)?;
-    if found >= MIGRATIONS.len() as u64 {
-        return Ok(found);
-    }
-    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
-    let from = version(&transaction)?;
-    for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
-        transaction.execute_batch(step)?;
-        transaction.pragma_update(None, "user_version", number as i64 + 1)?;
-    }
-    transaction.pragma_update(None, "application_id", APPLICATION)?;
-    let now = version(&transaction)?;
-    transaction.commit()?;
-    Ok(now)
-}
-
-fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
-    let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
-    let command = serde_json::to_string(&run.command).expect("strings are JSON");
-    let (status, signal) = match run.ending {
-        Some(Ending::Exit(status)) => (Some(status), None),
-        Some(Ending::Signal(signal)) => (None, Some(signal)),
-        None => (None, None),
-    };
-    t.execute(
-        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, \
-            diverged,
-            lost, interrupted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-        params![
-            command,
-            run.directory,
-            run.host,
-            suite,
-            signed(run.started_ns),
-            signed(run.duration_ns),
-            status,
-            signal,
-            signed(run.runs),
-            run.recorder,
-            run.test,
-            signed(run.diverged),
-            signed(run.lost),
-            signed(run.interrupted)
-        ],
-    )?;
-    Ok(t.last_insert_rowid())
-}
-
-fn complete(t: &Transaction, number: i64, name: &str, bytes: u64, profile: &Profile) -> rusqlite::Result<()> {
-    for (place, image) in profile.images.iter().enumerate() {
-        let identity = image.identity.to_string();
-        t.execute(
-            "INSERT INTO builds (identity, path, build_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![identity, image.path, image.build_id],
-        )?;
-        t.execute(
-            "INSERT INTO run_builds (run, build, place) SELECT ?1, id, ?2 FROM builds WHERE identity = ?3 AND path = ?4",
-            params![number, place as i64, identity, image.path],
-        )?;
-    }
-    t.execute("UPDATE runs SET profile = ?1, bytes = ?2 WHERE number = ?3", params![name, signed(bytes), number]).map(drop)
-}
-
-fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
-    t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
-    t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
-}
-
-fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
-    t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
-    t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
-}
-
-fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
-    let ending = match (row.get::<_, Option<i32>>(9)?, row.get::<_, Option<i32>>(10)?) {
-        (Some(status), _) => Some(Ending::Exit(status)),
-        (None, Some(signal)) => Some(Ending::Signal(signal)),
-        (None, None) => None,
-    };
-    let command: String = row.get(3)?;
-    let wrong = |e| rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, Box::new(e));
-    let run = Run {
-        command: serde_json::from_str(&command).map_err(wrong)?,
-        directory: row.get(4)?,
-        host: row.get(5)?,
-        suite: row.get(6)?,
-        started_ns: unsigned(row.get(7)?),
-        duration_ns: unsigned(row.get(8)?),
-        ending,
-        runs: unsigned(row.get(11)?),
-        recorder: row.get(12)?,
-        test: row.get(13)?,
-        diverged: unsigned(row.get(14)?),
-        lost: unsigned(row.get(15)?),
-        interrupted: unsigned(row.get(16)?),
-    };
-    let profile = folder.join(row.get::<_, String>(1)?);
-    let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);
-    Ok(RunEntry { number: unsigned(row.get(0)?), run, profile, bytes, images: Vec::new() })
-}
-
-fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
-    let sql = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
-    let mut statement = t.prepare_cached(sql)?;
-    let rows = statement.query_map([signed(number)], |row| {
-        let identity: String = row.get(0)?;
-        Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
-    })?;
-    rows.collect()
-}
-
 /// Refuses names of suites that [`RunStore::select`] would read as single runs.
 ///
 /// # Errors
@@ -490,13 +316,4 @@ fn steps_back(wanted: &str) -> Option<u64> {
         "" => Some(0),
         rest => rest.strip_prefix('~')?.parse().ok(),
     }
-}
-
-/// SQLite's integers have a sign.
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or(0)
 }

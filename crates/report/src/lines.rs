@@ -18,8 +18,9 @@
 //! of one source branch's copies are summed by line, column and direction.
 
 use crate::inlined;
-use crate::view::{Function, file_of};
+use crate::view::{Function, View, file_of};
 use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::changes::plain;
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position};
 
@@ -65,6 +66,16 @@ pub struct Taken {
     pub reached: u64,
     /// Executions with this outcome.
     pub taken: u64,
+}
+
+impl View<'_> {
+    /// The count of a line: from the coverage mapping if its file has one; else derived from blocks by debug information.
+    pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
+        match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
+            Some(lines) => lines.get(&line).copied(),
+            None => derived.line(file, line),
+        }
+    }
 }
 
 impl LineCounts {

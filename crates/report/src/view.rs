@@ -3,11 +3,9 @@
 //! Functions that were not executed are kept, because coverage reports need them. A function whose counts cannot be decoded is listed
 //! as damaged and left out, so that one bad map does not prevent the report.
 
-use crate::lines::LineCounts;
 use crate::measure::Measure;
 use crate::names::Name;
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_analysis::changes::plain;
 use trodden_flow::{Dag, Edge, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
 use trodden_unit::{FunctionMap, Position, UnitMap};
@@ -122,14 +120,6 @@ impl<'a> View<'a> {
             Measure::Blocks => self.totals.blocks,
             Measure::Count => self.totals.executions,
             Measure::Events => self.totals.events.max(0) as u128,
-        }
-    }
-
-    /// The count of a line: from the coverage mapping if its file has one; else derived from blocks by debug information.
-    pub fn line(&self, derived: &LineCounts, file: &str, line: u32) -> Option<u64> {
-        match self.mapped.get(file).or_else(|| self.mapped.get(&plain(file))) {
-            Some(lines) => lines.get(&line).copied(),
-            None => derived.line(file, line),
         }
     }
 

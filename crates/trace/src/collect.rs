@@ -11,60 +11,25 @@
 use crate::CollectError;
 use crate::bpf::Probes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{Ending, Followed, Sink, follow};
+use crate::follow::{Ending, Followed, follow};
 use crate::hardware::HardwareBreakpoints;
 use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
-use crate::repeat::{Divergence, Recipe, Repeater, RunLog};
+use crate::repeat::{Divergence, Repeater, RunLog};
+use crate::run::{Run, Target};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
-use crate::subject::{Executable, Subject};
+use crate::sink::Sink;
+use crate::subject::Subject;
 use crate::system::Waiting;
 use crate::trampolines;
 use crate::uprobes;
 use crate::watch::{Rest, Watch, Watched};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
 use std::ops::Range;
-use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trodden_binary::Binary;
-
-/// What runs.
-#[derive(Debug)]
-pub enum Target {
-    /// A program that is started.
-    Start(Box<Command>),
-    /// A process that runs already.
-    Attach(i32),
-}
-
-/// One run of a collection.
-#[derive(Debug)]
-pub struct Run<'a> {
-    /// What runs.
-    pub target: Target,
-    /// Its image.
-    pub executable: &'a Executable,
-    /// Addresses of the file to watch; their places in this list are what is recorded.
-    pub sites: &'a [u64],
-    /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
-    pub jumps: &'a [u64],
-    /// All blocks of the image, ascending by address of the file: where code can be replaced.
-    pub blocks: &'a [Range<u64>],
-    /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
-    pub guarded: &'a HashSet<u64>,
-    /// What is made to repeat.
-    pub recipe: Recipe,
-    /// The first run, if this one repeats it.
-    pub first: Option<Arc<RunLog>>,
-    /// Ends the collection when it is set.
-    pub stop: &'a AtomicBool,
-    /// Ends the collection after this time.
-    pub limit: Option<Duration>,
-}
 
 /// What a run gave.
 #[derive(Debug, Serialize, Deserialize)]

@@ -19,47 +19,13 @@ use crate::breakpoints::InSlot;
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, Made, Registers, Resume, Stop, Tid, unless_gone};
 use crate::repeat::{Entry, Repeater};
+use crate::sink::{Flow, Sink, ThreadNumber, Trap};
 use crate::subject::Subject;
-use crate::watch::{Trap, Watch};
+use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A thread of the subject, by the order in which they were made; the first is 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct ThreadNumber(pub u32);
-
-/// Whether a collection goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
-    /// It goes on.
-    GoOn,
-    /// It ends here; the subject runs on without it.
-    Enough,
-}
-
-/// Where what is seen goes.
-pub trait Sink {
-    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file.
-    ///
-    /// # Errors
-    /// It cannot be stored.
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
-
-    /// A thread has come to many sites, one after the other.
-    ///
-    /// # Errors
-    /// They cannot be stored.
-    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
-        for site in sites {
-            if self.record(thread, u64::from(*site))? == Flow::Enough {
-                return Ok(Flow::Enough);
-            }
-        }
-        Ok(Flow::GoOn)
-    }
-}
 
 /// How a trace ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,8 @@
 //! DR6 status, DR7 control).
 
 use crate::CollectError;
-use crate::follow::{Sink, ThreadNumber};
 use crate::ptrace::{self, Tid};
-use crate::watch::Trap;
+use crate::sink::{Sink, ThreadNumber, Trap};
 
 /// As many as there are.
 pub const MOST: usize = 4;

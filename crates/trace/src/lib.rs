@@ -39,8 +39,10 @@ mod programs;
 mod ptrace;
 mod repeat;
 mod rings;
+mod run;
 mod shown_mappings;
 mod single_step;
+mod sink;
 pub mod sources;
 mod stack;
 mod subject;
@@ -51,16 +53,18 @@ mod uprobes;
 mod watch;
 
 pub use branch_import::{BranchImport, ImportError, import};
-pub use collect::{Collector, Hardware, PtraceBreakpoints, Run, RunOutcome, SingleStep, Target, Trampolines, Uprobes};
+pub use collect::{Collector, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{bind_folder, keep_descriptors_from_programs};
-pub use follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+pub use follow::{Ending, Followed};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub use repeat::{CallRecord, Divergence, Recipe, RunLog};
+pub use run::{Run, Target};
 pub use single_step::cut;
+pub use sink::{Flow, Sink, ThreadNumber};
 pub use subject::{Executable, cores, pin};
 pub use trace_file::{
     BlockAbout, Frames, FunctionAbout, Piece, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFunction, TraceWriter,

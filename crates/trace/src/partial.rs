@@ -1,7 +1,8 @@
 //! Partial traces: what one run of a collector has seen, one stream for each thread, and how the run ended.
 
 use crate::container::{ContainerError, Kind, Reader, Writer, pack};
-use crate::follow::{Ending, Flow, Followed, Sink, ThreadNumber};
+use crate::follow::{Ending, Followed};
+use crate::sink::{Flow, Sink, ThreadNumber};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;

@@ -13,10 +13,10 @@
 //! and the data it moves is compared with the first run's: the first difference is a [`Divergence`].
 
 use crate::calls::name;
-use crate::follow::ThreadNumber;
 use crate::memory::Memory;
 use crate::ptrace::Tid;
 use crate::shown_mappings::ShownMappings;
+use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;

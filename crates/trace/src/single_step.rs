@@ -6,10 +6,9 @@
 //! about the way back is made. With a second thread all are stepped everywhere.
 
 use crate::CollectError;
-use crate::follow::{Flow, Sink, ThreadNumber};
 use crate::ptrace::{self, Resume, Tid};
+use crate::sink::{Flow, Sink, ThreadNumber, Trap};
 use crate::subject::{Executable, Subject};
-use crate::watch::Trap;
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -8,8 +8,8 @@
 //! and the call depth.
 
 use crate::container::{ContainerError, Head, Kind, Reader, Writer, pack, read_number, write_number};
-use crate::follow::ThreadNumber;
 use crate::partial::StoredEnding;
+use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;

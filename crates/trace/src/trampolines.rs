@@ -11,11 +11,11 @@
 
 use crate::CollectError;
 use crate::block_copies::{Copies, Patch, Place, Wanted, copies};
-use crate::collect::Run;
-use crate::follow::{Flow, Sink, ThreadNumber};
 use crate::memory::Memory;
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
+use crate::run::Run;
+use crate::sink::{Flow, Sink, ThreadNumber};
 use crate::subject::{AREA, Subject};
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -4,11 +4,11 @@
 
 use crate::CollectError;
 use crate::breakpoints::{Breakpoints, InSlot, Site};
-use crate::follow::{Flow, Sink, ThreadNumber};
 use crate::hardware::HardwareBreakpoints;
 use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
 use crate::single_step::Stepping;
+use crate::sink::{Flow, Sink, ThreadNumber, Trap};
 use crate::subject::{Executable, Subject};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
@@ -49,15 +49,6 @@ pub struct Rest {
     pub breakpoints: Breakpoints,
     /// The number of each among the run's sites.
     pub numbers: Vec<u32>,
-}
-
-/// What a signal stop was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trap {
-    /// The watch's own.
-    Recorded(Flow),
-    /// The program's own signal.
-    Foreign,
 }
 
 /// Size of the kernel's `struct sigaction`.

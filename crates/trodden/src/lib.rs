@@ -5,6 +5,7 @@
 //! | `cli` | syntax of the command line, and nothing else |
 //! | `commands` | one file or folder for each verb |
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
+//! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
 //! | `output.rs`, `notes.rs` | standard output, in which names do not steer terminals; notes on standard error |
 #![forbid(unsafe_code)]
@@ -16,11 +17,13 @@ mod git;
 mod notes;
 mod output;
 mod profiles;
+mod running;
 mod sources;
 
 use anyhow::Result;
 use clap::FromArgMatches;
 use cli::Cli;
+use driver::compile_step::Language;
 use driver::{cargo, cc, stand_ins};
 use std::env;
 use std::ffi::OsString;
@@ -49,8 +52,8 @@ pub fn main() -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" => return cc::drive(cc::Language::C, rest(1)),
-        "trodden-c++" => return cc::drive(cc::Language::Cxx, rest(1)),
+        "trodden-cc" => return cc::drive(Language::C, rest(1)),
+        "trodden-c++" => return cc::drive(Language::Cxx, rest(1)),
         "cargo-trodden" => return cargo::run(rest(1)),
         _ => {}
     }
@@ -59,8 +62,8 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     }
     // The words of compiler drivers are clang's, and no others look at them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
-        Some("cc") => cc::drive(cc::Language::C, rest(2)),
-        Some("c++") => cc::drive(cc::Language::Cxx, rest(2)),
+        Some("cc") => cc::drive(Language::C, rest(2)),
+        Some("c++") => cc::drive(Language::Cxx, rest(2)),
         _ => {
             let matches = cli::command_line().get_matches_from(arguments);
             commands::run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))

@@ -63,6 +63,36 @@ fn run(place: &Place, program: &str, arguments: &[&str], variables: &[(&str, &st
     place.command(place.path(program)).args(arguments).envs(variables.iter().copied()).output().unwrap()
 }
 
+/// The raw file of the field's program: read twice, and as a profile.
+fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
+    // Twice the same is once.
+    let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
+    let raw = raw.display();
+    assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
+    let said = |words: &str| String::from_utf8(place.trodden(words).stderr).unwrap();
+    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
+    for words in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
+        assert!(said(words).contains("only paths that were unknown"), "{words}");
+    }
+}
+
+/// Runs of the field's program that were recorded, each with its command line; what becomes known is no news.
+fn check_recorded(place: &Place) {
+    // Run by run, with the command lines.
+    must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
+    let recorded = json(place, "field --function classify");
+    assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
+    // What becomes known is no news.
+    assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
+    // That holds whether anybody reads it or not.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut unread = place.command(trodden());
+    assert_eq!(unread.args(["residual", "field", "--fail-if-new"]).stdout(writer).status().unwrap().code(), Some(1));
+    place.trodden("residual field --fail-if-new --known full");
+    assert_eq!(paths(&json(place, "field --known full")).len(), 0);
+}
+
 #[test]
 fn the_field_tells_what_tests_did_not_take() {
     let place = place();
@@ -91,15 +121,7 @@ fn the_field_tells_what_tests_did_not_take() {
     }
     let none = String::from_utf8(place.trodden("residual --min-count 1000").stdout).unwrap();
     assert!(none.contains("excluded by") && none.contains("--min-count"), "{none}");
-    // Twice the same is once.
-    let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
-    let raw = raw.display();
-    assert_eq!(paths(&json(&place, &format!("{raw} {raw}"))), found);
-    let said = |words: &str| String::from_utf8(place.trodden(words).stderr).unwrap();
-    must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
-    for words in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
-        assert!(said(words).contains("only paths that were unknown"), "{words}");
-    }
+    check_raw_file(&place, &found);
     let shown = String::from_utf8(place.trodden("report field.trodden").stdout).unwrap();
     assert!(shown.contains(" of what is counted") && !shown.contains("Unfinished paths"), "{shown}");
     let share = full["summary"]["share_of_executions"].as_f64().unwrap();
@@ -117,19 +139,7 @@ fn the_field_tells_what_tests_did_not_take() {
     assert!(text.contains("(pid "), "{text}");
     let missing = place.command(trodden()).args(["residual", "nowhere"]).output().unwrap();
     assert!(String::from_utf8_lossy(&missing.stderr).contains("neither a file nor a folder nowhere, nor a run or suite of that name"));
-    // Run by run, with the command lines.
-    must(place.command(trodden()).args(["record", "--suite", "field", "--", "./prog.field", "1", "20"]));
-    let recorded = json(&place, "field --function classify");
-    assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
-    // What becomes known is no news.
-    assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
-    // That holds whether anybody reads it or not.
-    let (reader, writer) = std::io::pipe().unwrap();
-    drop(reader);
-    let mut unread = place.command(trodden());
-    assert_eq!(unread.args(["residual", "field", "--fail-if-new"]).stdout(writer).status().unwrap().code(), Some(1));
-    place.trodden("residual field --fail-if-new --known full");
-    assert_eq!(paths(&json(&place, "field --known full")).len(), 0);
+    check_recorded(&place);
 }
 
 #[test]

@@ -98,6 +98,39 @@ fn rows(place: &Place) -> BTreeMap<String, Counts> {
     out
 }
 
+/// What is reported of a path against the rows of all users, of 70 in all; gives the number of users that watch it.
+fn check_estimates(told: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
+    let path = (told["function"].as_str().unwrap().to_owned(), number(&told["id"]));
+    let watching = watching(&path);
+    let saw = rows.values().filter(|counts| counts.contains_key(&path)).count() as u64;
+    assert_eq!((number(&told["watching"]), number(&told["users"])), (watching, saw), "{told}");
+    let estimate = told["estimated_users"].as_f64().unwrap();
+    assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{told}");
+    let sum: u64 = rows.values().filter_map(|counts| counts.get(&path)).sum();
+    assert!((told["estimated_count"].as_f64().unwrap() - 70.0 * sum as f64 / watching as f64).abs() < 1e-6, "{told}");
+    let [low, high] = ["estimated_users_low", "estimated_users_high"].map(|name| told[name].as_f64().unwrap());
+    assert!(saw as f64 <= low && low <= estimate && estimate <= high && high <= 70.0, "{told}");
+    watching
+}
+
+/// How many users have each copy, and what is said of the copy that no user has.
+fn check_copies(place: &Place, sums: &Value) {
+    let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
+    assert_eq!(users, [3, 3, 2, 0]);
+    let text = String::from_utf8(place.trodden("field aggregate all.field --copies parts").stdout).unwrap();
+    let missing = sums["copies"][3]["functions"].as_array().unwrap();
+    assert!(!missing.is_empty() && text.contains("no user reported for copy 3, which counts paths of "), "{text}");
+    assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
+}
+
+/// Reports of other programs are none of these copies'.
+fn others_are_refused(place: &Place) {
+    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "others"]));
+    let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && told.contains("none of these reports is of these copies"), "{told}");
+}
+
 #[test]
 fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
@@ -141,36 +174,16 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         }
         let paths = sums["paths"].as_array().unwrap();
         assert_eq!((number(&sums["users"]), number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
-        let mut partly = 0;
-        for told in paths {
-            let path = (told["function"].as_str().unwrap().to_owned(), number(&told["id"]));
-            let watching = (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], &path))).count() as u64;
-            let saw = rows.values().filter(|counts| counts.contains_key(&path)).count() as u64;
-            assert_eq!((number(&told["watching"]), number(&told["users"])), (watching, saw), "{told}");
-            let estimate = told["estimated_users"].as_f64().unwrap();
-            assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{told}");
-            let sum: u64 = rows.values().filter_map(|counts| counts.get(&path)).sum();
-            assert!((told["estimated_count"].as_f64().unwrap() - 70.0 * sum as f64 / watching as f64).abs() < 1e-6, "{told}");
-            let [low, high] = ["estimated_users_low", "estimated_users_high"].map(|name| told[name].as_f64().unwrap());
-            assert!(saw as f64 <= low && low <= estimate && estimate <= high && high <= 70.0, "{told}");
-            partly += usize::from(watching < 7);
-        }
+        let watching =
+            |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
+        let partly = paths.iter().filter(|told| check_estimates(told, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
         // The most certain first.
         let shares: Vec<f64> = paths.iter().map(|p| p["estimated_users"].as_f64().unwrap()).collect();
         assert!(shares.is_sorted_by(|a, b| a >= b), "{shares:?}");
-        let users: Vec<u64> = sums["copies"].as_array().unwrap().iter().map(|c| number(&c["users"])).collect();
-        assert_eq!(users, [3, 3, 2, 0]);
-        let text = String::from_utf8(place.trodden("field aggregate all.field --copies parts").stdout).unwrap();
-        let missing = sums["copies"][3]["functions"].as_array().unwrap();
-        assert!(!missing.is_empty() && text.contains("no user reported for copy 3, which counts paths of "), "{text}");
-        assert!(missing.iter().take(8).all(|name| text.contains(name.as_str().unwrap())), "{text}");
+        check_copies(&place, &sums);
     }
-    // Reports of other programs are none of these copies'.
-    must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "others"]));
-    let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && told.contains("none of these reports is of these copies"), "{told}");
+    others_are_refused(&place);
 }
 
 #[test]

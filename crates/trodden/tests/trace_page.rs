@@ -69,6 +69,25 @@ static void noise(void) { for (int i = 0; i < 9; i++) leaf(i); }
 int main(void) { noise(); outer(); puts("</script><b>done</b>"); return 0; }
 "#;
 
+/// Twice on a call, by a key, then back.
+fn zooms(browser: &Browser) {
+    let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
+    browser.click("#whole");
+    let whole = size(browser);
+    browser.click("[data-tab=source]");
+    browser.eval(
+        "const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
+        pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])",
+    );
+    assert_eq!(text(browser, "#name"), "outer");
+    assert!(size(browser) < whole);
+    picture(browser, "trace-outer");
+    browser.eval("canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }))");
+    let nearer = size(browser);
+    browser.click("#whole");
+    assert!(nearer < size(browser));
+}
+
 #[test]
 fn a_reader_clicks_through_the_calls() {
     let home = folder("calls");
@@ -112,22 +131,7 @@ fn a_reader_clicks_through_the_calls() {
     browser.click("[data-tab=callees]");
     assert!(text(&browser, "#body").contains("calls nothing"), "{}", text(&browser, "#body"));
     picture(&browser, "trace-code");
-    // Zoom: twice on a call, then back.
-    let size = |browser: &Browser| browser.eval("return state.to - state.from").as_f64().unwrap();
-    browser.click("#whole");
-    let whole = size(&browser);
-    browser.click("[data-tab=source]");
-    browser.eval(
-        "const i = calls().function.findIndex((f) => f >= 0 && functionName(f) === 'outer'); const w = canvas.clientWidth / end(); \
-        pressed((calls().from[i] + 5) * w + 1, calls().depth[i] * ROW + 5, ['click', 'dblclick'])",
-    );
-    assert_eq!(text(&browser, "#name"), "outer");
-    assert!(size(&browser) < whole);
-    picture(&browser, "trace-outer");
-    browser.eval("canvas.dispatchEvent(new KeyboardEvent('keydown', { key: '+' }))");
-    let nearer = size(&browser);
-    browser.click("#whole");
-    assert!(nearer < size(&browser));
+    zooms(&browser);
     is_quiet(&browser);
 }
 

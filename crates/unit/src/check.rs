@@ -3,7 +3,8 @@
 //! Readers index arrays by what a map says, so every map that comes from outside passes here first. Time: O(n log n) for n functions.
 
 use crate::SegmentWords;
-use crate::map::{FunctionMap, InterestingWords, Storage, UnitMap};
+use crate::map::{FunctionMap, UnitMap};
+use crate::storage::{InterestingWords, Storage};
 
 impl UnitMap {
     /// Checks counters, words and tables of all functions.

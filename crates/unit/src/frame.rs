@@ -12,7 +12,8 @@
 //! ```
 //! All little-endian. Linkers put the frames of a program one behind the other; zero bytes between frames are passed over.
 
-use crate::map::{Identity, MAP_VERSION, UnitMap};
+use crate::identity::Identity;
+use crate::map::{MAP_VERSION, UnitMap};
 use crate::packed::unpacked;
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -4,7 +4,7 @@
 //! when it was stripped; the frames give maps and bitcode.
 
 use crate::frame::{Frame, FrameError};
-use crate::map::Identity;
+use crate::identity::Identity;
 use crate::store::UnitStore;
 use object::{Object, ObjectSection, ObjectSymbol};
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord, image_identity};

@@ -4,7 +4,7 @@
 //! function's place in its map, the second tells the block and what is about to happen in it. The section's format is
 //! read in the crate `trodden-binary`.
 
-use crate::map::Identity;
+use crate::identity::Identity;
 
 /// Identifier of a function of a unit, by its place in the unit's map, in pseudo probes.
 pub fn probe_function(unit: Identity, function: u32) -> u64 {

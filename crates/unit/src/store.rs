@@ -7,7 +7,7 @@
 
 use crate::experiment::InputFolder;
 use crate::frame::{Frame, FrameError};
-use crate::map::Identity;
+use crate::identity::Identity;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -14,9 +14,9 @@
 //! | `caller.rs` | whether the program calls, or an MPI library |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
 //! | `paths.rs` | where a thread is in its stream of paths |
-//! | `sample.rs` | samples of what a thread computes, by its processor time |
+//! | `thread/sample.rs` | samples of what a thread computes, by its processor time |
 //! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
-//! | `futex.rs`, `blocked.rs`, `fork.rs` | futexes; sleeping and input; child processes |
+//! | `futex.rs`, `blocked.rs`, `process/fork.rs` | futexes; sleeping and input; child processes |
 //! | `mpi/` | MPI: a table of functions, what is recorded of each, communicators |
 //!
 //! Invariants: nothing is allocated on the heap; a thread writes its own files only; a lock that is free costs one attempt and no record;
@@ -29,7 +29,6 @@ mod c11;
 mod caller;
 mod clock;
 mod contention;
-mod fork;
 mod futex;
 mod mpi;
 mod output;
@@ -37,6 +36,5 @@ mod paths;
 mod process;
 mod pthread;
 mod real;
-mod sample;
 mod stack;
 mod thread;

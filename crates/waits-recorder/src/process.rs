@@ -11,6 +11,8 @@
 //! note TEXT
 //! ```
 
+mod fork;
+
 use crate::clock;
 use crate::output::{self, Line, Path};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -81,7 +83,7 @@ fn open() -> i32 {
     });
     if opened >= 0 {
         begin(opened);
-        crate::fork::watch();
+        fork::watch();
     }
     FILE.store(opened, Ordering::Release);
     opened

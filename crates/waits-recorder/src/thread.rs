@@ -3,9 +3,11 @@
 //! A thread is recorded from its registration on: the first thread of a process when it starts MPI or makes a thread, others when they
 //! begin. `depth` counts the calls of this library that are open: what the real functions call in turn is not recorded.
 
+mod sample;
+
 use crate::output::{Records, memory, release};
 use crate::stack::{Stacks, stack_pointer};
-use crate::{clock, process, sample};
+use crate::{clock, process};
 use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};

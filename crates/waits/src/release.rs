@@ -151,25 +151,13 @@ impl Analysis {
                 }
                 self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LockWithoutUnlock)
             }
-            Call::Sleep(object, kind, was_woken) => {
-                if !was_woken {
-                    return self.complete_without_wait(id, time_ns, site, State::Blocked);
-                }
-                let kind = match kind {
-                    SleepKind::Condition(_) => WaitKind::Condition,
-                    SleepKind::Semaphore => WaitKind::Semaphore,
-                    SleepKind::Futex => WaitKind::Futex,
-                };
-                let found = self.objects.woken(held_by(process, *object), id, enter_ns).map(|moment| (moment, kind));
+            Call::Sleep(_, _, false) => self.complete_without_wait(id, time_ns, site, State::Blocked),
+            Call::Sleep(object, kind, true) => {
+                let woken = self.objects.woken(held_by(process, *object), id, enter_ns);
+                let found = woken.map(|moment| (moment, kind_of_sleep(kind)));
                 self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::SleepWithoutWake)
             }
-            Call::ThreadBarrier(..) => {
-                let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
-                let wait = self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LeftBeforeEntered);
-                let old = open.barrier.and_then(|place| self.objects.leave(place));
-                self.give_back(old);
-                wait
-            }
+            Call::ThreadBarrier(..) => self.complete_thread_barrier(id, &open, time_ns),
             Call::Join(token) => {
                 let found = self.objects.join(*token);
                 let wait = self.expect(id, (enter_ns, time_ns), site, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
@@ -179,6 +167,15 @@ impl Analysis {
             Call::Blocked => self.complete_without_wait(id, time_ns, site, State::Blocked),
             _ => self.complete_without_wait(id, time_ns, site, State::Communicating),
         }
+    }
+
+    /// A barrier of threads returns: the last to enter released the others.
+    fn complete_thread_barrier(&mut self, id: LocationId, open: &Open, time_ns: u64) -> Option<Wait> {
+        let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
+        let wait = self.expect(id, (open.enter_ns, time_ns), open.site, found, Diagnostic::LeftBeforeEntered);
+        let old = open.barrier.and_then(|place| self.objects.leave(place));
+        self.give_back(old);
+        wait
     }
 
     /// A wait for a condition returns: until the wake the location waited for the condition, from then on for the mutex, if another
@@ -405,5 +402,13 @@ fn later(one: Option<(Moment, WaitKind)>, other: Option<(Moment, WaitKind)>) -> 
     match (one, other) {
         (Some(first), Some(second)) => Some(if second.0.time_ns > first.0.time_ns { second } else { first }),
         (first, second) => first.or(second),
+    }
+}
+
+fn kind_of_sleep(kind: &SleepKind) -> WaitKind {
+    match kind {
+        SleepKind::Condition(_) => WaitKind::Condition,
+        SleepKind::Semaphore => WaitKind::Semaphore,
+        SleepKind::Futex => WaitKind::Futex,
     }
 }

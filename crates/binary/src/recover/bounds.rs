@@ -130,6 +130,10 @@ enum Step {
     Follow(Tracked, u64),
 }
 
+fn single(value: u64) -> RangeInclusive<u64> {
+    value..=value
+}
+
 /// Goes back over one instruction; `None` if the index cannot be followed further.
 fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<Step> {
     let place = match tracked {
@@ -143,10 +147,7 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
         Tracked::Place(place) => *place,
     };
     let instruction = &body.instructions[at as usize];
-    let known = |value: u64| {
-        let value = value.wrapping_add(constant) & u64::from(u32::MAX);
-        Some(Step::Known(value..=value))
-    };
+    let known = |value: u64| Some(Step::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
         Some(Step::Follow(Tracked::Place(Location::Register(number(register)?)), constant.wrapping_add(more)))
     };
@@ -162,12 +163,7 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
         (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Register) => {
             follow(instruction.op_register(operand), 0)
         }
-        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => {
-            let values = body.operand(at, 1, DEPTH);
-            let [value] = &values[..] else { return None };
-            let (value, more) = core(value);
-            Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
-        }
+        (Mnemonic::Mov | Mnemonic::Movzx | Mnemonic::Movsxd | Mnemonic::Movsx, OpKind::Memory) => loaded(body, at, constant),
         (Mnemonic::Lea, _) if instruction.memory_index() == Register::None => {
             follow(instruction.memory_base(), instruction.memory_displacement64())
         }
@@ -185,6 +181,14 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
             }
         }
     }
+}
+
+/// What is loaded from memory, if it is one value.
+fn loaded(body: &Body, at: Position, constant: u64) -> Option<Step> {
+    let values = body.operand(at, 1, DEPTH);
+    let [value] = &values[..] else { return None };
+    let (value, more) = core(value);
+    Some(Step::Follow(Tracked::Value(value), constant.wrapping_add(more)))
 }
 
 /// What a conditional jump says about the index when it leads from one instruction to another.

@@ -8,7 +8,7 @@
 //! 2. [early counts](early_counts): counts are made on the edges into a node from which one path leads to the end;
 //! 3. [dominant iterations](dominant) of other loops have an instruction of their own that counts them, or a register.
 //!
-//! A backend (LLVM, the interpreter of [`crate::verify::program`], breakpoints) only carries a program out, and needs to know
+//! A backend (LLVM, the interpreter of [`verify`], breakpoints) only carries a program out, and needs to know
 //! nothing of schemes. The verifier holds a program against the paths of its graph, after every pass.
 //!
 //! [Streams](stream) append paths where such a program counts them.
@@ -20,11 +20,14 @@ mod cells;
 mod code;
 mod dominant;
 mod early_counts;
+pub mod machine;
 pub mod operation;
 mod part;
+mod place;
 mod stream;
 mod text;
 mod trip_counts;
+pub mod verify;
 
 use crate::dag::{Cut, Dag};
 use crate::frequency::Frequencies;
@@ -33,17 +36,17 @@ use crate::numbering::Numbering;
 use crate::partition::Hits;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan, Share};
-use crate::residual::Place;
 use crate::selected::Selected;
-use crate::verify::program::{ProgramFault, WalkBudget, verify_counts};
 use code::{Code, Frame};
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use verify::{ProgramFault, WalkBudget, verify_counts};
 
 pub use cells::{Cells, InterestingCells};
 pub use code::{DominantIteration, RegisterCounted, TripCountedLoop};
 pub use dominant::DominantCounting;
+pub use place::{Place, Version};
 pub use stream::StreamEdges;
 
 /// What a backend knows of a function beyond its graph: by number of node or edge.

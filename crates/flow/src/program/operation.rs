@@ -2,7 +2,7 @@
 //!
 //! The machine that they work on has a path register `r`, counters `count[...]`, for each loop that is counted by its trip
 //! count a number of iterations, for each dominant iteration that is kept in a register a number of executions, and a
-//! stream. [`crate::verify::program`] has an interpreter that defines what each operation does.
+//! stream. [`super::machine`] has an interpreter that defines what each operation does.
 //!
 //! Invariant: what an operation names (a loop, a dominant iteration) is in the same program.
 

@@ -59,7 +59,7 @@ impl ProbeProgram {
 
     /// A node's number in the function, with its version if there are several.
     fn name(&self, node: Node) -> String {
-        use crate::residual::Version;
+        use super::Version;
         match self.places().map(|places| places.get(node.index())) {
             None => node.0.to_string(),
             Some(None) => "exit".to_owned(),

@@ -13,11 +13,9 @@
 //! so is most of what one of several copies does ([`part`]).
 
 mod full;
-pub mod machine;
 mod pairs;
 mod part;
 mod paths;
-pub mod program;
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::numbering::{Class, InterestingSet, Labelling};
@@ -26,7 +24,6 @@ use std::collections::HashMap;
 
 pub use full::{Fault, verify_full};
 pub use part::{PartFault, verify_part};
-pub use program::verify_numbering;
 
 /// How much a verification may take.
 #[derive(Clone, Copy, Debug)]

@@ -114,6 +114,31 @@ pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
     loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
+/// How often a loop checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Distance {
+    /// In each iteration.
+    Iteration,
+    /// Once in several.
+    Iterations,
+}
+
+impl CheckSites {
+    /// Lets a loop check: once in several iterations if it can be unrolled, else in each.
+    fn add(&mut self, this: &Loop, cfg: &FunctionCfg, unrolled: Option<Unrolled>) -> Distance {
+        match unrolled.filter(|u| u.iterations > 1) {
+            Some(unrolled) => {
+                self.unrolled.push(unrolled);
+                Distance::Iterations
+            }
+            None => {
+                self.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
+                Distance::Iteration
+            }
+        }
+    }
+}
+
 /// What is known of a function's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Function {
@@ -157,26 +182,18 @@ pub fn check_sites(
             short.push(this);
         } else if innermost && !this.calls || long || (outermost && (this.calls || is_main)) || this.body.len() >= MANY_BLOCKS {
             let holds_checks = !innermost && (is_main || checking.iter().any(|l| this.body.contains(&l.head)));
-            match this.unrolled(cfg, graph, frequencies, DISTANCE_WITH_CALLS) {
-                Some(unrolled) if unrolled.iterations > 1 && !holds_checks && !jumps_by_address => {
-                    chosen.unrolled.push(unrolled);
-                    now_and_then.push(this);
-                }
-                _ => {
-                    chosen.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
-                    checking.push(this);
-                }
+            let unrolled = this.unrolled(cfg, graph, frequencies, DISTANCE_WITH_CALLS);
+            match chosen.add(this, cfg, unrolled.filter(|_| !holds_checks && !jumps_by_address)) {
+                Distance::Iterations => now_and_then.push(this),
+                Distance::Iteration => checking.push(this),
             }
         }
     }
     checking.extend(now_and_then);
-    let stays_as_it_is = of == Function::Other && checking.len() < MANY_CHECKS;
-    for this in short.into_iter().filter(|_| !stays_as_it_is) {
-        if is_main || !checking.iter().chain(&covered).any(|l| l.body.contains(&this.head)) {
-            match this.unrolled(cfg, graph, frequencies, DISTANCE) {
-                Some(unrolled) if unrolled.iterations > 1 => chosen.unrolled.push(unrolled),
-                _ => chosen.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e))),
-            }
+    if of != Function::Other || checking.len() >= MANY_CHECKS {
+        let checked: Vec<&Loop> = checking.into_iter().chain(covered).collect();
+        for this in short.into_iter().filter(|l| is_main || !checked.iter().any(|c| c.body.contains(&l.head))) {
+            chosen.add(this, cfg, this.unrolled(cfg, graph, frequencies, DISTANCE));
         }
     }
     chosen.each_iteration.sort();

@@ -25,42 +25,34 @@
 mod checks;
 pub mod copies;
 mod dispatch;
+mod double;
 mod latch;
 pub mod ssa;
 mod steps;
 mod unroll;
 
-use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{FunctionCfg, Site};
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::module_context::ModuleContext;
-use crate::phis;
 use crate::probes;
-use crate::shape::{move_to_new_block, new_block_behind};
+use crate::shape::move_to_new_block;
 use crate::weights;
 use copies::{Copies, Lines};
-use dispatch::Tables;
+use double::Double;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
-use ssa::Definitions;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
-use trodden_flow::{Edge, Graph, Node, ProbeProgram};
+use trodden_flow::{Graph, Node, ProbeProgram};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
 use checks::{CheckSites, Function};
-use unroll::Unrolled;
-
-/// How much more often than its copy the head of a loop is entered, for code generation.
-const FAST_HEAD: i64 = 1 << 20;
-/// How often a function is said to be entered: often enough for what is unlikely not to be never.
-const ENTRIES: u64 = 1 << 20;
 
 /// A function with its plan, before anything is inserted.
 pub struct Planned {
@@ -166,13 +158,13 @@ impl Tier {
         let counters = Counters::own(base, first_counter);
         probes::insert(self.context, counted, &cfg, &planned.program, counters);
         if !is_left {
-            self.look_at_entry(planned.function, counted);
+            self.check_at_entry(planned.function, counted);
         }
     }
 
     /// Lets a function begin with a check, and its instrumented code take its place if that is on: by a
     /// jump, so that the checking code's frame is its own.
-    fn look_at_entry(&self, function: Value, counted: Value) {
+    fn check_at_entry(&self, function: Value, counted: Value) {
         let (module, location) = (self.context.module, crate::debug::no_line(self.context.module, function));
         let (entry, old) = entry::new_entry(module, function);
         let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
@@ -322,219 +314,6 @@ pub fn part_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) 
         parts.push((landing, body));
     }
     parts
-}
-
-/// A function while it gets its instrumented code.
-struct Double<'a> {
-    tier: &'a Tier,
-    module: Module,
-    function: Value,
-    location: Option<LLVMMetadataRef>,
-    /// Addresses of the counters, computed where control enters the instrumented code.
-    bases: Vec<Value>,
-    /// Where versions meet.
-    meeting: IndexSet<Block>,
-}
-
-impl Double<'_> {
-    fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
-        let (module, function) = (tier.context.module, planned.function);
-        let location = crate::debug::no_line(module, function);
-        let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: IndexSet::new() };
-        let mut cfg = planned.cfg.clone();
-        let tables = Tables::of(function);
-        if tables.is_some() && self::landings(function).len() <= dispatch::COPIED {
-            bounds::COPIED_JUMPS.raise();
-        }
-        let (landings, sites) = work.places(planned, tables.as_ref());
-        let landings = part_landings(module, &landings, &mut cfg);
-        let crossings = work.split_back_edges(&mut cfg, &planned.graph, &sites.each_iteration, false);
-        let short: Vec<Edge> = sites.unrolled.iter().map(|l| l.back).collect();
-        let short = work.split_back_edges(&mut cfg, &planned.graph, &short, true);
-        let entry = entry::new_entry(module, function);
-        let mut shared = IndexSet::from([entry.0]);
-        if tables.is_none() {
-            shared.extend(landings.iter().map(|(landing, _)| *landing));
-        }
-        let fast: Vec<Block> = function.blocks().filter(|b| !shared.contains(b)).collect();
-        let mut copies = Copies::make(module, &fast, function, &tier.left_to_callers, Lines::Keep);
-        match &tables {
-            Some(tables) => tables.part(module, function, &copies),
-            None => work.join_landings(&landings, &copies),
-        }
-        let (claim, _) = work.claim(copies.block(entry.1));
-        tier.insert_check(entry.0, claim, entry.1, location);
-        let counted = moved(&cfg, &copies);
-        let counters = Counters::own(work.bases[0], first_counter);
-        let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
-        copies.replace(&replaced);
-        let mut is_interpreter = false;
-        for &(check, head) in &crossings {
-            let split = latch::part(module, function, check, head);
-            is_interpreter |= !split.is_empty();
-            copies.replace_originals(&split);
-            copies.replace(&latch::part(module, function, copies.block(check), copies.block(head)));
-        }
-        let unrolled: Vec<Unrolled> =
-            sites.unrolled.iter().zip(&short).map(|(l, (check, head))| work.unroll(&cfg, l, *check, *head)).collect();
-        // Before anything is erased: what is made later may come to lie where that was.
-        let values = values(&copies, &fast, &unrolled);
-        let heads: Vec<(Block, Block)> = crossings.iter().map(|(_, head)| (*head, copies.block(*head))).collect();
-        for (landing, body) in landings {
-            work.look_at_landing(landing, body, &copies);
-        }
-        for (check, head) in crossings {
-            work.cross(check, head, &copies, &Copies::default())?;
-        }
-        for ((check, head), unrolled) in short.iter().zip(&unrolled) {
-            work.cross(*check, *head, &copies, unrolled.last())?;
-        }
-        work.repair(&values);
-        if let Some(tables) = &tables {
-            tables.keep_addresses(module, function);
-        }
-        // With a count there, code generation takes its weights for measured, and lays the instrumented code behind the
-        // loops of the fast one. Beside counts that were measured, one that was not would say that the function is hot.
-        if !weights::has_entries(module, function) && !weights::is_profiled(module) {
-            weights::weigh_function(module, function, ENTRIES);
-        }
-        if is_interpreter {
-            work.weigh(&heads);
-        }
-        Ok(())
-    }
-
-    /// Where control changes versions: blocks where indirect branches arrive, and back edges.
-    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, CheckSites) {
-        let mut landings = landings(self.function);
-        let mut sites = self.tier.sites[&planned.function].clone();
-        if let Some(tables) = tables {
-            let live = tables.live();
-            let Planned { cfg, graph, program, frequencies, .. } = planned;
-            landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
-            landings.retain(|l| !live.contains(l));
-            let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
-            sites.each_iteration.retain(is_free);
-            sites.unrolled.retain(|l| is_free(&l.back));
-        }
-        (landings, sites)
-    }
-
-    fn unroll(&self, cfg: &FunctionCfg, sites: &checks::Unrolled, check: Block, head: Block) -> Unrolled {
-        let body = sites.body.iter().filter_map(|n| cfg.nodes[n.index()]).collect();
-        unroll::unroll(self.module, body, head, check, sites.iterations, self.location)
-    }
-
-    /// Puts a block on each of these edges that has none of its own, or on all of them if blocks are to be `new`; gives
-    /// these blocks with the edges' heads.
-    fn split_back_edges(&self, cfg: &mut FunctionCfg, graph: &Graph, edges: &[Edge], new: bool) -> Vec<(Block, Block)> {
-        let mut renames = IndexMap::<Block, IndexMap<Block, Block>>::new();
-        let mut crossings = Vec::new();
-        for &edge in edges {
-            let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
-            let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
-            let ways: Vec<usize> = match &cfg.sites[edge.index()] {
-                Site::OnEdge(successors) => successors.clone(),
-                _ if new => vec![0],
-                _ => Vec::new(),
-            };
-            let mut check = from;
-            if !ways.is_empty() {
-                check = new_block_behind(self.module, from);
-                Builder::at_end(self.module, check, self.location).jump(to);
-                ways.iter().for_each(|i| from.terminator().set_successor(*i, check));
-                renames.entry(to).or_default().insert(from, check);
-            }
-            cfg.sites[edge.index()] = Site::Before(check.terminator());
-            crossings.push((check, to));
-        }
-        for (to, renamed) in renames {
-            phis::rename_all(self.module, to, &renamed);
-        }
-        crossings
-    }
-
-    /// What both versions' indirect branches bring to their landings.
-    fn join_landings(&self, landings: &[(Block, Block)], copies: &Copies) {
-        for phi in landings.iter().flat_map(|(landing, _)| landing.phis().collect::<Vec<_>>()) {
-            let more: Vec<_> = phi.incoming().into_iter().map(|(v, b)| (copies.value(v), copies.block(b))).collect();
-            phi.add_incoming(&more);
-        }
-    }
-
-    /// A block that sees to it that the thread has a region, and goes on in the instrumented code.
-    /// Gives its first and its last block.
-    fn claim(&mut self, to: Block) -> (Block, Block) {
-        let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
-        let (base, end) = entry::counters_at(self.tier.context, block, self.location);
-        Builder::at_end(self.module, end, self.location).jump(to);
-        self.bases.push(base);
-        (block, end)
-    }
-
-    /// Lets control change versions where indirect branches arrive: in one block for both versions, or in that of each.
-    fn look_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
-        let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
-        let (claim, _) = self.claim(counted_body);
-        self.tier.insert_check(landing, claim, body, self.location);
-        if counted_landing == landing {
-            self.meeting.insert(landing);
-        } else {
-            self.tier.insert_check(counted_landing, counted_body, body, self.location);
-            self.meeting.extend([body, counted_body]);
-        }
-    }
-
-    /// Lets control change versions on the edge that goes through `check`, which the checking code comes to from the
-    /// `last` copy of an unrolled loop's body, or from no copy.
-    fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
-        let (counted_check, counted_head) = (copies.block(check), copies.block(head));
-        let (claim, claimed) = self.claim(counted_head);
-        for (block, on, off) in [(check, claim, head), (counted_check, counted_head, head)] {
-            block.terminator().erase();
-            self.tier.insert_check(block, on, off, self.location);
-        }
-        for phi in counted_head.phis() {
-            let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin again on a back edge")?;
-            let original = copies.original(value);
-            // Variables in the stack frame are shared, as are merged values where versions have met.
-            let computed = !llvm!(LLVMIsAInstruction(value.0)).is_null() && llvm!(LLVMIsAAllocaInst(value.0)).is_null();
-            if original == value && computed && !self.meeting.contains(&value.block()) {
-                return Err("a path's register is not constant on a back edge".into());
-            }
-            phi.add_incoming(&[(last.value(original), claimed)]);
-        }
-        for phi in head.phis() {
-            let value = incoming_from(phi, check).expect("the edge was there");
-            phi.add_incoming(&[(copies.value(last.original(value)), counted_check)]);
-        }
-        self.meeting.extend([head, counted_head]);
-        Ok(())
-    }
-
-    /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from
-    /// outside. Without being told, code generation would take both for equally hot, and keep in the frame what the
-    /// checking code has in registers.
-    fn weigh(&self, heads: &[(Block, Block)]) {
-        for &(fast, counted) in heads {
-            weights::weigh_head(self.module, fast, FAST_HEAD);
-            weights::weigh_head(self.module, counted, 1);
-        }
-    }
-
-    /// Merges what is several values now.
-    fn repair(&self, values: &[Vec<Value>]) {
-        let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
-        flow.variable(&self.bases, Definitions::Several);
-        flow.merge(values, Definitions::OnePerVersion);
-    }
-}
-
-/// What the versions have of each value, the fast one first.
-fn values(copies: &Copies, fast: &[Block], unrolled: &[Unrolled]) -> Vec<Vec<Value>> {
-    let mut more: IndexMap<Value, Vec<Value>> = unrolled.iter().flat_map(Unrolled::values).collect();
-    let pairs = copies.pairs(fast).into_iter().filter(|(v, _)| !v.is_void());
-    pairs.map(|(one, other)| [one, other].into_iter().chain(more.swap_remove(&one).into_iter().flatten()).collect()).collect()
 }
 
 fn incoming_from(phi: Value, block: Block) -> Option<Value> {

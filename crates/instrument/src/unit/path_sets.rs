@@ -1,14 +1,16 @@
 //! Plans that go by paths: those that are known, and those that are asked for; and the judgement of every numbering before it is used.
 
-use super::{Error, Unit, residual_program};
+use super::{Error, Unit};
 use crate::describe::FunctionCfg;
 use crate::interesting::{self, Made, Request};
 use crate::llvm::Value;
-use crate::options::Scheme;
+use crate::options::{Options, Scheme};
+use crate::residual;
 use crate::sample::Planned;
-use trodden_flow::Plan;
+use trodden_flow::program::verify::verify_numbering;
+use trodden_flow::residual::Known;
 use trodden_flow::selected::Wish;
-use trodden_flow::verify::verify_numbering;
+use trodden_flow::{Plan, ProbeProgram, Residual};
 use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
 impl Unit {
@@ -91,4 +93,20 @@ impl Unit {
 /// Verifies the numbering of a program; those of interesting paths are verified where they are made, too.
 pub(super) fn verify(planned: &Planned) -> Result<(), Error> {
     verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
+}
+
+/// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
+/// the code, if there may be any. None if the function has other paths.
+fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options, versions: bool) -> Option<ProbeProgram> {
+    let Planned { graph, frequencies, .. } = planned;
+    let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
+    if numbering.paths() != known.paths {
+        return None;
+    }
+    let excluded = planned.cfg.excluded();
+    let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
+    let residual = Residual::of(&dag, &numbering, Known { paths, single, excluded: &excluded, cache_pressure: options.cache_pressure });
+    let probes = residual.probes(&dag, &numbering, graph, frequencies);
+    let plan = Plan { dag, numbering, probes, partial: None, share: None };
+    Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })
 }

@@ -281,6 +281,38 @@ fn overlay_file_systems_lose_no_lock() {
     }
 }
 
+/// Loads a library a thousand times, calls it from threads and processes, and unloads it.
+const LOADS_AND_UNLOADS: &str = r#"
+    #include <dlfcn.h>
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static int mappings(void) { int n = 0, c; FILE *f = fopen("/proc/self/maps", "r"); while ((c = getc(f)) != EOF) n += c == '\n';
+        fclose(f); return n; }
+    static void *call(void *f) { ((void (*)(void))f)(); return 0; }
+    int main(int argc, char **argv) {
+        int before = 0;
+        for (int i = 0; i < 1000; i++) {
+            void *library = dlopen(argv[1], RTLD_NOW);
+            if (!library) return puts(dlerror()), 1;
+            void *f = dlsym(library, "counted");
+            call(f);
+            if (i % 10 == 0) {
+                pthread_t t; pthread_create(&t, 0, call, f); pthread_join(t, 0);
+                if (!fork()) { call(f); _exit(0); }
+                wait(0);
+            }
+            dlclose(library);
+            if (i % 10 == 5) { int status; if (!fork()) _exit(0); wait(&status);
+                if (status) return puts("fork without the library failed"), 1; }
+            if (i == 50) before = mappings();
+        }
+        if (mappings() > before + 3) return printf("%d mappings, then %d\n", before, mappings()), 1;
+        return argc - 2;
+    }
+"#;
+
 #[test]
 fn libraries_come_and_go_a_thousand_times() {
     let lab = Laboratory::new("dlopen");
@@ -288,37 +320,7 @@ fn libraries_come_and_go_a_thousand_times() {
     let object = crate::laboratory::object().to_str().unwrap();
     lab.compile("gcc", &["-O1", "-fPIC", "-shared", "-o", "library.so", "library.c", object]);
     lab.compile("gcc", &["-O1", "-fPIC", "-shared", "-nostartfiles", "-o", "bare.so", "library.c", object]);
-    let source = r#"
-        #include <dlfcn.h>
-        #include <pthread.h>
-        #include <stdio.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        static int mappings(void) { int n = 0, c; FILE *f = fopen("/proc/self/maps", "r"); while ((c = getc(f)) != EOF) n += c == '\n';
-            fclose(f); return n; }
-        static void *call(void *f) { ((void (*)(void))f)(); return 0; }
-        int main(int argc, char **argv) {
-            int before = 0;
-            for (int i = 0; i < 1000; i++) {
-                void *library = dlopen(argv[1], RTLD_NOW);
-                if (!library) return puts(dlerror()), 1;
-                void *f = dlsym(library, "counted");
-                call(f);
-                if (i % 10 == 0) {
-                    pthread_t t; pthread_create(&t, 0, call, f); pthread_join(t, 0);
-                    if (!fork()) { call(f); _exit(0); }
-                    wait(0);
-                }
-                dlclose(library);
-                if (i % 10 == 5) { int status; if (!fork()) _exit(0); wait(&status);
-                    if (status) return puts("fork without the library failed"), 1; }
-                if (i == 50) before = mappings();
-            }
-            if (mappings() > before + 3) return printf("%d mappings, then %d\n", before, mappings()), 1;
-            return argc - 2;
-        }
-    "#;
-    lab.source("program.c", source);
+    lab.source("program.c", LOADS_AND_UNLOADS);
     lab.compile("gcc", &["-O1", "-pthread", "-o", "program", "program.c"]);
     for library in ["library", "bare"] {
         let pattern = format!("{}/{library}.d/%m.raw", lab.folder.display());

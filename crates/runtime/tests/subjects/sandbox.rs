@@ -161,6 +161,45 @@ fn overlay_file_systems_are_no_exception() {
     }
 }
 
+/// Loads one library from two files, and calls both from many threads and processes, some of them in a jail.
+const TWO_COPIES: &str = r#"
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <stdlib.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    static void *call(void *f) { ((void (*)(void))f)(); return 0; }
+    static void *counted[2];
+    static void threads(void) {
+        pthread_t t[16];
+        for (int i = 0; i < 16; i++) if (pthread_create(&t[i], 0, call, counted[i % 2])) abort();
+        for (int i = 0; i < 16; i++) pthread_join(t[i], 0);
+    }
+    int main(int argc, char **argv) {
+        for (int i = 0; i < 2; i++) {
+            void *library = dlopen(i ? "./two.so" : "./one.so", RTLD_NOW);
+            if (!library || !(counted[i] = dlsym(library, "counted"))) return 1;
+        }
+        for (int round = 0; round < 20; round++) {
+            if (argc > 1) {
+                closefrom(3);
+                /* On one number in three, a file of the program's own. */
+                int mine = open("precious", O_RDWR | O_CREAT, 0600);
+                for (int n = 200; n < 210; n += 3) if (round % 2) dup2(mine, n);
+            }
+            threads();
+            pid_t child = fork();
+            if (!child) { if (argc == 1 && (chroot("jail") || setuid(65534))) _exit(1); threads(); child = fork(); threads();
+                if (child) wait(0); _exit(0); }
+            int status;
+            if (waitpid(child, &status, 0) != child || status) return 2;
+        }
+        return 0;
+    }
+"#;
+
 /// One image, loaded twice, so that both instances use one file; the program closes their descriptors and has other files take the numbers.
 #[test]
 fn two_copies_of_an_image_do_not_take_each_others_regions() {
@@ -171,44 +210,7 @@ fn two_copies_of_an_image_do_not_take_each_others_regions() {
     );
     lab.compile("gcc", &["-O1", "-fPIC", "-shared", "-o", "one.so", "library.c", object().to_str().unwrap()]);
     std::fs::copy(lab.path("one.so"), lab.path("two.so")).unwrap();
-    let source = r#"
-        #define _GNU_SOURCE
-        #include <dlfcn.h>
-        #include <fcntl.h>
-        #include <pthread.h>
-        #include <stdlib.h>
-        #include <sys/wait.h>
-        #include <unistd.h>
-        static void *call(void *f) { ((void (*)(void))f)(); return 0; }
-        static void *counted[2];
-        static void threads(void) {
-            pthread_t t[16];
-            for (int i = 0; i < 16; i++) if (pthread_create(&t[i], 0, call, counted[i % 2])) abort();
-            for (int i = 0; i < 16; i++) pthread_join(t[i], 0);
-        }
-        int main(int argc, char **argv) {
-            for (int i = 0; i < 2; i++) {
-                void *library = dlopen(i ? "./two.so" : "./one.so", RTLD_NOW);
-                if (!library || !(counted[i] = dlsym(library, "counted"))) return 1;
-            }
-            for (int round = 0; round < 20; round++) {
-                if (argc > 1) {
-                    closefrom(3);
-                    /* On one number in three, a file of the program's own. */
-                    int mine = open("precious", O_RDWR | O_CREAT, 0600);
-                    for (int n = 200; n < 210; n += 3) if (round % 2) dup2(mine, n);
-                }
-                threads();
-                pid_t child = fork();
-                if (!child) { if (argc == 1 && (chroot("jail") || setuid(65534))) _exit(1); threads(); child = fork(); threads();
-                    if (child) wait(0); _exit(0); }
-                int status;
-                if (waitpid(child, &status, 0) != child || status) return 2;
-            }
-            return 0;
-        }
-    "#;
-    lab.source("program.c", source);
+    lab.source("program.c", TWO_COPIES);
     lab.compile("gcc", &["-O1", "-pthread", "-o", "program", "program.c"]);
     std::fs::create_dir(lab.path("jail")).unwrap();
     let each = 20 * 4 * 16 * 20_000;

@@ -7,6 +7,7 @@
 //!
 //! A window of branch records gives estimates; a trace of all branches gives counts, exact where nothing was lost.
 
+mod frame;
 mod tally;
 mod walk;
 
@@ -204,14 +205,7 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
     };
     let observed = match source {
         BranchSource::BranchTrace => Vec::new(),
-        _ => by_unit
-            .iter()
-            .map(|(&(image, unit), paths)| Observed {
-                image: image as u32,
-                unit: unit as u32,
-                counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect(),
-            })
-            .collect(),
+        _ => by_unit.iter().map(|(place, paths)| observed(*place, paths)).collect(),
     };
     let sampling = BranchSampling {
         source,
@@ -239,4 +233,9 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
         }
     });
     Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
+}
+
+/// How often each path of a unit was seen.
+fn observed((image, unit): (usize, usize), paths: &BTreeMap<u64, Seen>) -> Observed {
+    Observed { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
 }

@@ -10,11 +10,11 @@
 //! them in `w - n + 1` of its possible positions, so long paths are seen less often than short ones: each counts `w /
 //! (w - n + 1)`.
 
+use super::frame::{Frame, Path, Seeing, weight};
 use super::tally::Tally;
 use std::collections::HashMap;
 use trodden_binary::instruction::{Branch, LONGEST_INSTRUCTION};
-use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage, Step};
-use trodden_flow::Edge;
+use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage};
 use trodden_unit::marks::Event;
 
 /// Where an address lies.
@@ -44,33 +44,6 @@ impl ProbeGraphs {
             }
         }
     }
-}
-
-/// A path under way.
-#[derive(Clone, Debug)]
-struct Path {
-    sum: i64,
-    /// The stretch in which its beginning was seen.
-    since: u64,
-    /// Numbers of the paths that end at calls which it has reached.
-    reached: Vec<i64>,
-    blocks: u64,
-}
-
-/// A function under way.
-#[derive(Clone, Debug)]
-struct Frame {
-    image: usize,
-    function: FunctionId,
-    /// The last block that was seen, and in which stretch.
-    at: Option<(u32, u64)>,
-    /// It was called, and no block of it was seen yet.
-    fresh: bool,
-    path: Option<Path>,
-    /// Its path is over, it will not go on.
-    done: bool,
-    /// Where it was left: control comes back to one of these addresses.
-    left: Option<(u64, u64)>,
 }
 
 /// Where control is.
@@ -389,141 +362,4 @@ fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
     let marks = image.marks_in(address, range.end);
     marks.iter().find(|m| m.function == range.function && m.mark.event == Event::Begin).map(|m| m.mark.block)
-}
-
-/// What a path stands for that spans the records from the one before its first stretch to the one behind its last.
-fn weight(window: Option<u64>, stretch: u64, since: u64) -> f64 {
-    let Some(window) = window else { return 1.0 };
-    let spanned = stretch.saturating_sub(since) + 2;
-    let positions = (window + 1).saturating_sub(spanned).max(1);
-    window as f64 / positions as f64
-}
-
-impl Frame {
-    fn unknown(image: usize, function: FunctionId) -> Frame {
-        Frame { image, function, at: None, fresh: false, path: None, done: false, left: None }
-    }
-
-    fn cut_off(&self, tally: &mut Tally) {
-        if !self.done {
-            tally.losses.cut_off += 1;
-        }
-    }
-}
-
-/// A function while its next block is seen.
-struct Seeing<'a> {
-    frame: &'a mut Frame,
-    flow: &'a mut ProbeGraph,
-    tally: &'a mut Tally,
-    stretch: u64,
-    window: Option<u64>,
-}
-
-impl Seeing<'_> {
-    fn block(&mut self, block: u32) {
-        match self.frame.at {
-            None if self.frame.fresh && self.frame.path.is_none() => match block {
-                0 => self.frame.path = Some(Path { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
-                _ => self.lose(&Connection::None),
-            },
-            None => {}
-            Some((before, _)) => match self.flow.connect(before, Some(block)) {
-                Connection::Unique(edges) => self.go(&edges),
-                Connection::Inferred(edges) => {
-                    self.tally.losses.inferred += 1;
-                    self.go(&edges);
-                }
-                other => self.lose(&other),
-            },
-        }
-        self.frame.fresh = false;
-        self.frame.at = Some((block, self.stretch));
-        self.tally.losses.blocks += 1;
-        if let Some(path) = &mut self.frame.path {
-            path.blocks += 1;
-        }
-        self.reach(block, false);
-        self.end(block, false);
-    }
-
-    fn lose(&mut self, connection: &Connection) {
-        *self.tally.doubtful.entry((self.frame.image, self.frame.function)).or_default() += 1;
-        match connection {
-            Connection::Ambiguous => self.tally.losses.ambiguous += 1,
-            _ => self.tally.losses.inconsistent += 1,
-        }
-        self.frame.path = None;
-        self.frame.done = false;
-    }
-
-    fn go(&mut self, edges: &[Edge]) {
-        for &edge in edges {
-            match self.flow.step(edge) {
-                Step::Add(value) => {
-                    if let Some(path) = &mut self.frame.path {
-                        path.sum = path.sum.wrapping_add(value);
-                    }
-                }
-                Step::End(value) => {
-                    self.finish(value);
-                    self.frame.done = true;
-                }
-                Step::Cut(leave, enter) => {
-                    self.finish(leave);
-                    let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
-                    self.frame.path = Some(Path { sum: enter, since, reached: Vec::new(), blocks: 0 });
-                }
-                Step::Dead => self.lose(&Connection::None),
-            }
-        }
-    }
-
-    /// The path is whole, if its beginning was seen.
-    fn finish(&mut self, value: i64) {
-        let Some(path) = self.frame.path.take() else {
-            self.frame.cut_off(self.tally);
-            return;
-        };
-        let weight = weight(self.window, self.stretch, path.since);
-        let key = |id: i64| (self.frame.image, self.frame.function, id);
-        self.tally.count(key(path.sum.wrapping_add(value)), weight);
-        path.reached.iter().for_each(|id| self.tally.count(key(*id), weight));
-        self.tally.whole += 1;
-        self.tally.losses.blocks_counted += path.blocks;
-    }
-
-    /// A call is about to be made that might not come back.
-    fn reach(&mut self, block: u32, marked: bool) {
-        if let (Some(value), Some(path)) = (self.flow.reach(block, marked), &mut self.frame.path) {
-            path.reached.push(path.sum.wrapping_add(value));
-        }
-    }
-
-    /// The path ends before its block does.
-    fn end(&mut self, block: u32, marked: bool) {
-        if let Some(edge) = self.flow.end(block, marked).filter(|_| !self.frame.done) {
-            self.go(&[edge]);
-        }
-    }
-
-    /// The function returns or is replaced.
-    fn leave(&mut self, by_condition: bool) {
-        let Some((block, _)) = self.frame.at.filter(|_| !self.frame.done) else {
-            self.frame.cut_off(self.tally);
-            return;
-        };
-        let connection = match by_condition {
-            true => self.flow.connect_folded(block),
-            false => self.flow.connect(block, None),
-        };
-        match connection {
-            Connection::Unique(edges) => self.go(&edges),
-            Connection::Inferred(edges) => {
-                self.tally.losses.inferred += 1;
-                self.go(&edges);
-            }
-            other => self.lose(&other),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 //! written by the crate `trodden-report`.
 
 use crate::cli::{Advise, Color, FindingKind};
-use crate::commands::reports;
+use crate::commands::remarks;
 use crate::commands::sequences::in_report;
 use crate::commands::sequences::iterations::Pattern;
 use crate::driver::facts::{self, KnownFacts};
@@ -50,7 +50,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
         in_report::write_advice(&mut report, &patterns)?;
         output::print(&report)?;
     }
-    reports::remarks(&view, &sources);
+    remarks::remarks(&view, &sources);
     known.remark(&advice.without_bitcode);
     Ok(ExitCode::SUCCESS)
 }

@@ -3,8 +3,8 @@
 mod rows;
 
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
-use crate::commands::copies::hand_out;
-use crate::commands::reports;
+use crate::commands::copies::distribute;
+use crate::commands::remarks;
 use crate::commands::residual::{Known, inputs};
 use crate::driver::assets;
 use crate::notes::{note, warn};
@@ -47,7 +47,7 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
 }
 
 fn pack(job: &Pack) -> Result<ExitCode> {
-    let copy = job.copy.as_deref().map(hand_out::identity).transpose()?;
+    let copy = job.copy.as_deref().map(distribute::identity).transpose()?;
     let mut report = FieldReport::of(&filtered(job)?, user_of(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
@@ -115,7 +115,7 @@ fn is_empty_folder(path: &Path) -> bool {
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
     let limits = Limits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
-    let handed = job.copies.as_deref().map(hand_out::read).transpose()?;
+    let handed = job.copies.as_deref().map(distribute::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {
         let PartitionedProgram { identity, units, .. } = handed.program();
@@ -247,7 +247,7 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
         let root = maps.store.root().display().to_string();
         warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));
     }
-    reports::remarks(&view, &sources);
+    remarks::remarks(&view, &sources);
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `trodden find EXPRESSION`: which paths of a profile run through given places? What expressions mean is `trodden_analysis::expression`'s.
 
 use crate::cli::{Color, Find};
-use crate::commands::reports;
+use crate::commands::remarks;
 use crate::notes::note;
 use crate::output;
 use crate::profiles;
@@ -46,8 +46,8 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
         let what = if found.answer() == Answer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted apart: {REMEDY}"));
     }
-    reports::tell_partial(&profile);
-    reports::remarks(&view, &sources);
+    remarks::tell_partial(&profile);
+    remarks::remarks(&view, &sources);
     Ok(match found.answer() {
         Answer::Unknown => ExitCode::from(UNKNOWN),
         Answer::Yes if job.fail => ExitCode::from(FOUND),

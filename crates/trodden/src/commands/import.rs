@@ -1,9 +1,9 @@
 //! `trodden import --perf FILE --program PROG`: a profile of branches that hardware recorded, of a program that counts nothing.
 
 use crate::cli::{Destination, Import};
-use crate::commands::record::deliver;
 use crate::driver::assets;
 use crate::notes::{note, warn};
+use crate::running::deliver;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};

@@ -5,28 +5,31 @@
 //! names mean what they meant, and only absolute names are changed.
 
 mod interesting;
+mod place;
 mod watch;
 
 use crate::cli::{Instrument, OnUntested};
 use crate::commands::residual::{FIELD_FOLDER, tell_known};
 use crate::commands::segments;
 use crate::driver::assets;
-use crate::driver::cc::{arguments::CommandLine, read};
+use crate::driver::cc::arguments::CommandLine;
+use crate::driver::compile_step::read;
 use crate::driver::experiment;
 use crate::driver::frames;
-use crate::driver::link::{self, is_of_the_system};
+use crate::driver::link::{self};
 use crate::driver::rebuild::{Compiler, Rebuilder};
 use crate::driver::recipe::{Driver, Made, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use std::collections::{HashMap, HashSet};
+use place::Place;
+use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
 use trodden_report::words::plural;
@@ -259,108 +262,6 @@ fn scheme(image: &Image) -> String {
     schemes.join(" or ")
 }
 
-/// The temporary copy of the file system in which a link ran.
-struct Place {
-    folder: tempfile::TempDir,
-    directory: PathBuf,
-    files: HashSet<PathBuf>,
-}
-
-impl Place {
-    fn new(recipe: &Recipe) -> Result<Place> {
-        let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
-        let directory = recipe.directory.to_path();
-        let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
-        Ok(Place { folder, directory, files })
-    }
-
-    /// Where an absolute path lies here.
-    fn of(&self, path: &Path) -> PathBuf {
-        let relative: PathBuf = plain(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
-        self.folder.path().join("root").join(relative)
-    }
-
-    /// Makes every folder on the way, those too that `..` leaves again.
-    fn make_way(&self, path: &Path) -> Result<()> {
-        let mut so_far = PathBuf::new();
-        for part in path.parent().unwrap_or(path).components() {
-            so_far.push(part);
-            fs::create_dir_all(self.of(&so_far))?;
-        }
-        Ok(())
-    }
-
-    /// The words of the link, with objects in the place of sources and absolute names of own files changed.
-    fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
-        let words: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
-        let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
-        let mut at = 0;
-        while at < words.len() {
-            let next = words.get(at + 1);
-            if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
-                out.push(object.into());
-            } else if let Some(count) = left_out(&words[at]) {
-                at += count - 1;
-            } else if let (b"-L", Some(folder)) = (words[at].as_bytes(), next) {
-                out.extend(self.search_folder(folder));
-                at += 1;
-            } else {
-                out.extend(self.word(&words[at]));
-            }
-            at += 1;
-        }
-        out
-    }
-
-    /// One word, as it is to be here.
-    fn word(&self, word: &OsStr) -> Vec<OsString> {
-        if let Some(folder) = word.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
-            return self.search_folder(OsStr::from_bytes(folder));
-        }
-        if word.as_bytes().starts_with(b"-Wl,") {
-            let parts: Vec<Vec<u8>> = word.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
-            return vec![OsString::from_vec(parts.join(&b","[..]))];
-        }
-        vec![self.part(word)]
-    }
-
-    /// A word or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
-    fn part(&self, part: &OsStr) -> OsString {
-        let bytes = part.as_bytes();
-        let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
-        let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
-        for start in starts.into_iter().flatten() {
-            let path = Path::new(OsStr::from_bytes(&bytes[start..]));
-            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(path);
-            if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
-                return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
-            }
-        }
-        part.to_owned()
-    }
-
-    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or somebody else's.
-    fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
-        let path = Path::new(folder);
-        let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
-        if path.is_absolute() && !is_of_the_system(path) {
-            return vec![option(self.of(path).as_os_str()), option(folder)];
-        }
-        vec![option(folder)]
-    }
-}
-
-/// How many words of the recipe have no place in the new link: output, language, files of dependencies.
-fn left_out(word: &OsStr) -> Option<usize> {
-    match word.as_bytes() {
-        b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
-        b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
-        bytes if bytes.starts_with(b"-o") || bytes.starts_with(b"-x") || bytes.starts_with(b"-MF") => Some(1),
-        bytes if bytes.starts_with(b"-Wl,--dependency-file") || bytes.starts_with(b"-flto") => Some(1),
-        _ => None,
-    }
-}
-
 /// Puts every input in its place, made again where it has bitcode; gives the objects that stand for sources.
 fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let Inputs { recipe, contents, .. } = inputs;
@@ -438,81 +339,14 @@ fn with_origin(word: &OsStr, origin: &Path) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// A path without `.` and with `..` taken back, by its words alone.
-fn plain(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                out.pop();
-            }
-            Component::CurDir => {}
-            other => out.push(other),
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::recipe::{FileInput, SCHEMA_VERSION, Word};
 
     #[test]
     fn run_paths_name_the_folder_of_the_program() {
         let word = |text: &str, origin: &str| with_origin(OsStr::new(text), Path::new(origin)).into_string().unwrap();
         assert_eq!(word("-rpath=${ORIGIN}/a:$ORIGIN", "/p"), "-rpath=/p/a:/p");
         assert_eq!((word("$ORIGIN", "/$ORIGIN/x"), word("-O2", "/p")), ("/$ORIGIN/x".into(), "-O2".into()));
-    }
-
-    fn recipe(arguments: &[&str]) -> Recipe {
-        Recipe {
-            schema_version: SCHEMA_VERSION,
-            driver: Driver::Clang,
-            arguments: arguments.iter().map(|a| Word::Text((*a).into())).collect(),
-            directory: Word::Text("/home/u/src".into()),
-            environment: vec![],
-            sources: vec![],
-            files: vec![FileInput { path: Word::Text("/home/u/lib/x.map".into()), content: String::new() }],
-        }
-    }
-
-    #[test]
-    fn absolute_names_of_own_files_are_changed_and_nothing_else() {
-        let recipe = recipe(&[
-            "-O2",
-            "a.o",
-            "-o",
-            "prog",
-            "-L/home/u/lib",
-            "-L",
-            "/usr/lib/x",
-            "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
-            "-lx",
-        ]);
-        let place = Place::new(&recipe).unwrap();
-        let root = place.folder.path().join("root").display().to_string();
-        let words = place.command_line(&recipe, &[], Path::new("/out"));
-        let expected = [
-            "-Qunused-arguments".to_owned(),
-            "-o".into(),
-            "/out".into(),
-            "-O2".into(),
-            "a.o".into(),
-            format!("-L{root}/home/u/lib"),
-            "-L/home/u/lib".into(),
-            "-L/usr/lib/x".into(),
-            format!("-Wl,--version-script={root}/home/u/lib/x.map,-z,now"),
-            "-lx".into(),
-        ];
-        assert_eq!(words, expected.map(OsString::from));
-    }
-
-    #[test]
-    fn sources_give_way_to_objects_and_languages_go() {
-        let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
-        let place = Place::new(&recipe).unwrap();
-        let words = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
-        assert_eq!(words, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
     }
 }

@@ -2,7 +2,7 @@
 //! by the crate `trodden-report`.
 
 use crate::cli::{Color, Isolate, SuspectScore};
-use crate::commands::reports;
+use crate::commands::remarks;
 use crate::notes::warn;
 use crate::output;
 use crate::profiles;
@@ -48,8 +48,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         true => output::print(&output::json_text(&suspects.json())?)?,
         false => output::print_text(&suspects.text(&sources, &output::text_options(color, job.steps)))?,
     }
-    reports::tell_partial(&profile);
-    reports::remarks(&view, &sources);
+    remarks::tell_partial(&profile);
+    remarks::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }
 

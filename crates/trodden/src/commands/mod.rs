@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `build.rs` | running a build whose compilers are the drivers |
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
-//! | `sample.rs` | bursts: switching the counting of sampled programs on and off |
+//! | `sample.rs` | counting sampled programs that run already |
 //! | `stream/`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
 //! | `reports.rs`, `find.rs`, `runs.rs` | showing, searching, listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
@@ -35,6 +35,7 @@ mod manual;
 mod pgo;
 mod plan;
 mod record;
+mod remarks;
 mod reports;
 mod residual;
 mod runs;
@@ -50,14 +51,15 @@ mod waits;
 
 use crate::cli::{Cli, Command};
 use crate::driver::cc;
+use crate::driver::compile_step::Language;
 use anyhow::Result;
 use std::process::ExitCode;
 
 /// Runs the command that the line names.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Cc { arguments } => cc::drive(cc::Language::C, arguments),
-        Command::Cxx { arguments } => cc::drive(cc::Language::Cxx, arguments),
+        Command::Cc { arguments } => cc::drive(Language::C, arguments),
+        Command::Cxx { arguments } => cc::drive(Language::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),

@@ -2,6 +2,7 @@
 
 use crate::cli::{Annotate, Color, Export, Format, Report, Shown};
 use crate::commands::coverage::{files::Files, mapped_lines};
+use crate::commands::remarks::{left_out, remarks, tell_partial};
 use crate::commands::residual;
 use crate::commands::sequences::in_report;
 use crate::driver::profdata;
@@ -143,31 +144,7 @@ fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> 
     Ok(text)
 }
 
-/// Says which files a tracefile lacks because they are not there.
-pub fn left_out(files: &Files) {
-    let missing = files.missing();
-    if let Some(first) = missing.first() {
-        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("left out, since there is no such file: {first}{more}; --source FOLDER says where it is"));
-    }
-}
-
 fn selection(shown: &Shown, json: bool) -> Selection {
     let top = most(shown.top, json);
     Selection { function: shown.function.clone(), measure: shown.measure.measure(), top, min_share: shown.min_share / 100.0 }
-}
-
-/// Says what a profile does not have, where what is printed does not say it.
-pub fn tell_partial(profile: &Profile) {
-    profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
-}
-
-/// What is missing in a report.
-pub fn remarks(view: &View, sources: &SourceCache) {
-    view.damaged.iter().for_each(warn);
-    let missing = sources.missing();
-    if let Some(first) = missing.first() {
-        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
-        note(format_args!("source files that cannot be read: {first}{more}; --source FOLDER says where they are"));
-    }
 }

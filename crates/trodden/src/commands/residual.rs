@@ -10,7 +10,7 @@ mod schemes;
 
 use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
 use crate::commands::coverage::files::Files;
-use crate::commands::reports;
+use crate::commands::remarks;
 use crate::driver::assets;
 use crate::driver::experiment;
 use crate::notes::{printable_styled, reasons, warn};
@@ -99,7 +99,7 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let across = across.as_ref().map(|observed| UntestedSegments::of(observed, job, most)).transpose()?;
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
     write(job, &form(job, color, &both, &sources, &profile.run.directory)?)?;
-    reports::remarks(&view, &sources);
+    remarks::remarks(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
     Ok(if job.fail_if_new && !is_empty { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
 }
@@ -144,7 +144,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
         ResidualFormat::Lcov => {
             let (files, found) = (Files::new(&[], &[], None)?, sources::locate(&job.source, directory));
             let text = lcov::executed_only(&untested.functions(), "untested", &|path| files.name(path, found(path)));
-            reports::left_out(&files);
+            remarks::left_out(&files);
             Ok(text.into_bytes())
         }
     }

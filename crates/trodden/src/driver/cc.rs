@@ -12,46 +12,23 @@
 pub mod arguments;
 mod options;
 pub mod pgo;
+mod response_files;
 
 use crate::driver::assets;
+use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, Language, read, with_added};
 use crate::driver::events::{self, Event};
 use crate::driver::experiment;
 use crate::driver::link;
-use crate::driver::toolchain::Tool;
 use crate::notes::note;
 use anyhow::{Context, Result};
-use arguments::{CommandLine, InputKind};
+use arguments::CommandLine;
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fs;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
 
-/// The language whose driver clang is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
-    /// `clang`
-    C,
-    /// `clang++`
-    Cxx,
-}
-
-impl Language {
-    /// Clang under the name for that language.
-    pub fn tool(self) -> Tool {
-        match self {
-            Language::C => Tool::Clang,
-            Language::Cxx => Tool::ClangCxx,
-        }
-    }
-}
-
-/// Variable with the options by which machine code is made, for the plugin to keep; separated by [`CODEGEN_SEPARATOR`].
-pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
-/// Separates words in [`CODEGEN_VARIABLE`].
-pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 /// Variable that asks the drivers for link-time optimisation by trodden.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
 /// Option that does the same for one command.
@@ -105,11 +82,6 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
     become_clang(&clang, &arguments, &added, &environment)
 }
 
-/// Reads a command line, with its response files.
-pub fn read(arguments: &[OsString]) -> CommandLine {
-    CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
-}
-
 /// What is added to compile.
 fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
@@ -138,12 +110,6 @@ fn compile_environment(line: &CommandLine) -> Result<Vec<(OsString, OsString)>> 
     let store = assets::store()?;
     let codegen = line.codegen.join(CODEGEN_SEPARATOR);
     Ok(vec![(trodden_unit::store::STORE_VARIABLE.into(), store.root().into()), (CODEGEN_VARIABLE.into(), codegen.into())])
-}
-
-/// Puts words behind the user's options, but before a `--` that makes inputs of all that follows.
-pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
-    let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
-    [&arguments[..end], added, &arguments[end..]].concat()
 }
 
 fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
@@ -192,9 +158,4 @@ pub const CARGO_FOLDER_VARIABLE: &str = "TRODDEN_CARGO_FOLDER";
 fn is_host_code_of_cargo() -> bool {
     let (Some(folder), Some(out)) = (env::var_os(CARGO_FOLDER_VARIABLE), env::var_os("OUT_DIR")) else { return false };
     !PathBuf::from(out).starts_with(folder)
-}
-
-/// The name of the source that a compile step is about, for notes.
-pub fn first_source(line: &CommandLine) -> &OsStr {
-    line.inputs_of(InputKind::Source).next().unwrap_or(OsStr::new("-"))
 }

@@ -3,7 +3,8 @@
 //! Drivers run in parallel: each event is one write to the end of the file. Compile events come before the compiler runs, so a reader
 //! looks at what became of the output.
 
-use crate::driver::cc::{arguments::CommandLine, first_source};
+use crate::driver::cc::arguments::CommandLine;
+use crate::driver::compile_step::first_source;
 use crate::notes::warn;
 use serde::{Deserialize, Serialize};
 use std::env;

@@ -5,7 +5,7 @@
 
 use crate::driver::assets;
 use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::cc::with_added;
+use crate::driver::compile_step::with_added;
 use crate::driver::events::{self, Event};
 use crate::driver::experiment::request_in;
 use crate::driver::frames;

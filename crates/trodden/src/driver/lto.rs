@@ -6,7 +6,7 @@
 //! and archives of machine code take part as they are.
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::cc::{read, with_added};
+use crate::driver::compile_step::{read, with_added};
 use crate::driver::events::{self, Event};
 use crate::driver::experiment;
 use crate::driver::frames::{self, Member};

@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cc.rs`, `cc/` | compiler drivers |
+//! | `cc.rs`, `cc/`, `compile_step.rs` | compiler drivers; what those of all languages share |
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `experiment.rs` | from settings of builds to the file that the plugin reads |
@@ -15,6 +15,7 @@
 pub mod assets;
 pub mod cargo;
 pub mod cc;
+pub mod compile_step;
 pub mod events;
 pub mod experiment;
 pub mod facts;

@@ -5,7 +5,7 @@
 //! assembly) is kept as it is, and the caller told.
 
 use crate::driver::assets;
-use crate::driver::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::driver::frames::{self, Member};
 use crate::driver::toolchain::Tool;
 use crate::notes::Progress;

@@ -13,7 +13,8 @@
 //! | `staticlib` | nothing: it is linked elsewhere |
 
 use crate::driver::assets;
-use crate::driver::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, pgo, read};
+use crate::driver::cc::pgo;
+use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
 use crate::driver::experiment;
 use crate::driver::link as linking;
 use crate::driver::rebuild::Compiler;

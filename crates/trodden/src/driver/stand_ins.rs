@@ -5,7 +5,7 @@
 //! (`x86_64-linux-gnu-gcc-12`). The usual names are always there; those with versions and targets only where the search
 //! path has such a compiler, so that configuration finds what it would find otherwise.
 
-use crate::driver::cc::Language;
+use crate::driver::compile_step::Language;
 use crate::driver::toolchain::is_program;
 use std::collections::BTreeSet;
 use std::env;

@@ -2,8 +2,8 @@
 //! folder in which they run.
 
 use crate::cli::Record;
-use crate::commands::record::RunFolder;
 use crate::notes::note;
+use crate::running::{RunFolder, run_folder};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{AccessFlags, access};
 use std::fmt;
@@ -42,7 +42,7 @@ impl WorkFolder {
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
             return Ok(WorkFolder::Given(fs::canonicalize(given)?));
         }
-        Ok(WorkFolder::Own(crate::commands::record::run_folder(record)?))
+        Ok(WorkFolder::Own(run_folder(record)?))
     }
 
     /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where somebody wants us to end, that is

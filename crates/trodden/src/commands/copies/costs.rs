@@ -9,7 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{Measure, Part, Procedure, hits};
+use trodden_flow::partition::{CopyPlan, Measure, Part, Procedure, hits};
 use trodden_profile::copies::MergedCopies;
 use trodden_profile::{FunctionPaths, ImageProfile, Profile, UnitProfile};
 use trodden_report::words::plural;
@@ -84,6 +84,25 @@ pub struct CopyCosts {
     pub overhead: Option<f64>,
 }
 
+impl CopyCosts {
+    /// A copy's time, and the hits of its probes as they follow from what all copies counted.
+    fn of(procedures: &[Procedure], plan: &CopyPlan, times: &Times) -> CopyCosts {
+        let hits = hits::of_copy(procedures, plan);
+        CopyCosts {
+            wall_ns: times.wall_ns,
+            cpu_ns: times.cpu_ns,
+            host: times.host.clone(),
+            attempts: 1,
+            functions: plan.parts.iter().flatten().count(),
+            probes: plan.parts.iter().flatten().map(Part::probes).sum(),
+            hits: hits.all,
+            label_hits: hits.labels,
+            counted: None,
+            overhead: None,
+        }
+    }
+}
+
 /// Times without copies.
 #[derive(Clone, Debug, Serialize)]
 pub struct Baseline {
@@ -106,20 +125,9 @@ impl Costs {
         let measure = Measure::from(options.hits);
         let bound = if division.program.edges { of_edges(&procedures, division) } else { bound(&procedures, copies.len(), measure) };
         let of_copy = |at: usize| {
-            let parts: Vec<&Part> = division.copies[at].parts.iter().flatten().collect();
-            let hits = hits::of_copy(&procedures, &division.copies[at]);
-            CopyCosts {
-                wall_ns: copies[at].times.wall_ns,
-                cpu_ns: copies[at].times.cpu_ns,
-                host: copies[at].times.host.clone(),
-                attempts: attempts.get(at).copied().unwrap_or(1),
-                functions: parts.len(),
-                probes: parts.iter().map(|p| p.probes()).sum(),
-                hits: hits.all,
-                label_hits: hits.labels,
-                counted: options.count_hits.then(|| counted_hits(&copies[at].profile)),
-                overhead: None,
-            }
+            let counted = options.count_hits.then(|| counted_hits(&copies[at].profile));
+            let attempts = attempts.get(at).copied().unwrap_or(1);
+            CopyCosts { attempts, counted, ..CopyCosts::of(&procedures, &division.copies[at], &copies[at].times) }
         };
         if copies.iter().any(|c| !c.times.fixed_addresses) {
             note("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");

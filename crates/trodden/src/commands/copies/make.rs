@@ -1,10 +1,9 @@
 //! The copies of a program: its counting divided by a plan, each part carried out in a program of its own, made from the stored bitcode.
 
 use super::objects::Objects;
-use super::weights::Weights;
+use super::procedures::{add_call_sites, procedures as procedures_of, procedures_of_edges, units, with_estimates};
 use crate::cli::Copies;
 use crate::commands::instrument::Inputs;
-use crate::commands::plan;
 use crate::driver::experiment;
 use crate::notes::note;
 use anyhow::{Context, Result, bail, ensure};
@@ -42,7 +41,7 @@ impl Program {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
-        let mut units = plan::units(path)?;
+        let mut units = units(path)?;
         let divided = PartitionedProgram {
             identity: image.identity,
             path: fs::canonicalize(path)?.display().to_string(),
@@ -65,7 +64,7 @@ impl Program {
     fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Division> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
-        let procedures = plan::procedures_of_edges(&self.units, &edges, weights)?;
+        let procedures = procedures_of_edges(&self.units, &edges, weights)?;
         let functions = edges.iter().flat_map(|(_, map)| &map.functions);
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = partition::edges::plan(&procedures, &networks, copies);
@@ -152,16 +151,16 @@ impl Division {
         }
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
-        let mut procedures = plan::procedures(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
+        let mut procedures = procedures_of(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
         let strategy = Strategy::from(options.strategy);
         if strategy == Strategy::P3 && !options.all_procedures {
-            plan::add_call_sites(&program.units, &mut procedures);
+            add_call_sites(&program.units, &mut procedures);
         }
         let count = options.copies.unwrap_or(1);
         let choices =
             Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
         let mut plan = match weights {
-            Some(_) => program.divide(&plan::with_estimates(&program.units, &procedures)?, strategy, &choices)?,
+            Some(_) => program.divide(&with_estimates(&program.units, &procedures)?, strategy, &choices)?,
             None => program.divide(&procedures, strategy, &choices)?,
         };
         if !program.is_residual() {
@@ -310,4 +309,12 @@ fn special(map: &UnitMap) -> Option<&'static str> {
         Choice::Trace,
     ];
     refused.into_iter().find(|choice| choice.is_made(&made)).map(Choice::spelling)
+}
+
+/// A profile to divide by.
+pub struct Weights {
+    /// What is known.
+    pub profile: Profile,
+    /// It is of the same command on the same input.
+    pub same_input: bool,
 }

@@ -7,18 +7,20 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
 //!
-//! [`hand_out`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
+//! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
 mod before;
+mod calls;
 mod chart;
 mod costs;
+pub mod distribute;
 mod folders;
-pub mod hand_out;
 mod heap;
 pub mod make;
 mod objects;
+pub mod procedures;
 mod spec;
 mod weights;
 mod worker;
@@ -27,11 +29,11 @@ pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
 use crate::cli::{Copies, EngineKind, Record};
-use crate::commands::record::{circumstances, deliver};
 use crate::driver::assets;
 use crate::driver::recipe::Word;
 use crate::driver::toolchain::on_path;
 use crate::notes::{note, warn};
+use crate::running::{circumstances, deliver};
 use anyhow::{Context, Result, bail, ensure};
 use before::{Failed, Input, WorkFolder};
 use costs::Costs;

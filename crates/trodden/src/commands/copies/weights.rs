@@ -3,7 +3,7 @@
 //!
 //! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
 
-use super::make::Program;
+use super::make::{Program, Weights};
 use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
@@ -30,14 +30,6 @@ const FIRST_WHOLE: &str = "first-whole";
 const MOST_RUNS: usize = 4;
 /// A run that takes longer is not repeated for want of samples.
 const SHORT: Duration = Duration::from_secs(1);
-
-/// A profile to divide by.
-pub struct Weights {
-    /// What is known.
-    pub profile: Profile,
-    /// It is of the same command on the same input.
-    pub same_input: bool,
-}
 
 /// Finds weights or runs the program for them; `None` if there are none, and frequencies have to be estimated.
 ///

@@ -7,9 +7,9 @@
 use super::folders;
 use super::spec::{Outcome, Spec, Times, file, write_result};
 use crate::cli::Bursts;
-use crate::commands::record::{host, pattern};
-use crate::commands::sample::{Bursting, Files};
 use crate::driver::assets;
+use crate::running::bursts::{Bursting, Files};
+use crate::running::{host, pattern};
 use anyhow::{Context, Result, bail};
 use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};

@@ -4,7 +4,7 @@ use super::by_test::changed;
 use super::diff::ranges;
 use super::{Lines, Mapping};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
-use crate::commands::reports::tell_partial;
+use crate::commands::remarks::tell_partial;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text, text_options};
 use anyhow::{Context, Result, bail};

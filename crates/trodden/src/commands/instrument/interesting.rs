@@ -1,7 +1,7 @@
 //! The sets of `--interesting`: words of the command line to paths of a program, united.
 
 use crate::cli::LAST;
-use crate::commands::plan::units;
+use crate::commands::copies::procedures::units;
 use crate::driver::experiment::known_in;
 use crate::git::{self, Difference};
 use crate::profiles::load;

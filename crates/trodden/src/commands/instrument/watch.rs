@@ -6,8 +6,8 @@
 //!
 //! Paths that came to a call and did not go on are known, too: that a call does not come back is known only when the program has ended.
 
+use crate::commands::copies::procedures::units;
 use crate::commands::find::REMEDY;
-use crate::commands::plan::units;
 use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
@@ -72,12 +72,8 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
         (_, Some(cut)) => warn(cut),
         (_, None) => {}
     }
-    note(format_args!(
-        "{} of {} {} watched",
-        plural(matching as u128, "path", "paths"),
-        plural(holders as u128, "function", "functions"),
-        if matching == 1 { "is" } else { "are" }
-    ));
+    let (paths, functions) = (plural(matching as u128, "path", "paths"), plural(holders as u128, "function", "functions"));
+    note(format_args!("{paths} of {functions} {} watched", if matching == 1 { "is" } else { "are" }));
     Ok(others)
 }
 

@@ -5,7 +5,7 @@
 use super::machine::{self, Functions};
 use crate::cli::Parameters;
 use crate::driver::assets;
-use crate::driver::cc::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
+use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::driver::experiment;
 use crate::driver::rebuild::codegen_of;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};

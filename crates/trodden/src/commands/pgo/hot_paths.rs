@@ -4,7 +4,7 @@
 //! Trainings call the program by its name. So a script takes the program's place while they run, and starts `trodden
 //! simulate` on the program, which lies beside it.
 
-use crate::commands::record::PROGRAM_VARIABLE;
+use crate::running::PROGRAM_VARIABLE;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -7,8 +7,8 @@
 
 use crate::cli::{BranchKind, Record};
 use crate::commands::import;
-use crate::commands::record::{self, wait_forwarding};
 use crate::notes::{reasons, warn};
+use crate::running::{self, wait_forwarding};
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -41,13 +41,13 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
     let run = Run {
         duration_ns: clock.elapsed().as_nanos() as u64,
         suite: job.destination.suite.clone(),
-        ..record::circumstances(&job.command, started, record::ending(status))
+        ..running::circumstances(&job.command, started, running::ending(status))
     };
     let kept = keep(&perf, job, kind, &data, &programs, run);
     if let Err(error) = &kept {
         warn(format_args!("no profile of this run: {}", reasons(error)));
     }
-    Ok(record::exit_code_with(status, kept.is_ok()))
+    Ok(running::exit_code_with(status, kept.is_ok()))
 }
 
 /// `perf record` with its options.

@@ -6,9 +6,9 @@
 //! on.
 
 use crate::cli::Record;
-use crate::commands::record::{self, TEST_VARIABLE};
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
+use crate::running::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -27,14 +27,21 @@ use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
 /// # Errors
 /// The command cannot be started or followed, or there is no place for its counts.
 pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
-    let folder = record::run_folder(job)?;
+    let folder = running::run_folder(job)?;
     let store = RunStore::create(&std::env::current_dir()?)?;
-    let (command, raw) = (record::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
+    let (command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
     let (ended, programs) = channel();
-    let keeper =
-        Keeper { store, folder: raw.clone(), suite: suite.to_owned(), told: BTreeSet::new(), stored: Vec::new(), failures: 0, lacking: 0 };
-    let keeper = std::thread::spawn(move || keeper.keep_all(&programs));
-    let status = record::forwarding_signals(|begun| {
+    let recorder = ProgramRecorder {
+        store,
+        folder: raw.clone(),
+        suite: suite.to_owned(),
+        told: BTreeSet::new(),
+        stored: Vec::new(),
+        failures: 0,
+        lacking: 0,
+    };
+    let recorder = std::thread::spawn(move || recorder.record_all(&programs));
+    let status = running::forwarding_signals(|begun| {
         // Following processes holds them up until its thread ends.
         let following = move || {
             let tell = &mut |event| match event {
@@ -47,8 +54,8 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
         std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
     let status = status.map_err(|e| failed(e, &job.command[0]))?;
-    let keeper = keeper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    let finished = folder.check().and_then(|()| keeper.finish(job, status));
+    let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let finished = folder.check().and_then(|()| recorder.finish(job, status));
     let is_whole = finished.is_ok();
     if let Err(error) = finished {
         let kept = folder.keep();
@@ -58,7 +65,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
             reasons(&error)
         ));
     }
-    Ok(record::exit_code_with(status, is_whole))
+    Ok(running::exit_code_with(status, is_whole))
 }
 
 fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
@@ -91,7 +98,7 @@ fn put_aside(folder: &Path, program: ProgramId, process: u32) {
 }
 
 /// Stores programs as runs.
-struct Keeper {
+struct ProgramRecorder {
     store: RunStore,
     folder: PathBuf,
     suite: String,
@@ -103,8 +110,8 @@ struct Keeper {
     lacking: u64,
 }
 
-impl Keeper {
-    fn keep_all(mut self, programs: &Receiver<Program>) -> Keeper {
+impl ProgramRecorder {
+    fn record_all(mut self, programs: &Receiver<Program>) -> ProgramRecorder {
         for program in programs {
             let place = folder_of(&self.folder, program.id);
             if place.is_dir()
@@ -157,11 +164,11 @@ impl Keeper {
             for file in &rest {
                 fs::rename(file, place.join(file.file_name().context("a file has a name")?))?;
             }
-            let run = record::circumstances(&job.command, UNIX_EPOCH.elapsed().unwrap_or_default(), record::ending(status));
+            let run = running::circumstances(&job.command, UNIX_EPOCH.elapsed().unwrap_or_default(), running::ending(status));
             self.keep(run, &place)?;
         }
         if self.stored.is_empty() && self.failures == 0 && self.lacking == 0 {
-            record::nothing_counted(&job.command[0]);
+            running::nothing_counted(&job.command[0]);
             return Ok(());
         }
         if let Some(output) = &job.destination.output {
@@ -181,11 +188,11 @@ fn run_of(program: Program) -> Run {
     Run {
         command: program.command,
         directory: program.directory,
-        host: record::host(),
+        host: running::host(),
         suite: None,
         started_ns: program.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         duration_ns: program.duration.as_nanos() as u64,
-        ending: program.ending.map(record::ending),
+        ending: program.ending.map(running::ending),
         runs: 1,
         recorder: env!("CARGO_PKG_VERSION").into(),
         test: program.variable.filter(|name| !name.is_empty()),

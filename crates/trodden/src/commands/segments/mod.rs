@@ -17,7 +17,7 @@ pub use select::{asked, tested};
 pub use variant::check_variant;
 
 use crate::cli::{Color, SegmentFormat, Segments};
-use crate::commands::reports;
+use crate::commands::remarks;
 use crate::notes::{note, printable_styled, warn};
 use crate::output;
 use crate::sources;
@@ -82,7 +82,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     if is_text && observed.is_counted {
         compactness(&observed);
     }
-    reports::remarks(&view, &sources);
+    remarks::remarks(&view, &sources);
     Ok(if job.fail_if_new && !found.is_empty() { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }
 

@@ -1,6 +1,7 @@
 //! `trodden stream diff`: where two recordings differ, aligned by calls, as `trodden trace diff` does for traces.
 
-use super::recording::{self, EventTable};
+use super::open;
+use super::recording::EventTable;
 use super::{print, write_sources};
 use crate::cli::StreamDiff;
 use anyhow::Result;
@@ -49,8 +50,8 @@ struct Stretch {
 /// One cannot be read.
 pub fn run(job: &StreamDiff) -> Result<ExitCode> {
     let mut table = EventTable::default();
-    let (_, left) = recording::open_into(&job.input.recording, &job.input, &mut table)?;
-    let (_, right) = recording::open_into(&job.right, &job.input, &mut table)?;
+    let (_, left) = open::open_into(&job.input.recording, &job.input, &mut table)?;
+    let (_, right) = open::open_into(&job.right, &job.input, &mut table)?;
     let first = first_difference(&Fingerprints::new(&left), &Fingerprints::new(&right));
     let most = if job.input.top == 0 { usize::MAX } else { job.input.top };
     let frames = Frames::new(&left, &table);

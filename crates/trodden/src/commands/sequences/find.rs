@@ -1,6 +1,7 @@
 //! `trodden stream find`: where a string of events occurs.
 
-use super::recording::{self, EventTable};
+use super::open;
+use super::recording::EventTable;
 use super::{first, print};
 use crate::cli::StreamFind;
 use anyhow::{Result, ensure};
@@ -27,7 +28,7 @@ struct Found {
 /// # Errors
 /// The recording cannot be read, or has no such event.
 pub fn run(job: &StreamFind) -> Result<ExitCode> {
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     let frames = Frames::new(&opened.grammar, &opened.table);
     let mut occurrences = 0;
     let mut positions = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! Times are processor time of one run on this machine, and differ from run to run.
 
-use super::{print, recording};
+use super::{open, print};
 use crate::cli::StreamGrammar;
 use anyhow::Result;
 use nix::time::ClockId;
@@ -37,7 +37,7 @@ struct Row {
 /// # Errors
 /// The recording cannot be read.
 pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     let limits = WindowLimits { held: job.held as usize, ..WindowLimits::default() };
     let rows = Method::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document { events: opened.grammar.len(), distinct: opened.grammar.terminals().len(), methods: rows };

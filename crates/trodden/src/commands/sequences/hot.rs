@@ -1,6 +1,6 @@
 //! `trodden stream hot`: minimal hot subpaths, of the sequence of paths alone, as they ended. A path weighs one.
 
-use super::recording::{self, path_events};
+use super::open::{self, path_events};
 use super::{first, print, write_sources};
 use crate::cli::StreamHot;
 use anyhow::{Result, ensure};
@@ -35,7 +35,7 @@ struct Row {
 /// The recording cannot be read, or a parameter is out of its range.
 pub fn run(job: &StreamHot) -> Result<ExitCode> {
     ensure!(job.threshold > 0.0 && job.threshold <= 100.0, "--threshold {}: more than 0, at most 100 percent", job.threshold);
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     let paths = path_events(&opened.grammar, &opened.table);
     let threshold = ((paths as f64 * job.threshold / 100.0).ceil() as u64).max(1);
     let parameters = HotParameters { shortest: job.shortest, longest: job.longest, threshold: threshold.into() };

@@ -3,9 +3,10 @@
 //! The thread with most events is examined, and of a long sequence the first [`EXAMINED`] symbols: iterations are counted by expanding it.
 
 use super::iterations::{self, GeneralDocument, IterationQuestion, Pattern};
+use super::open::Opened;
+use super::phases::page::{escaped, strips};
 use super::phases::{self, Document as PhasesFound};
-use super::phases_page::{escaped, strips};
-use super::recording::{EventTable, Opened};
+use super::recording::EventTable;
 use super::streams;
 use crate::commands::stream::files;
 use crate::notes::warn;

@@ -1,6 +1,7 @@
 //! `trodden stream iterations`: k consecutive iterations as one path, and patterns that they repeat; or the last branches as a path.
 
-use super::recording::{self, EventTable, Opened};
+use super::open::{self, Opened};
+use super::recording::EventTable;
 use super::{first, percent, print, write_sources};
 use crate::cli::StreamIterations;
 use anyhow::{Result, ensure};
@@ -69,7 +70,7 @@ pub struct Pattern {
 /// # Errors
 /// The recording cannot be read, or a parameter is out of its range.
 pub fn run(job: &StreamIterations) -> Result<ExitCode> {
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     match job.branches {
         Some(branches) => general_paths(job, &opened, branches),
         None => {

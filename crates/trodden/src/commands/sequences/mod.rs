@@ -8,7 +8,7 @@
 //! | `find.rs`, `hot.rs`, `segments.rs`, `iterations.rs` | strings of events, and what they count |
 //! | `diff.rs` | two recordings compared |
 //! | `in_report.rs` | what reports and advice of a recorded stream say besides counts |
-//! | `phases.rs`, `phases_page.rs` | phases, and their chart |
+//! | `phases.rs`, `phases/page.rs` | phases, and their chart |
 
 mod diff;
 mod find;
@@ -16,8 +16,8 @@ mod grammar;
 mod hot;
 pub mod in_report;
 pub mod iterations;
+mod open;
 mod phases;
-mod phases_page;
 mod recording;
 mod segments;
 mod streams;

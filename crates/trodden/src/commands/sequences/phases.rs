@@ -1,7 +1,9 @@
 //! `trodden stream phases`: intervals that execute the same paths; beside them what a detector by basic blocks finds.
 
-use super::recording::{self, Opened, path_events};
-use super::{phases_page, print, write_sources};
+pub mod page;
+
+use super::open::{self, Opened, path_events};
+use super::{print, write_sources};
 use crate::cli::StreamPhases;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -52,14 +54,14 @@ pub struct Row {
 /// # Errors
 /// The recording cannot be read, a parameter is out of its range, or the page cannot be written.
 pub fn run(job: &StreamPhases) -> Result<ExitCode> {
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     let document = phases_of(&opened, job.interval, job.most)?;
     if let Some(file) = &job.html {
         let title = match job.input.recording.parse::<u64>() {
             Ok(run) => format!("run {run}"),
             Err(_) => job.input.recording.clone(),
         };
-        std::fs::write(file, phases_page::page(&title, &document)).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, page::page(&title, &document)).with_context(|| format!("cannot write {}", file.display()))?;
     }
     print(job.input.json, &document, |out| {
         write_text(out, &document)?;

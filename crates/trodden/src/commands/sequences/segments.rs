@@ -1,6 +1,6 @@
 //! `trodden stream segments`: interprocedural path segments of depth k, most frequent first.
 
-use super::{first, print, recording, write_sources};
+use super::{first, open, print, write_sources};
 use crate::cli::StreamSegments;
 use anyhow::Result;
 use serde::Serialize;
@@ -34,7 +34,7 @@ struct Row {
 /// # Errors
 /// The recording cannot be read, or the depth is out of its range.
 pub fn run(job: &StreamSegments) -> Result<ExitCode> {
-    let opened = recording::open(&job.input)?;
+    let opened = open::open(&job.input)?;
     let (counts, unfinished) = if job.supergraph {
         let paths = supergraph_paths(&opened.grammar, &opened.table, job.depth)?;
         (paths.counts, paths.unfinished.len())

@@ -116,20 +116,25 @@ fn plot(title: &str, unit: &str, lines: &[Line], axis: Axis, page: &mut String) 
         let _ = write!(page, "<text class=faint text-anchor=middle x={} y={}>{tick}</text>", x(tick), TOP + HEIGHT + 16.0);
     }
     let _ = write!(page, "<text class=faint text-anchor=end x={} y={}>{unit}</text>", LEFT + WIDTH, TOP + HEIGHT + 30.0);
-    for (number, (name, points)) in lines.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
-        let place = |(a, b): &(f64, f64)| format!("{:.1},{:.1}", x(*a), y(*b));
-        let path = points.iter().map(place).collect::<Vec<_>>().join(" ");
-        let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{path}\" />");
-        for (a, b) in points {
-            let label = format!("{}: {a} {unit}, {b:.2}", escaped(name));
-            let _ = write!(page, "<circle fill=\"{colour}\" r=2.6 cx={:.1} cy={:.1}><title>{label}</title></circle>", x(*a), y(*b));
-        }
-        let at = TOP + HEIGHT + 50.0 + 18.0 * number as f64;
-        let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
-        let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escaped(name));
+    for (number, line) in lines.iter().enumerate() {
+        draw(line, number, unit, &|(a, b)| (x(a), y(b)), page);
     }
     page.push_str("</svg></div>");
+}
+
+/// One line with its points, and its name below the plot. `place` gives where a point lies on the page.
+fn draw((name, points): &Line, number: usize, unit: &str, place: &dyn Fn((f64, f64)) -> (f64, f64), page: &mut String) {
+    let colour = COLOURS[number % COLOURS.len()];
+    let path: Vec<String> = points.iter().map(|p| place(*p)).map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let _ = write!(page, "<polyline stroke=\"{colour}\" points=\"{}\" />", path.join(" "));
+    for (a, b) in points {
+        let label = format!("{}: {a} {unit}, {b:.2}", escaped(name));
+        let (x, y) = place((*a, *b));
+        let _ = write!(page, "<circle fill=\"{colour}\" r=2.6 cx={x:.1} cy={y:.1}><title>{label}</title></circle>");
+    }
+    let at = TOP + HEIGHT + 50.0 + 18.0 * number as f64;
+    let _ = write!(page, "<rect x={LEFT} y={} width=12 height=12 fill=\"{colour}\" />", at - 10.0);
+    let _ = write!(page, "<text x={} y={at}>{}</text>", LEFT + 18.0, escaped(name));
 }
 
 /// The end of an axis of percentages that has a quarter at numbers of few digits; values may lie a little above 100.

@@ -7,11 +7,9 @@
 
 use super::files::{self, LOG, STREAM};
 use crate::cli::{Record, StreamCollect};
-use crate::commands::record::{
-    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, wait_forwarding,
-};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
+use crate::running::{self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, wait_forwarding};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
@@ -51,7 +49,7 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
     let store = RunStore::create(&std::env::current_dir()?)?;
     let folder = files::new_last(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
-    let mut command = record::command(&job.command, &folder, NAMES);
+    let mut command = running::command(&job.command, &folder, NAMES);
     command.env(STREAM_VARIABLE, last.to_string());
     let status = wait_forwarding(&mut command).with_context(|| format!("cannot run {}", job.command[0].display()))?;
     let streams = files::with_extension(&folder, STREAM)?;
@@ -75,7 +73,7 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
 /// Runs a command and keeps whole streams.
 fn record_whole(job: &Record) -> Result<ExitCode> {
     let folder = run_folder(job)?;
-    let mut command = record::command(&job.command, folder.path(), NAMES);
+    let mut command = running::command(&job.command, folder.path(), NAMES);
     let bounds = format!("whole,{},{}", job.stream.backlog, job.stream.patience);
     command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds);
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -5,8 +5,8 @@
 //! binary is asked for the list, and run for each. A binary that has no such list is one test.
 
 use super::run::{Counts, Outcome, Recorder, Test, all_kept, run_all};
-use crate::commands::record;
 use crate::notes::not_run;
+use crate::running;
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -58,7 +58,7 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
 fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
     all_kept(usize::from(counts == Counts::Lost))?;
-    Ok(record::exit_code(status))
+    Ok(running::exit_code(status))
 }
 
 /// How many tests to run at a time, as the test harness has it.

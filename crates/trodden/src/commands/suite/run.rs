@@ -5,10 +5,10 @@
 //! passing) holds. Cargo runs test binaries by [`super::libtest`].
 
 use crate::cli::SuiteRun;
-use crate::commands::record::{self, RunFolder};
 use crate::driver::assets;
 use crate::driver::cargo;
 use crate::notes::{not_run, note, warn};
+use crate::running::{self, RunFolder};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -237,13 +237,13 @@ impl Recorder {
     pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, Counts)> {
         let raw = RunFolder::within(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
-        let mut command = record::command(words, raw.path(), "%m.raw");
-        let status = command.env(record::TEST_VARIABLE, name).status().map_err(|e| not_run(&words[0], e))?;
+        let mut command = running::command(words, raw.path(), "%m.raw");
+        let status = command.env(running::TEST_VARIABLE, name).status().map_err(|e| not_run(&words[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),
             test: Some(name.to_owned()),
-            ..record::circumstances(words, started, record::ending(status))
+            ..running::circumstances(words, started, running::ending(status))
         };
         raw.check()?;
         let files = raw_files(raw.path())?;

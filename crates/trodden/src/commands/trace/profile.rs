@@ -7,8 +7,8 @@
 
 use super::open;
 use crate::cli::TraceProfile;
-use crate::commands::record::deliver;
 use crate::notes::note;
+use crate::running::deliver;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;

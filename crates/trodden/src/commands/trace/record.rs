@@ -200,11 +200,7 @@ impl Recording<'_> {
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
         let mut notes = Vec::new();
         if self.job.plan {
-            (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
-            let (model, code) = self.model(ASSUMPTIONS[0], None)?;
-            let (plan, weights) = self.plan(&model, &code, collector, None)?;
-            plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
-            return Ok(ExitCode::SUCCESS);
+            return self.print_plan(collector);
         }
         let first = self.first_run(&mut notes)?;
         repeatable(&first)?;
@@ -227,11 +223,7 @@ impl Recording<'_> {
                     Err(error) => return Err(error),
                 },
             };
-            let machines = plan.machines(self.job.machines.is_some());
-            let results = match self.job.engine {
-                TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, &log)?,
-                TraceEngine::Slurm => super::distribute::runs(&self.subject, self.job, collector, &plan.sites, machines, &log)?,
-            };
+            let results = self.runs(&plan, collector, &log)?;
             equal(&results)?;
             notes.extend(cut_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
@@ -245,11 +237,7 @@ impl Recording<'_> {
                 Err(MergeError::Contradiction(error)) => {
                     let what = contradiction(&model, &code, &error);
                     let what = self.explained(&model, &code, collector, what)?;
-                    let again = number + 1 < ASSUMPTIONS.len();
-                    warn(format_args!(
-                        "the execution contradicts what was assumed ({what}){}",
-                        if again { ": the runs are repeated with more held possible" } else { "" }
-                    ));
+                    warn_of_contradiction(&what, number + 1 < ASSUMPTIONS.len());
                     notes.push(format!("an execution contradicted the graph: {what}"));
                 }
             }
@@ -259,6 +247,24 @@ impl Recording<'_> {
             "no assumption explains the runs: take `--runs 1`, which needs none, or leave the function out with `--opaque`"
         );
         self.in_one_run_instead("no assumption explains the runs", collector)
+    }
+
+    /// The runs of a plan, on this machine or others.
+    fn runs(&self, plan: &Plan, collector: &dyn Collector, first: &Arc<RunLog>) -> Result<Vec<RunResult>> {
+        let machines = plan.machines(self.job.machines.is_some());
+        match self.job.engine {
+            TraceEngine::Local => self.subject.runs(collector, &plan.sites, &machines, first),
+            TraceEngine::Slurm => super::distribute::runs(&self.subject, self.job, collector, &plan.sites, machines, first),
+        }
+    }
+
+    /// Shows which run would watch what, without running the program.
+    fn print_plan(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
+        (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
+        let (model, code) = self.model(ASSUMPTIONS[0], None)?;
+        let (plan, weights) = self.plan(&model, &code, collector, None)?;
+        plan::print(&self.planner(&model, &code, collector, &weights), &plan)?;
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Several runs cannot give the execution back; one that watches every block does.
@@ -461,4 +467,9 @@ fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String
         }
         other => other.to_string(),
     }
+}
+
+fn warn_of_contradiction(what: &str, is_repeated: bool) {
+    let then = if is_repeated { ": the runs are repeated with more held possible" } else { "" };
+    warn(format_args!("the execution contradicts what was assumed ({what}){then}"));
 }

@@ -134,22 +134,9 @@ fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
     let mut calls = 0;
     while let Some(Reverse((time_ns, _, index))) = queue.pop() {
         let (location, cursor, id) = (&imported.locations[index], &mut cursors[index], LocationId(index as u32));
-        let now_ns = time_ns - origin_ns;
-        match &location.events[cursor.at].what {
-            What::Enter(call, code) => {
-                calls += 1;
-                analysis.enter(id, now_ns, &cursor.blocks, call, *code);
-                cursor.blocks.clear();
-                cursor.open = Some((now_ns, *code));
-            }
-            What::Exit(call) => {
-                let waits = analysis.exit(id, now_ns, call);
-                if let Some((enter_ns, code)) = cursor.open.take() {
-                    timeline.call(id, code, (enter_ns, now_ns), &waits);
-                }
-            }
-            What::Run(..) => {}
-        }
+        let what = &location.events[cursor.at].what;
+        calls += u64::from(matches!(what, What::Enter(..)));
+        cursor.take(what, id, time_ns - origin_ns, &mut analysis, &mut timeline);
         cursor.time_ns = time_ns;
         cursor.at += 1;
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
@@ -179,6 +166,24 @@ struct Cursor {
 }
 
 impl Cursor {
+    /// Takes an event in, at a time since the origin.
+    fn take(&mut self, what: &What, id: LocationId, now_ns: u64, analysis: &mut Analysis, timeline: &mut Timeline) {
+        match what {
+            What::Enter(call, code) => {
+                analysis.enter(id, now_ns, &self.blocks, call, *code);
+                self.blocks.clear();
+                self.open = Some((now_ns, *code));
+            }
+            What::Exit(call) => {
+                let waits = analysis.exit(id, now_ns, call);
+                if let Some((enter_ns, code)) = self.open.take() {
+                    timeline.call(id, code, (enter_ns, now_ns), &waits);
+                }
+            }
+            What::Run(..) => {}
+        }
+    }
+
     /// Collects what is executed up to the next call.
     fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
         while let Some(Event { time_ns, what: What::Run(code, state) }) = location.events.get(self.at) {

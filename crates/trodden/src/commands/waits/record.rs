@@ -1,9 +1,9 @@
 //! Running a program under the preload library.
 
 use crate::cli::WaitsRecord;
-use crate::commands::record::{exit_code, forwarding_signals};
 use crate::driver::assets;
 use crate::notes::{note, warn};
+use crate::running::{exit_code, forwarding_signals};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::fs;

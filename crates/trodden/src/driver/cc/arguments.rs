@@ -5,8 +5,9 @@
 //! files (`@file`), which a function given by the caller reads.
 
 use super::options::{NOTHING_MADE, WITH_VALUE};
+use super::response_files::expand;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
 /// What a command line does, as far as instrumentation is concerned.
@@ -335,48 +336,10 @@ fn kind_of_name(name: &OsStr) -> InputKind {
     }
 }
 
-/// Puts the words of response files in their place. A file that cannot be read stays as it is: clang will say so.
-fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
-    /// Response files name others; one that names itself must end somewhere.
-    const DEEPEST: usize = 16;
-    fn go(words: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
-        for word in words {
-            let file = word.as_bytes().strip_prefix(b"@").filter(|_| depth < DEEPEST);
-            match file.and_then(|f| response(OsStr::from_bytes(f))) {
-                Some(text) => go(&tokens(&text), depth + 1, response, out),
-                None => out.push(word.clone()),
-            }
-        }
-    }
-    let mut out = Vec::with_capacity(arguments.len());
-    go(arguments, 0, response, &mut out);
-    out
-}
-
-/// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes
-/// the next byte as it is.
-pub fn tokens(text: &[u8]) -> Vec<OsString> {
-    let (mut out, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
-    let mut bytes = text.iter().copied();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' => word.get_or_insert_default().extend(bytes.next()),
-            _ if quote == Some(byte) => quote = None,
-            b'"' | b'\'' if quote.is_none() => {
-                quote = Some(byte);
-                word.get_or_insert_default();
-            }
-            _ if byte.is_ascii_whitespace() && quote.is_none() => out.extend(word.take().map(OsString::from_vec)),
-            _ => word.get_or_insert_default().push(byte),
-        }
-    }
-    out.extend(word.map(OsString::from_vec));
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::ffi::OsStringExt;
 
     fn read(text: &str) -> CommandLine {
         let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
@@ -502,20 +465,6 @@ mod tests {
             read("-O2 -Wall -fPIC -DX=1 -ffunction-sections -std=c11 -march=native -mllvm -x86-asm-syntax=intel -fsanitize=address -c a.c");
         let expected = ["-O2", "-fPIC", "-ffunction-sections", "-march=native", "-mllvm", "-x86-asm-syntax=intel"];
         assert_eq!(line.codegen, expected);
-    }
-
-    #[test]
-    fn response_files_are_expanded_one_in_the_other() {
-        let files = |name: &OsStr| match name.to_str()? {
-            "one" => Some(b"-c 'a b.c'\n@two".to_vec()),
-            "two" => Some(br#"-DX=\"y\" "-o" out\ put.o ''"#.to_vec()),
-            "self" => Some(b"@self".to_vec()),
-            _ => None,
-        };
-        let line = CommandLine::read(&["@one".into()], &files);
-        assert_eq!(line.words, ["-c", "a b.c", "-DX=\"y\"", "-o", "out put.o", ""]);
-        let line = CommandLine::read(&["@missing".into(), "@self".into()], &files);
-        assert_eq!(line.words, ["@missing", "@self"]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::phases::{Document, Found, letter};
+use super::{Document, Found, letter};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

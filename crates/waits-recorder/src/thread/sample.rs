@@ -4,7 +4,7 @@
 //! sleeping or blocking system calls. The kernel's tick bounds its rate (often 250 per second), whatever is asked for.
 //! The signal is SIGPROF; a program that handles it itself is not sampled. Samples inside a recorded call are not taken.
 
-use crate::thread::{Thread, current};
+use super::{Thread, current};
 use crate::{clock, process};
 use crate::{paths, stack};
 use core::mem::zeroed;

@@ -5,8 +5,8 @@
 //! graph, where its counters are and how many. All names of a module are in globals called `__llvm_prf_nm`. Nothing of
 //! this is needed at run time by a program whose counters are gone.
 
+use super::PlaceholderError;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
-use crate::placeholders::PlaceholderError;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;

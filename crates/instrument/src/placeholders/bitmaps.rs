@@ -8,9 +8,9 @@
 //! branches, or by a variable without optimisation) is counted: bit `b` of the byte at `d` behind the unit's counters is word
 //! `first + 8 d + b`, whatever function it is of, since the optimiser may have merged decisions of several.
 
+use super::{PlaceholderError, passes_address_on, unknown_use};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
-use crate::placeholders::{PlaceholderError, passes_address_on, unknown_use};
 use indexmap::IndexSet;
 use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
 use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};

@@ -5,7 +5,7 @@
 //! possible. Other calls count as calls of functions elsewhere, as calls of other images do. The number of calls is
 //! always right.
 
-use crate::edges::{EdgeError, Functions};
+use super::{EdgeError, Functions};
 use crate::model::{ImageProfile, UnitProfile};
 use std::collections::{BTreeMap, HashSet};
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};

@@ -13,10 +13,10 @@
 //! Walks that never come to the exit (endless loops) are not verified: their counts may be pending.
 
 use super::machine::{Event, Machine, MachineFault};
-use super::{Aliases, verify_full, verify_part};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
 use crate::graph::{Edge, Node};
 use crate::program::{Cells, ProbeProgram};
+use crate::verify::{Aliases, verify_full, verify_part};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// How much is tried.

@@ -1,0 +1,148 @@
+//! What a function's probes are to be: its description, its frequencies, the plan of its paths, and when each is counted.
+
+use super::{Error, Unit, path_sets};
+use crate::describe::FunctionCfg;
+use crate::llvm::{Value, llvm};
+use crate::options::{Threads, Tier};
+use crate::sample::{self, Planned};
+use crate::shape::prepare;
+use crate::stream;
+use llvm_sys::LLVMLinkage;
+use llvm_sys::core::*;
+use trodden_flow::frequency::{Frequencies, branch_weights};
+use trodden_flow::program::{Cells, Choices, DominantCounting, TripCounting};
+use trodden_flow::{Graph, Node, Plan, ProbeProgram};
+use trodden_unit::{FunctionPart, KnownFunction, Version, shape};
+
+impl Unit {
+    /// Describes a function and plans its probes.
+    pub(super) fn plan(&mut self, function: Value) -> Result<Planned, Error> {
+        if self.map.producer.is_empty() {
+            self.map.producer = self.positions.producer(function).unwrap_or_default();
+        }
+        let position = self.positions.of_function(function);
+        let versions = sample::reason_not_to_double(function).is_none();
+        // Before the function's blocks change: whether its callers have all claimed regions.
+        // Those that count unknown paths only claim none.
+        let open = self.options.tier == Tier::Residual || self.may_be_first(function);
+        if let Some(placeholders) = &mut self.placeholders {
+            placeholders.count_computed(function, self.context.counters);
+        }
+        let prepared = prepare(self.module, function);
+        let cfg = FunctionCfg::of(function, &prepared, &self.no_return, &mut self.positions);
+        if let Some(placeholders) = &mut self.placeholders {
+            placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
+        }
+        let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
+        let nodes = cfg.nodes.len() as u32;
+        let graph =
+            Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
+        let (frequencies, measured) = self.frequencies(&function.name(), &cfg, &graph);
+        // A copy of a residual build has whole functions, each as the build itself has it.
+        let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
+        let plan = match is_part {
+            true => self.plan_of_part(&function.name(), &cfg, &graph)?,
+            false => self.plan_of_all(&cfg, &graph, &frequencies),
+        };
+        let mut planned =
+            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, cfg, graph, frequencies, measured, open };
+        if !is_part {
+            self.plan_for_paths(&mut planned, versions)?;
+        }
+        path_sets::verify(&planned)?;
+        Ok(planned)
+    }
+
+    /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still
+    /// distinguished by what is likely.
+    fn frequencies(&self, name: &str, cfg: &FunctionCfg, graph: &Graph) -> (Frequencies, bool) {
+        const UNSEEN: f64 = 1e-3;
+        let estimate = Frequencies::estimate(graph, &branch_weights(graph, &cfg.hints));
+        let known = self.options.weights.as_ref().and_then(|w| w.of(name, shape(&cfg.blocks, &cfg.edges), cfg.edges.len()));
+        let of_paths = || {
+            let known = self.known_of(name, cfg).or_else(|| self.interesting_of(name, cfg)).map(|k| k.edges.as_slice());
+            known.or_else(|| self.segments_of(name, cfg).map(|(_, function)| function.edges.as_slice()))
+        };
+        // Interesting paths may never have been executed.
+        match known.or_else(of_paths).filter(|edges| edges.iter().any(|n| *n > 0)) {
+            None => (estimate, false),
+            Some(counts) => {
+                let edges = counts.iter().zip(estimate.edges()).map(|(count, guess)| *count as f64 + guess * UNSEEN).collect();
+                (Frequencies::measured(graph, edges), true)
+            }
+        }
+    }
+
+    /// What is known of a function's paths, if that is the tier's business and anything is.
+    pub(super) fn known_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
+        let known = self.options.known.as_ref()?;
+        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        known.of(&self.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
+    }
+
+    pub(super) fn part_of(&self, name: &str) -> Option<&FunctionPart> {
+        self.options.parts.as_ref()?.of(self.options.origin?, name)
+    }
+
+    /// The plan of this copy's part of a function.
+    fn plan_of_part(&self, name: &str, cfg: &FunctionCfg, graph: &Graph) -> Result<Plan, Error> {
+        let other = || Error::OtherParts(name.to_owned());
+        let known = self.part_of(name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
+        let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
+        let plan = if numbering.paths() == known.paths { Plan::of_part(dag, known.part.clone()) } else { None };
+        plan.ok_or_else(other)
+    }
+
+    fn plan_of_all(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
+        Plan::ball_larus(graph, &cfg.forced, frequencies, &self.options.plan_of(self.in_tables))
+    }
+
+    /// Iterations pay in loops that are known to iterate often, in tight ones, and where the program counts them; most
+    /// loops do not iterate often. Where events are summed up, they are read when a path ends, and then only.
+    pub(super) fn choices(&self, planned: &Planned) -> Choices {
+        let Planned { program, measured, .. } = planned;
+        let is_interesting = matches!(program.cells(), Cells::Interesting(_));
+        let choices = self.options.choices;
+        if self.streams.is_some() {
+            return stream::PLAIN;
+        }
+        if self.events.is_some() {
+            return Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Shared };
+        }
+        if self.options.in_table(program.paths().numbering.paths()) || is_interesting || self.options.count_hits {
+            // An exit edge would count what was not seen, or look for paths that were not taken; and each iteration has hits of its own.
+            return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
+        }
+        let choices = match self.options.threads {
+            Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
+            Threads::Own => choices,
+        };
+        if self.options.watches {
+            // A watch for paths is notified of each at once.
+            return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
+        }
+        // To count an unknown path takes a comparison besides.
+        if *measured || self.options.tier == Tier::Residual { choices.in_registers() } else { choices }
+    }
+
+    /// Whether a thread may come to this function without having counted anywhere before. A local function that only
+    /// instrumented functions call, directly, finds the region claimed.
+    fn may_be_first(&self, function: Value) -> bool {
+        let called_by_us = |user: Value| {
+            let is_callee = user.is_call() && user.callee() == function && !passes(user, function);
+            is_callee && self.chosen.contains(&Value(llvm!(LLVMGetBasicBlockParent(user.block().0))))
+        };
+        let is_instruction = |v: &Value| !llvm!(LLVMIsAInstruction(v.0)).is_null();
+        !is_local(function) || !function.users().all(|u| is_instruction(&u) && called_by_us(u))
+    }
+}
+
+/// Whether a call passes a function as an argument (as well).
+fn passes(call: Value, function: Value) -> bool {
+    let arguments = llvm!(LLVMGetNumArgOperands(call.0));
+    (0..arguments).any(|i| Value(llvm!(LLVMGetOperand(call.0, i))) == function)
+}
+
+pub(super) fn is_local(function: Value) -> bool {
+    matches!(llvm!(LLVMGetLinkage(function.0)), LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage)
+}

@@ -1,0 +1,93 @@
+//! Where each function's counts are kept, and what the map says of it.
+
+use super::Unit;
+use super::planning::is_local;
+use crate::counting::{Counters, Flushing};
+use crate::interesting;
+use crate::llvm::Value;
+use crate::options::Threads;
+use crate::sample::Planned;
+use trodden_flow::program::{Cells, NumberedPaths};
+use trodden_unit::{FunctionMap, LabelWords, Storage, Table, shape};
+
+impl Unit {
+    /// Enters a function into the map.
+    pub(super) fn enter(&mut self, planned: Planned) {
+        let storage = self.storage(&planned);
+        self.enter_with(planned, storage);
+    }
+
+    /// The same, where it counts there.
+    pub(super) fn enter_with(&mut self, planned: Planned, storage: Storage) {
+        let Planned { function, position, cfg, program, .. } = planned;
+        let NumberedPaths { dag, numbering } = program.paths();
+        let counters = numbering.paths();
+        let words = match &storage {
+            Storage::Array => counters,
+            Storage::Table(table) => Table::words(table.slots),
+            Storage::Interesting(chosen) => chosen.words,
+            Storage::Labels(labels) => labels.range().end - labels.range().start,
+            Storage::Segments(segments) => segments.words,
+        };
+        if let Storage::Table(_) = &storage {
+            self.in_tables += counters;
+        }
+        self.map.functions.push(FunctionMap {
+            name: function.name(),
+            local: is_local(function),
+            position,
+            shape: shape(&cfg.blocks, &cfg.edges),
+            code: cfg.code,
+            first_counter: self.map.counters,
+            counters,
+            storage,
+            blocks: cfg.blocks,
+            edges: cfg.edges,
+            dag: dag.edges().to_vec(),
+            values: numbering.values().to_vec(),
+            cuts: program.dag().cuts().iter().map(|c| (c.edge, c.reason)).collect(),
+            by_trip_count: program.by_trip_count(),
+            calls: cfg.calls,
+        });
+        self.map.counters += words;
+    }
+
+    /// Where the next function's counts are kept.
+    fn storage(&self, planned: &Planned) -> Storage {
+        match planned.program.cells() {
+            Cells::Interesting(cells) => Storage::Interesting(interesting::described(cells, self.map.counters)),
+            Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
+                first_word: self.map.counters,
+                words: *cells,
+                with_hits: self.options.count_hits,
+                labels: labels.clone(),
+            }),
+            Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
+                Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
+            }
+            Cells::Paths => Storage::Array,
+        }
+    }
+
+    /// Where and how the next function counts, for the probes.
+    pub(super) fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
+        let (table, hits) = match self.storage(planned) {
+            Storage::Array | Storage::Interesting(_) | Storage::Segments(_) => (None, None),
+            Storage::Labels(labels) => (None, labels.hits()),
+            Storage::Table(table) => (Some(table), None),
+        };
+        Counters {
+            base,
+            first: self.map.counters,
+            table,
+            atomic: self.options.threads == Threads::Atomic,
+            events: None,
+            unknown: None,
+            words: None,
+            hits,
+            flushing: Flushing::Jumping,
+            stream: None,
+            segments: None,
+        }
+    }
+}

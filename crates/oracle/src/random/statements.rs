@@ -1,0 +1,221 @@
+//! Statements of random programs.
+
+use super::{Language, Maker};
+
+impl Maker {
+    pub(super) fn statement(&mut self, depth: u32) {
+        if depth == 0 {
+            return self.simple();
+        }
+        match self.dice.below(if self.language == Language::Cxx { 15 } else { 12 }) {
+            0 | 1 => self.branch(depth),
+            2 => self.counted_loop(depth),
+            3 => self.open_loop(depth),
+            4 => self.switch(depth),
+            5 if self.may_jump && self.in_loop == 0 => self.forward_jump(depth),
+            6 => self.call(),
+            7 => self.odd(),
+            8 => self.array_loop(),
+            12 => self.attempt(depth),
+            13 => self.guarded(depth),
+            14 => self.virtual_call(),
+            _ => self.simple(),
+        }
+    }
+
+    fn block(&mut self, depth: u32) {
+        for _ in 0..=self.dice.below(2) {
+            self.statement(depth - 1);
+        }
+    }
+
+    fn simple(&mut self) {
+        let to = self.dice.pick(&["a", "b", "c", "d"]);
+        let value = self.value();
+        let operator = self.dice.pick(&["=", "+=", "^=", "-="]);
+        self.line(&format!("{to} {operator} {value};"));
+    }
+
+    pub(super) fn value(&mut self) -> String {
+        let (x, y) = (self.dice.pick(&["a", "b", "c", "d"]), self.dice.pick(&["a", "b", "c", "d"]));
+        let n = self.dice.below(50);
+        match self.dice.below(7) {
+            0 => format!("{x} + {n}"),
+            1 => format!("{x} * {}", 2 * n + 1),
+            2 => format!("({x} ^ {y}) >> {}", n % 7),
+            3 => format!("twist({x} + {n})"),
+            4 => format!("({x} > {y} ? {x} - {y} : {n})"),
+            5 => format!("memory[({x} + {n}) % 16]"),
+            _ => format!("{x} % {} + {y}", n + 2),
+        }
+    }
+
+    pub(super) fn condition(&mut self) -> String {
+        let (x, y) = (self.dice.pick(&["a", "b", "c", "d"]), self.dice.pick(&["a", "b", "c", "d"]));
+        let n = self.dice.below(6);
+        match self.dice.below(6) {
+            0 => format!("{x} >> {n} & 1"),
+            1 => format!("{x} % {} == {n}", n + 1 + self.dice.0 % 3),
+            2 => format!("{x} < {y}"),
+            3 => format!("({x} & 1) && ({y} & 6)"),
+            4 => format!("({x} & 3) == 1 || {y} % 5 == 2 || fuel < 20"),
+            _ => format!("__builtin_expect(twist({x}) % 16 == {n}, 0)"),
+        }
+    }
+
+    fn branch(&mut self, depth: u32) {
+        let condition = self.condition();
+        self.line(&format!("if ({condition}) {{"));
+        self.block(depth);
+        if self.dice.chance(30) {
+            let condition = self.condition();
+            self.line(&format!("}} else if ({condition}) {{"));
+            self.block(depth);
+        }
+        if self.dice.chance(60) {
+            self.line("} else {");
+            self.block(depth);
+        }
+        self.line("}");
+    }
+
+    fn counted_loop(&mut self, depth: u32) {
+        let rounds = self.dice.below(6);
+        let variable = format!("i{}", self.in_loop);
+        self.line(&format!("for (u64 {variable} = 0; {variable} < {rounds} + (a & 1) && fuel-- > 0; {variable}++) {{"));
+        self.inside_loop(depth);
+        self.line("}");
+    }
+
+    fn open_loop(&mut self, depth: u32) {
+        let condition = self.condition();
+        if self.dice.chance(50) {
+            self.line(&format!("while (fuel-- > 0 && ({condition})) {{ a += 3; b = twist(b);"));
+            self.inside_loop(depth);
+            self.line("}");
+        } else {
+            self.line("do { c += a; a = twist(a);");
+            self.inside_loop(depth);
+            self.line(&format!("}} while (fuel-- > 0 && ({condition}));"));
+        }
+    }
+
+    fn inside_loop(&mut self, depth: u32) {
+        self.in_loop += 1;
+        self.block(depth);
+        if self.dice.chance(40) {
+            let condition = self.condition();
+            let leave = self.dice.pick(&["break", "continue"]);
+            self.line(&format!("if ({condition}) {leave};"));
+            self.statement(depth - 1);
+        }
+        if self.may_jump && self.dice.chance(15) {
+            let condition = self.condition();
+            self.line(&format!("if ({condition}) return a - b;"));
+        }
+        self.in_loop -= 1;
+    }
+
+    fn switch(&mut self, depth: u32) {
+        let (cases, sparse) = (2 + self.dice.below(7), self.dice.chance(30));
+        let subject = self.dice.pick(&["a", "b", "c"]);
+        self.line(&format!("switch ({subject} % {}) {{", if sparse { 1000 } else { cases + 1 }));
+        for case in 0..cases {
+            let value = if sparse { case * 131 % 1000 } else { case };
+            self.line(&format!("case {value}:"));
+            if self.dice.chance(75) {
+                self.line("{");
+                self.statement(depth - 1);
+                self.line("}");
+            }
+            if self.dice.chance(70) {
+                self.line("break;");
+            }
+        }
+        match self.dice.below(4) {
+            0 if !sparse => self.line(&format!("case {cases}: d += 2; break; default: __builtin_unreachable();")),
+            1 => {}
+            _ => self.line("default: c += 9;"),
+        }
+        self.line("}");
+    }
+
+    fn forward_jump(&mut self, depth: u32) {
+        self.labels += 1;
+        let label = format!("l{}_{}", self.function, self.labels);
+        let condition = self.condition();
+        self.line(&format!("if ({condition}) goto {label};"));
+        self.block(depth);
+        self.line(&format!("{label}: b ^= 5;"));
+    }
+
+    fn call(&mut self) {
+        let target = self.dice.below(self.functions as u64);
+        let to = self.dice.pick(&["a", "b", "c", "d"]);
+        let argument = self.value();
+        match self.dice.below(4) {
+            0 => self.line(&format!("{to} += table[{to} % {}]({argument}, c);", self.functions)),
+            1 => self.line(&format!("if (fuel > 30) {to} ^= f{target}({argument}, d);")),
+            _ => self.line(&format!("{to} += f{target}({argument}, b);")),
+        }
+    }
+
+    fn odd(&mut self) {
+        let value = self.value();
+        match self.dice.below(6) {
+            0 => self.line(&format!("maybe_leave({value});")),
+            1 if self.may_jump => self.line(&format!("if ({value} % 9 == 4) return c;")),
+            2 => self.assembly(),
+            3 if self.language == Language::C => self.line(&format!("hop({value});")),
+            4 if !self.threads => self.line(&format!("if (fuel > 100) printf(\"%lu\\n\", (u64)({value}));")),
+            5 if self.language == Language::Cxx => self.line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
+            _ => self.line(&format!("memory[({value}) % 16] ^= a;")),
+        }
+    }
+
+    fn assembly(&mut self) {
+        self.labels += 1;
+        let label = format!("l{}_{}", self.function, self.labels);
+        self.line(&format!(
+            "asm goto(\"test $1, %b0\\n\\tjnz %l[{label}]\" : : \"q\"((unsigned char)a) : \"cc\" : {label}); c += 11; {label}: d ^= 2;"
+        ));
+    }
+
+    fn array_loop(&mut self) {
+        self.line("for (int k = 0; k < 16; k++) { memory[k] += a; if (memory[k] & 8) d += memory[k]; }");
+    }
+
+    fn attempt(&mut self, depth: u32) {
+        let value = self.value();
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        let loops = self.in_loop;
+        self.in_loop += 10;
+        self.line(&format!("try {{ Guard guard(b, {value}); complain(b + c);"));
+        self.block(depth);
+        self.call();
+        match self.dice.below(3) {
+            0 => self.line("} catch (Worse &w) { a += w.x;"),
+            1 => self.line("} catch (Trouble &t) { b ^= t.x; if (t.x % 3 == 0 && fuel > 50) throw;"),
+            _ => self.line("} catch (int n) { c += (u64)n;"),
+        }
+        if self.dice.chance(60) {
+            self.line("} catch (...) { d++; if (d % 5 == 0 && fuel > 80) throw;");
+        }
+        self.line("}");
+        self.in_loop = loops;
+        self.may_jump = saved;
+    }
+
+    fn guarded(&mut self, depth: u32) {
+        let value = self.value();
+        let saved = std::mem::replace(&mut self.may_jump, false);
+        self.line(&format!("{{ Guard guard(a, {value}); Guard other(c, 3); if (a % 4 == 0) complain(a >> 3);"));
+        self.block(depth);
+        self.line("}");
+        self.may_jump = saved;
+    }
+
+    fn virtual_call(&mut self) {
+        self.line("{ Square square; Shape plain; Shape *s = a & 1 ? &plain : &square; b += s->area(c); }");
+    }
+}

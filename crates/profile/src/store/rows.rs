@@ -1,0 +1,124 @@
+//! Runs, suites and builds as rows of the tables.
+
+use super::{RunEntry, RunImage};
+use crate::model::{Ending, Profile, Run};
+use rusqlite::{Row, Transaction, params};
+use std::path::Path;
+use trodden_unit::Identity;
+
+/// Selects all runs that are listed; conditions follow.
+pub const COLUMNS: &str =
+    "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
+    merged_runs, recorder, test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT \
+    NULL";
+
+/// Enters a run without its profile; gives its number.
+pub fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
+    let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
+    let command = serde_json::to_string(&run.command).expect("strings are JSON");
+    let (status, signal) = match run.ending {
+        Some(Ending::Exit(status)) => (Some(status), None),
+        Some(Ending::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    t.execute(
+        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, \
+            diverged,
+            lost, interrupted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        params![
+            command,
+            run.directory,
+            run.host,
+            suite,
+            signed(run.started_ns),
+            signed(run.duration_ns),
+            status,
+            signal,
+            signed(run.runs),
+            run.recorder,
+            run.test,
+            signed(run.diverged),
+            signed(run.lost),
+            signed(run.interrupted)
+        ],
+    )?;
+    Ok(t.last_insert_rowid())
+}
+
+/// Lists a run whose profile is written.
+pub fn complete(t: &Transaction, number: i64, name: &str, bytes: u64, profile: &Profile) -> rusqlite::Result<()> {
+    for (place, image) in profile.images.iter().enumerate() {
+        let identity = image.identity.to_string();
+        t.execute(
+            "INSERT INTO builds (identity, path, build_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            params![identity, image.path, image.build_id],
+        )?;
+        t.execute(
+            "INSERT INTO run_builds (run, build, place) SELECT ?1, id, ?2 FROM builds WHERE identity = ?3 AND path = ?4",
+            params![number, place as i64, identity, image.path],
+        )?;
+    }
+    t.execute("UPDATE runs SET profile = ?1, bytes = ?2 WHERE number = ?3", params![name, signed(bytes), number]).map(drop)
+}
+
+/// The number of a suite, which is made if there is none of the name.
+pub fn suite_id(t: &Transaction, name: &str) -> rusqlite::Result<i64> {
+    t.execute("INSERT INTO suites (name) VALUES (?1) ON CONFLICT DO NOTHING", [name])?;
+    t.query_row("SELECT id FROM suites WHERE name = ?1", [name], |row| row.get(0))
+}
+
+/// Removes suites and builds that no run has.
+pub fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
+    t.execute("DELETE FROM suites WHERE id NOT IN (SELECT suite FROM runs WHERE suite IS NOT NULL)", [])?;
+    t.execute("DELETE FROM builds WHERE id NOT IN (SELECT build FROM run_builds)", []).map(drop)
+}
+
+/// A run, without its images.
+pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
+    let ending = match (row.get::<_, Option<i32>>(9)?, row.get::<_, Option<i32>>(10)?) {
+        (Some(status), _) => Some(Ending::Exit(status)),
+        (None, Some(signal)) => Some(Ending::Signal(signal)),
+        (None, None) => None,
+    };
+    let command: String = row.get(3)?;
+    let wrong = |e| rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, Box::new(e));
+    let run = Run {
+        command: serde_json::from_str(&command).map_err(wrong)?,
+        directory: row.get(4)?,
+        host: row.get(5)?,
+        suite: row.get(6)?,
+        started_ns: unsigned(row.get(7)?),
+        duration_ns: unsigned(row.get(8)?),
+        ending,
+        runs: unsigned(row.get(11)?),
+        recorder: row.get(12)?,
+        test: row.get(13)?,
+        diverged: unsigned(row.get(14)?),
+        lost: unsigned(row.get(15)?),
+        interrupted: unsigned(row.get(16)?),
+    };
+    let profile = folder.join(row.get::<_, String>(1)?);
+    let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);
+    Ok(RunEntry { number: unsigned(row.get(0)?), run, profile, bytes, images: Vec::new() })
+}
+
+/// The images of a run.
+pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
+    let sql = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
+    let mut statement = t.prepare_cached(sql)?;
+    let rows = statement.query_map([signed(number)], |row| {
+        let identity: String = row.get(0)?;
+        Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })
+    })?;
+    rows.collect()
+}
+
+/// SQLite's integers have a sign.
+pub fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// The reverse.
+pub fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}

@@ -1,0 +1,86 @@
+//! The tables of the run store, and the steps from each version of them to the next.
+
+use rusqlite::{Connection, TransactionBehavior};
+use std::time::Duration;
+
+/// "TROD": SQLite's application id, which `file` and others show.
+const APPLICATION: i64 = 0x5452_4f44;
+
+/// How long to wait for others that write.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Steps from each version of the schema to the next; the version is the number of steps taken.
+pub const MIGRATIONS: &[&str] = &[
+    SCHEMA,
+    "ALTER TABLE runs ADD COLUMN test TEXT; -- name of the test of a suite that the run is",
+    "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
+    "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
+     ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
+];
+
+const SCHEMA: &str = "
+    CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+    CREATE TABLE runs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        profile TEXT,               -- file, relative to the folder; NULL while it is written
+        bytes INTEGER,              -- its size
+        command TEXT NOT NULL,      -- JSON array of strings
+        directory TEXT NOT NULL,
+        host TEXT NOT NULL,
+        suite INTEGER REFERENCES suites (id),
+        started_ns INTEGER NOT NULL,
+        duration_ns INTEGER NOT NULL,
+        exit_status INTEGER,
+        signal INTEGER,
+        merged_runs INTEGER NOT NULL,
+        recorder TEXT NOT NULL
+    );
+    CREATE TABLE builds (
+        id INTEGER PRIMARY KEY,
+        identity TEXT NOT NULL,     -- 32 hexadecimal digits
+        path TEXT NOT NULL,
+        build_id TEXT,
+        UNIQUE (identity, path)
+    );
+    CREATE TABLE run_builds (
+        run INTEGER NOT NULL REFERENCES runs (number) ON DELETE CASCADE,
+        build INTEGER NOT NULL REFERENCES builds (id),
+        place INTEGER NOT NULL,
+        PRIMARY KEY (run, place)
+    );
+    CREATE INDEX runs_by_suite ON runs (suite);
+    CREATE INDEX runs_by_build ON run_builds (build);
+";
+
+/// Sets a connection up.
+pub fn prepare(database: &Connection) -> rusqlite::Result<()> {
+    database.busy_timeout(PATIENCE)?;
+    database.pragma_update(None, "foreign_keys", true)?;
+    let mode: String = database.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if mode != "wal" {
+        // Failure is no error: it depends on the file system and on other processes. Without it, writers and readers wait for each other.
+        let _ = database.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+    }
+    Ok(())
+}
+
+/// Brings the schema up to date; gives its version.
+pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
+    let version =
+        |c: &Connection| c.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0));
+    let found = version(database)?;
+    if found >= MIGRATIONS.len() as u64 {
+        return Ok(found);
+    }
+    let transaction = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    let from = version(&transaction)?;
+    for (number, step) in MIGRATIONS.iter().enumerate().skip(from as usize) {
+        transaction.execute_batch(step)?;
+        transaction.pragma_update(None, "user_version", number as i64 + 1)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION)?;
+    let now = version(&transaction)?;
+    transaction.commit()?;
+    Ok(now)
+}

@@ -1,0 +1,44 @@
+//! One run of a collection: what runs, and what of it is watched.
+
+use crate::repeat::{Recipe, RunLog};
+use crate::subject::Executable;
+use std::collections::HashSet;
+use std::ops::Range;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// What runs.
+#[derive(Debug)]
+pub enum Target {
+    /// A program that is started.
+    Start(Box<Command>),
+    /// A process that runs already.
+    Attach(i32),
+}
+
+/// One run of a collection.
+#[derive(Debug)]
+pub struct Run<'a> {
+    /// What runs.
+    pub target: Target,
+    /// Its image.
+    pub executable: &'a Executable,
+    /// Addresses of the file to watch; their places in this list are what is recorded.
+    pub sites: &'a [u64],
+    /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
+    pub jumps: &'a [u64],
+    /// All blocks of the image, ascending by address of the file: where code can be replaced.
+    pub blocks: &'a [Range<u64>],
+    /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
+    pub guarded: &'a HashSet<u64>,
+    /// What is made to repeat.
+    pub recipe: Recipe,
+    /// The first run, if this one repeats it.
+    pub first: Option<Arc<RunLog>>,
+    /// Ends the collection when it is set.
+    pub stop: &'a AtomicBool,
+    /// Ends the collection after this time.
+    pub limit: Option<Duration>,
+}

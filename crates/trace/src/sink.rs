@@ -1,0 +1,48 @@
+//! What collectors share: where what is seen goes, of which thread, and whether the collection goes on.
+
+use serde::{Deserialize, Serialize};
+use std::io;
+
+/// A thread of the subject, by the order in which they were made; the first is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ThreadNumber(pub u32);
+
+/// Whether a collection goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// It goes on.
+    GoOn,
+    /// It ends here; the subject runs on without it.
+    Enough,
+}
+
+/// Where what is seen goes.
+pub trait Sink {
+    /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
+
+    /// A thread has come to many sites, one after the other.
+    ///
+    /// # Errors
+    /// They cannot be stored.
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+        for site in sites {
+            if self.record(thread, u64::from(*site))? == Flow::Enough {
+                return Ok(Flow::Enough);
+            }
+        }
+        Ok(Flow::GoOn)
+    }
+}
+
+/// What a signal stop was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trap {
+    /// The watch's own.
+    Recorded(Flow),
+    /// The program's own signal.
+    Foreign,
+}

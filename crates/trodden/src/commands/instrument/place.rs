@@ -1,0 +1,193 @@
+//! A temporary copy of the part of the file system in which a link ran, and the words of that link as they are to be there.
+
+use crate::driver::link::is_of_the_system;
+use crate::driver::recipe::Recipe;
+use anyhow::{Context, Result};
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+/// The temporary copy of the file system in which a link ran.
+pub struct Place {
+    /// Holds everything; removed with the value.
+    pub folder: tempfile::TempDir,
+    /// The folder in which the link ran.
+    pub directory: PathBuf,
+    files: HashSet<PathBuf>,
+}
+
+impl Place {
+    /// Makes an empty one for a link.
+    ///
+    /// # Errors
+    /// There is no place for temporary folders.
+    pub fn new(recipe: &Recipe) -> Result<Place> {
+        let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
+        let directory = recipe.directory.to_path();
+        let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
+        Ok(Place { folder, directory, files })
+    }
+
+    /// Where an absolute path lies here.
+    pub fn of(&self, path: &Path) -> PathBuf {
+        let relative: PathBuf = plain(path).components().filter(|c| matches!(c, Component::Normal(_))).collect();
+        self.folder.path().join("root").join(relative)
+    }
+
+    /// Makes every folder on the way, those too that `..` leaves again.
+    ///
+    /// # Errors
+    /// One cannot be made.
+    pub fn make_way(&self, path: &Path) -> Result<()> {
+        let mut so_far = PathBuf::new();
+        for part in path.parent().unwrap_or(path).components() {
+            so_far.push(part);
+            fs::create_dir_all(self.of(&so_far))?;
+        }
+        Ok(())
+    }
+
+    /// The words of the link, with objects in the place of sources and absolute names of own files changed.
+    pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
+        let words: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
+        let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
+        let mut at = 0;
+        while at < words.len() {
+            let next = words.get(at + 1);
+            if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
+                out.push(object.into());
+            } else if let Some(count) = left_out(&words[at]) {
+                at += count - 1;
+            } else if let (b"-L", Some(folder)) = (words[at].as_bytes(), next) {
+                out.extend(self.search_folder(folder));
+                at += 1;
+            } else {
+                out.extend(self.word(&words[at]));
+            }
+            at += 1;
+        }
+        out
+    }
+
+    /// One word, as it is to be here.
+    fn word(&self, word: &OsStr) -> Vec<OsString> {
+        if let Some(folder) = word.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
+            return self.search_folder(OsStr::from_bytes(folder));
+        }
+        if word.as_bytes().starts_with(b"-Wl,") {
+            let parts: Vec<Vec<u8>> = word.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
+            return vec![OsString::from_vec(parts.join(&b","[..]))];
+        }
+        vec![self.part(word)]
+    }
+
+    /// A word or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
+    fn part(&self, part: &OsStr) -> OsString {
+        let bytes = part.as_bytes();
+        let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
+        let starts = [Some(0), value, bytes.starts_with(b"-T").then_some(2), bytes.starts_with(b"-L").then_some(2)];
+        for start in starts.into_iter().flatten() {
+            let path = Path::new(OsStr::from_bytes(&bytes[start..]));
+            let folder = start == 2 && bytes.starts_with(b"-L") && !is_of_the_system(path);
+            if path.is_absolute() && (folder || self.files.contains(&plain(path))) {
+                return OsString::from_vec([&bytes[..start], self.of(path).as_os_str().as_bytes()].concat());
+            }
+        }
+        part.to_owned()
+    }
+
+    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or somebody else's.
+    fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
+        let path = Path::new(folder);
+        let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());
+        if path.is_absolute() && !is_of_the_system(path) {
+            return vec![option(self.of(path).as_os_str()), option(folder)];
+        }
+        vec![option(folder)]
+    }
+}
+
+/// How many words of the recipe have no place in the new link: output, language, files of dependencies.
+fn left_out(word: &OsStr) -> Option<usize> {
+    match word.as_bytes() {
+        b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
+        b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
+        bytes if bytes.starts_with(b"-o") || bytes.starts_with(b"-x") || bytes.starts_with(b"-MF") => Some(1),
+        bytes if bytes.starts_with(b"-Wl,--dependency-file") || bytes.starts_with(b"-flto") => Some(1),
+        _ => None,
+    }
+}
+
+/// A path without `.` and with `..` taken back, by its words alone.
+fn plain(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::CurDir => {}
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::recipe::{Driver, FileInput, SCHEMA_VERSION, Word};
+
+    fn recipe(arguments: &[&str]) -> Recipe {
+        Recipe {
+            schema_version: SCHEMA_VERSION,
+            driver: Driver::Clang,
+            arguments: arguments.iter().map(|a| Word::Text((*a).into())).collect(),
+            directory: Word::Text("/home/u/src".into()),
+            environment: vec![],
+            sources: vec![],
+            files: vec![FileInput { path: Word::Text("/home/u/lib/x.map".into()), content: String::new() }],
+        }
+    }
+
+    #[test]
+    fn absolute_names_of_own_files_are_changed_and_nothing_else() {
+        let recipe = recipe(&[
+            "-O2",
+            "a.o",
+            "-o",
+            "prog",
+            "-L/home/u/lib",
+            "-L",
+            "/usr/lib/x",
+            "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
+            "-lx",
+        ]);
+        let place = Place::new(&recipe).unwrap();
+        let root = place.folder.path().join("root").display().to_string();
+        let words = place.command_line(&recipe, &[], Path::new("/out"));
+        let expected = [
+            "-Qunused-arguments".to_owned(),
+            "-o".into(),
+            "/out".into(),
+            "-O2".into(),
+            "a.o".into(),
+            format!("-L{root}/home/u/lib"),
+            "-L/home/u/lib".into(),
+            "-L/usr/lib/x".into(),
+            format!("-Wl,--version-script={root}/home/u/lib/x.map,-z,now"),
+            "-lx".into(),
+        ];
+        assert_eq!(words, expected.map(OsString::from));
+    }
+
+    #[test]
+    fn sources_give_way_to_objects_and_languages_go() {
+        let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
+        let place = Place::new(&recipe).unwrap();
+        let words = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
+        assert_eq!(words, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
+    }
+}

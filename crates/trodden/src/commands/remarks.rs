@@ -1,0 +1,30 @@
+//! What reports say beside what they show: what is missing, and which counts are not exact.
+
+use crate::commands::coverage::files::Files;
+use crate::notes::{note, warn};
+use trodden_profile::Profile;
+use trodden_report::{SourceCache, View};
+
+/// Says which files a tracefile lacks because they are not there.
+pub fn left_out(files: &Files) {
+    let missing = files.missing();
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        note(format_args!("left out, since there is no such file: {first}{more}; --source FOLDER says where it is"));
+    }
+}
+
+/// Says what a profile does not have, where what is printed does not say it.
+pub fn tell_partial(profile: &Profile) {
+    profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
+}
+
+/// What is missing in a report.
+pub fn remarks(view: &View, sources: &SourceCache) {
+    view.damaged.iter().for_each(warn);
+    let missing = sources.missing();
+    if let Some(first) = missing.first() {
+        let more = if missing.len() > 1 { format!(" and {} more", missing.len() - 1) } else { String::new() };
+        note(format_args!("source files that cannot be read: {first}{more}; --source FOLDER says where they are"));
+    }
+}

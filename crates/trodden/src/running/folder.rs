@@ -1,0 +1,84 @@
+//! The temporary folder of a run's raw counts.
+
+use crate::cli::Record;
+use anyhow::{Context, Result, ensure};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use trodden_profile::RunStore;
+use trodden_profile::store::RAW;
+
+/// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
+pub struct RunFolder {
+    folder: TempDir,
+    /// Open: so its number is nobody else's, even if it is deleted and programs make one of its name.
+    locked: fs::File,
+}
+
+impl RunFolder {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// The folder that it is to be in cannot be written.
+    pub fn within(base: &Path) -> Result<RunFolder> {
+        let cannot = || format!("cannot write to {}", base.display());
+        let folder = tempfile::Builder::new().prefix(RAW).tempdir_in(base).with_context(cannot)?;
+        let locked = fs::File::open(folder.path()).with_context(cannot)?;
+        // Where a file system has no locks, it may be taken for one that was left.
+        let _ = locked.try_lock();
+        Ok(RunFolder { folder, locked })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Leaves it where it is, for the user.
+    pub fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
+    /// The same, when it is no longer used.
+    pub fn leave(&mut self) {
+        self.folder.disable_cleanup(true);
+    }
+
+    /// Whether it is still there.
+    ///
+    /// # Errors
+    /// It is not.
+    pub fn check(&self) -> Result<()> {
+        let number = |there: fs::Metadata| (there.dev(), there.ino());
+        ensure!(
+            fs::metadata(self.path()).is_ok_and(|now| self.locked.metadata().is_ok_and(|made| number(now) == number(made))),
+            "the folder of its raw counts, {}, was deleted while the command ran, and what was counted with it: record again, and leave \
+                that folder alone",
+            self.path().display()
+        );
+        Ok(())
+    }
+}
+
+/// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
+///
+/// # Errors
+/// It cannot be made.
+pub fn run_folder(record: &Record) -> Result<RunFolder> {
+    let base = match &record.destination.output {
+        Some(output) if record.destination.no_store => {
+            output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+        }
+        _ => PathBuf::from(trodden_profile::store::FOLDER),
+    };
+    fs::create_dir_all(&base).with_context(|| {
+        format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
+    })?;
+    let base = fs::canonicalize(&base)?;
+    if !record.destination.no_store {
+        // What a recorder leaves that is killed is found by its store.
+        RunStore::create(&std::env::current_dir()?)?;
+    }
+    RunFolder::within(&base)
+}

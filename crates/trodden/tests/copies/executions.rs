@@ -1,0 +1,183 @@
+//! Copies of programs that do something else each time, that write files, crash, or are interrupted.
+
+use super::place::{Place, must, trodden};
+use super::{counts, record};
+
+/// Does something else in each process.
+const DIFFERENT: &str = "#include <stdio.h>\n#include <unistd.h>\n__attribute__((noinline)) int step(int n) { if (n & 1) return 3 * n; \
+    return n / 2; }\n\
+    int main(void) { int s = 0; for (int i = 0; i < getpid() % 1000 + 10; i++) s += step(i); printf(\"%d\\n\", s); return 0; }\n";
+
+#[test]
+fn programs_that_do_something_else_each_time_are_found_out() {
+    let place = Place::with(&[("prog.c", DIFFERENT), ("same.c", "int main(int c, char **v) { return c > 1 ? 2 : 0; }\n"), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    place.cc("-O1 same.c -o same");
+    let copies = record(&place, "./prog", "--copies 2 --no-first-run");
+    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert_eq!(copies.status.code(), Some(1), "{told}");
+    assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");
+    // What was stored says so too, alone and as a part of a sum.
+    place.trodden("merge -o sum.trodden run.trodden run.trodden");
+    for stored in ["run.trodden", "sum.trodden"] {
+        let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
+        assert!(report.contains("not exact   the copies that counted together did not run the same execution"), "{report}");
+    }
+    let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
+    let differs = doctor(&["./prog"]);
+    let told = String::from_utf8_lossy(&differs.stdout).into_owned();
+    assert_eq!(differs.status.code(), Some(1), "{told}");
+    assert!(told.contains("run 2: the paths of function `main`"), "{told}");
+    let same = doctor(&["./same", "x"]);
+    assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
+}
+
+/// Goes by the address of a block of memory.
+const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(void) { uintptr_t a = (uintptr_t)malloc(64); int s = 0;\n\
+    for (int i = 12; i < 40; i++) { if (a >> i & 1) s += i; else s ^= i; }\n\
+    if (a >> 13 & 1) s += 3; else s ^= 5;\n if (a >> 15 & 1) s *= 3; else s ^= 9;\n if (a >> 17 & 1) s += 7; else s ^= 17;\n\
+    if (a >> 19 & 1) s *= 5; else s ^= 33;\n if (a >> 21 & 1) s += 11; else s ^= 65;\n if (a >> 23 & 1) s *= 7; else s ^= 129;\n return \
+    s == 1; }\n";
+
+#[test]
+fn programs_that_go_by_addresses_are_told() {
+    let place = Place::with(&[("prog.c", BY_ADDRESS)]);
+    place.cc("-O0 prog.c -o prog");
+    let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
+    // One of hundreds of random addresses may be like the fixed one.
+    let told = [doctor(), doctor()].map(|output| {
+        let told = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(told.contains("differs"))), "{told}");
+        told
+    });
+    assert!(told.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{told:?}");
+}
+
+/// The working folder is one of several; what lies beside it is read, and written.
+const LEAVES_ITS_FOLDER: &str = "#include <stdio.h>\nint main(void) { FILE *f = fopen(\"out.txt\", \"r\"); if (f) return 1; f = \
+    fopen(\"../../beside/data.txt\", \"r\"); if (!f) return 2;\n\
+    int c = fgetc(f); fclose(f); f = fopen(\"out.txt\", \"w\"); fputc(c, f); fclose(f); f = fopen(\"../up.txt\", \"w\"); \
+    fputs(\"up\\n\", f); fclose(f); return 0; }\n";
+
+#[test]
+fn what_copies_write_is_kept_apart_and_comes_back() {
+    let place = Place::with(&[("prog.c", LEAVES_ITS_FOLDER), ("beside/data.txt", "D"), ("of/two/input", "")]);
+    place.cc("-O1 prog.c -o of/two/prog");
+    let mut command = place.command(trodden());
+    command.current_dir(place.path("of/two")).stdin(std::process::Stdio::null());
+    command.args("record --no-store -o run.trodden --copies 3 --own-folders -- ./prog".split(' '));
+    let copies = command.output().unwrap();
+    assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
+    assert_eq!(std::fs::read_to_string(place.path("of/two/out.txt")).unwrap(), "D");
+    assert_eq!(std::fs::read_to_string(place.path("of/up.txt")).unwrap(), "up\n");
+}
+
+#[test]
+fn a_crash_is_no_difference() {
+    let source = "#include <stdlib.h>\n#include <signal.h>\nvolatile int sink;\n\
+        int main(int c, char **v) { int n = atoi(v[1]), s = 0; for (int i = 0; i < 100; i++) { if (i % 3) s += i; else s ^= i; if (i % 7 \
+        == 2) s -= 4; if (i == n) *(volatile int *)0 = s; sink = s; } return 0; }\n";
+    let place = Place::with(&[("crash.c", source), ("input", "")]);
+    place.cc("-O1 -g crash.c -o crash");
+    let run = |words: &str| {
+        let mut command = place.command(trodden());
+        command.args(["record", "--no-store", "-o", "run.trodden"]).args(words.split_whitespace()).args(["--", "./crash", "51"]);
+        command.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    assert_eq!(run("").status.code(), Some(139));
+    let truth = counts(&place);
+    for words in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
+        let copies = run(words);
+        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!(copies.status.code(), Some(139), "{words}: {told}");
+        assert!(!told.contains("not the same execution"), "{words}: {told}");
+        assert!(words.contains("edges") || counts(&place) == truth, "{words}");
+    }
+}
+
+#[test]
+fn heaps_and_mappings_of_copies_are_at_one_address() {
+    // Code of several pages, of which one copy counts all and the other nothing: so its counters take many pages more, too.
+    let functions: String = (0..200)
+        .map(|at| {
+            format!(
+                "__attribute__((noinline)) int f{at}(int n) {{ if (n & 1) n += {at}; if (n & 2) n ^= 5; if (n & 4) n -= 7; if \
+            (n & 8) n *= 3; if (n & 16) n += 2; return n; }}\n"
+            )
+        })
+        .collect();
+    let calls: String = (0..200).map(|at| format!("s += f{at}(s);")).collect();
+    let source = format!(
+        "#include <stdio.h>\n#include <stdlib.h>\n{functions}int main(int c, char **v) {{ int s = c; {calls} printf(\"%p %p %d\\n\", \
+            malloc(100), malloc(1 << 20), s); return 0; }}\n"
+    );
+    let place = Place::with(&[("prog.c", source.as_str()), ("input", "")]);
+    place.cc("-O1 prog.c -o prog");
+    let copies = record(&place, "./prog", "--copies 2 --strategy sbl --baseline");
+    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    // The addresses are part of what they print, which must be the same, where the system lets them be.
+    assert!(copies.status.code() == Some(0) || told.contains("addresses of memory are random here"), "{told}");
+    let sizes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
+    record(&place, "./prog", "--copies 2 --strategy sbl --work copies");
+    assert!(sizes("copies/copy-0000/prog") > sizes("copies/copy-0001/prog") + 4096);
+}
+
+#[test]
+fn libraries_are_found_where_the_program_finds_them() {
+    let place = Place::with(&[
+        ("lib.c", "int twice(int n) { return n > 3 ? 2 * n : n + n; }\n"),
+        ("prog.c", "int twice(int); int main(void) { return twice(2); }\n"),
+        ("lib/empty", ""),
+        ("input", ""),
+    ]);
+    place.cc("-O1 -shared -fPIC lib.c -o lib/libtwice.so");
+    place.cc("-O1 prog.c -o prog -Llib -ltwice -Wl,-rpath,$ORIGIN/lib");
+    let copies = record(&place, "./prog", "--copies 2 --no-first-run");
+    assert_eq!(copies.status.code(), Some(4), "{}", String::from_utf8_lossy(&copies.stderr));
+    // What copies cannot do is told with what they say.
+    std::fs::rename(place.path("lib/libtwice.so"), place.path("lib/gone.so")).unwrap();
+    let copies = record(&place, "./prog", "--copies 2 --no-first-run");
+    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert!(told.contains("copy 0 ended with status 127") && told.contains("libtwice.so"), "{told}");
+}
+
+/// Folders of copies that lie in the place.
+fn left(place: &Place) -> Vec<String> {
+    let entries = std::fs::read_dir(place.path(".")).unwrap();
+    entries.map(|e| e.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("raw-")).collect()
+}
+
+#[test]
+fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
+    let place = Place::with(&[
+        ("prog.c", "#include <unistd.h>\nint main(void) { for (int i = 0; i < 3000; i++) usleep(10000); return 0; }\n"),
+        ("input", ""),
+        ("file", ""),
+    ]);
+    place.cc("-O1 prog.c -o prog");
+    for (words, said) in [
+        ("--copies 2 --costs file/costs.json", "cannot write file/costs.json"),
+        ("--copies 2 --costs .", "is a folder"),
+        ("--copies 2 --input .", "is a folder"),
+        ("--copies 2 --template x", "--template is for --engine template"),
+    ] {
+        let refused = record(&place, "./prog", words);
+        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && told.contains(said) && !told.contains("is kept in"), "{words}: {told}");
+    }
+    let mut command = place.command(trodden());
+    command.args("record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog".split(' '));
+    let mut running = command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let begun = std::time::Instant::now();
+    let runs = || std::fs::read_dir(place.path("new")).is_ok_and(|mut all| all.any(|e| e.unwrap().path().join("tasks-0-2").exists()));
+    while !runs() {
+        assert!(begun.elapsed().as_secs() < 60 && running.try_wait().unwrap().is_none(), "it does not begin");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    must(std::process::Command::new("kill").arg("-INT").arg(running.id().to_string()));
+    let ended = running.wait_with_output().unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(2) && told.contains("interrupted") && !told.contains("is kept in"), "{told}");
+    assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{told}");
+    assert!(place.path("costs").is_dir() && left(&place).is_empty());
+}

@@ -1,0 +1,39 @@
+//! Identities of units and images: hashes of their content.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Identity of a unit (hash of its bitcode and of how it was instrumented) or of an image.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identity(pub [u8; 16]);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Identity {
+    /// Identity of some content: its XXH3 hash of 128 bits.
+    pub fn of(content: &[u8]) -> Identity {
+        Identity(xxhash_rust::xxh3::xxh3_128(content).to_le_bytes())
+    }
+
+    /// Reads the 32 hexadecimal digits that [`fmt::Display`] writes.
+    pub fn parse(text: &str) -> Option<Identity> {
+        if text.len() != 32 || !text.is_ascii() {
+            return None;
+        }
+        let mut bytes = [0; 16];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        }
+        Some(Identity(bytes))
+    }
+}

@@ -1,0 +1,120 @@
+//! Where a function's counts are kept while the program runs: storage classes, part of a [`crate::UnitMap`].
+
+use crate::segment_words::SegmentWords;
+use serde::{Deserialize, Serialize};
+
+/// Where a function's counts are kept in the memory of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Storage {
+    /// A word for each path: counter `i` is word `first_counter + i`.
+    Array,
+    /// An open-addressing table, since there are more paths than words: see [`Table`].
+    Table(Table),
+    /// One word for each interesting path, and one for all others together: see [`InterestingWords`].
+    Interesting(InterestingWords),
+    /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
+    Labels(LabelWords),
+    /// Words for pairs of a context and the function's first path in it: see [`SegmentWords`].
+    Segments(SegmentWords),
+}
+
+/// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterestingWords {
+    /// The first of the unit's words that are the function's.
+    pub first_word: u64,
+    /// How many there are: one at least.
+    pub words: u64,
+    /// Words, counted from the first, with the numbers of their paths; ascending.
+    pub paths: Vec<(u64, u64)>,
+    /// Other paths that these words count, too.
+    pub aliases: Aliases,
+    /// Whether it was proven that these words count these paths, not only tried on some.
+    pub proven: bool,
+}
+
+/// Paths that are counted as others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aliases {
+    /// So many of the function's paths.
+    Exactly(u64),
+    /// So many of those that were tried.
+    Drawn {
+        /// Paths counted as others.
+        aliases: u64,
+        /// Paths tried.
+        of: u64,
+    },
+}
+
+impl Aliases {
+    /// Whether none was found.
+    pub fn is_none(self) -> bool {
+        matches!(self, Aliases::Exactly(0) | Aliases::Drawn { aliases: 0, .. })
+    }
+}
+
+impl InterestingWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first_word..self.first_word.saturating_add(self.words)
+    }
+
+    /// The word that counts other paths.
+    pub fn others(&self) -> u64 {
+        self.range().end.saturating_sub(1)
+    }
+}
+
+/// Words of counts by sums of labels. The function's `dag` has the edges of the paths that are counted here and no
+/// others; each of its paths is counted in the word whose number is the sum of the labels on its edges. Words of other
+/// sums hold executions of paths that are counted elsewhere, or nowhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LabelWords {
+    /// The unit's word of the sum 0.
+    pub first_word: u64,
+    /// Number of words.
+    pub words: u64,
+    /// Behind them lie two more, for executions of labels and of all probes ([`LabelWords::hits`]).
+    pub with_hits: bool,
+    /// A label for each edge of the function's `dag`.
+    pub labels: Vec<i64>,
+}
+
+impl LabelWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        let hits = if self.with_hits { HIT_WORDS } else { 0 };
+        self.first_word..self.first_word.saturating_add(self.words).saturating_add(hits)
+    }
+
+    /// The word of executions of labels; behind it that of executions of all probes.
+    pub fn hits(&self) -> Option<u64> {
+        self.with_hits.then(|| self.first_word.saturating_add(self.words))
+    }
+}
+
+/// Words for hits of probes.
+const HIT_WORDS: u64 = 2;
+
+/// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
+/// count. A key is never changed; which cell it is in depends on what was counted before, so tables cannot be added cell by cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Table {
+    /// The unit's word that counts lost executions; the cells lie behind it.
+    pub first_word: u64,
+    /// Number of cells.
+    pub slots: u64,
+}
+
+impl Table {
+    /// Words of a table with so many slots.
+    pub const fn words(slots: u64) -> u64 {
+        1 + 2 * slots
+    }
+
+    /// The words of its cells, as a range.
+    pub fn cells(&self) -> std::ops::Range<u64> {
+        self.first_word.saturating_add(1)..self.first_word.saturating_add(self.slots.saturating_mul(2).saturating_add(1))
+    }
+}

@@ -1,0 +1,58 @@
+//! Lengths of functions. rustfmt has laid the sources out: a function ends at the first `}` as far to the right as it begins.
+
+/// A function of a source.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FunctionLength {
+    /// Its name.
+    pub name: String,
+    /// The line where it begins, from 1.
+    pub line: usize,
+    /// Its lines, without comments and empty ones.
+    pub code: usize,
+}
+
+/// The functions of a formatted source, tests and functions inside functions too.
+pub fn lengths(text: &str) -> Vec<FunctionLength> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_code = |line: &&&str| !line.trim().is_empty() && !line.trim_start().starts_with("//");
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let Some(name) = begun(line) else { continue };
+        let indent = &line[..line.len() - line.trim_start().len()];
+        let end = format!("{indent}}}");
+        let declared = format!("{indent})");
+        let is_end = |l: &&str| **l == *end || (l.starts_with(&declared) && l.ends_with(';'));
+        let is_whole = line.ends_with(['}', ';']);
+        let length = if is_whole { Some(1) } else { lines[at..].iter().position(is_end).map(|n| n + 1) };
+        let Some(length) = length else { continue };
+        found.push(FunctionLength { name: name.to_owned(), line: at + 1, code: lines[at..at + length].iter().filter(is_code).count() });
+    }
+    found
+}
+
+/// The name of the function that begins on a line.
+fn begun(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_modifier = |w: &str| {
+        w.starts_with("pub")
+            || ["const", "async", "unsafe", "extern", "default", "in"].contains(&w)
+            || w.starts_with('"')
+            || w.ends_with(')')
+    };
+    let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+    (end > 0 && before.split_whitespace().all(is_modifier)).then(|| &rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_measured_without_comments_and_empty_lines() {
+        let text = "impl A {\n    pub(crate) const fn one(&self) -> u8 {\n        // Why.\n        fn two() {}\n\n        3\n    }\n}\n\
+            unsafe extern \"C\" fn three(\n    a: u8,\n) {\n}\ntrait B {\n    fn four();\n}\n// fn five() {\nlet six = |fn_| 1;\n";
+        let found: Vec<(String, usize, usize)> = lengths(text).into_iter().map(|f| (f.name, f.line, f.code)).collect();
+        let expected = [("one", 2, 4), ("two", 4, 1), ("three", 9, 4), ("four", 14, 1)];
+        assert_eq!(found, expected.map(|(name, line, code)| (name.to_owned(), line, code)));
+    }
+}
