@@ -96,6 +96,8 @@ pub struct Completed {
     pub peer: Option<ProcessId>,
     /// Its tag.
     pub tag: Option<i32>,
+    /// It was cancelled: nothing was sent or received.
+    pub is_cancelled: bool,
 }
 
 /// A call. Its enter and its exit are reported apart.

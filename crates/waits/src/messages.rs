@@ -200,6 +200,24 @@ impl Messages {
         ended
     }
 
+    /// A side takes its place back. Where another one has a place behind it, the place stays, and its partner has none: messages cannot
+    /// be renumbered. Gives the moments that are no longer needed.
+    pub fn cancel(&mut self, place: Place) -> Vec<Moment> {
+        let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
+        let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
+        if place.number + 1 != *count {
+            return self.end(place);
+        }
+        *count -= 1;
+        let last = queue.pairs.len() as u64 + queue.first == place.number + 1;
+        let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return Vec::new() };
+        let side = if place.is_receive { pair.receive.take() } else { pair.send.take() };
+        if last && pair.send.is_none() && pair.receive.is_none() {
+            queue.pairs.pop_back();
+        }
+        side.into_iter().collect()
+    }
+
     /// Whether the receive of a send's place is over already.
     pub fn is_received(&self, place: Place) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));

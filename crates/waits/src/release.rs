@@ -335,6 +335,10 @@ impl Analysis {
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for one in completed {
             let Some(started) = self.take_started(process, one.request) else { continue };
+            if one.is_cancelled {
+                self.cancel(started);
+                continue;
+            }
             let (sides, kind) = match started {
                 Started::Collective(membership) => {
                     members.push(membership);
@@ -363,6 +367,25 @@ impl Analysis {
             self.give_back(old);
         }
         wait
+    }
+
+    /// What was begun is as if it had not been.
+    fn cancel(&mut self, started: Started) {
+        let sides = match started {
+            Started::Message(begun) => vec![begun],
+            Started::Meeting(sides, _) => sides,
+            Started::Collective(_) => Vec::new(),
+        };
+        for begun in sides {
+            match begun {
+                Begun::Placed(place) => {
+                    let old = self.messages.cancel(place);
+                    self.give_back(old);
+                }
+                Begun::Open(_, moment) => self.give_back([moment]),
+                Begun::Nowhere => {}
+            }
+        }
     }
 
     /// What a request has begun; one that can begin it again stays.

@@ -306,7 +306,7 @@ fn any_call(random: &mut Random) -> Call {
         4 => Call::Begin(message, random.below(2) == 0, request),
         5 => Call::Prepare(message, random.below(2) == 0, request),
         6 => Call::Start(vec![request]),
-        7 => Call::Wait(vec![Completed { request, peer: Some(ProcessId(1)), tag: Some(0) }]),
+        7 => Call::Wait(vec![Completed { request, peer: Some(ProcessId(1)), tag: Some(0), is_cancelled: random.below(4) == 0 }]),
         8 => Call::Free(request),
         9 => Call::Collective(collective),
         10 => Call::BeginCollective(collective, request),

@@ -127,7 +127,8 @@ pub mod kind {
     pub const IRECV: u16 = 6;
     /// A call that waits for requests, each of which follows as [`COMPLETED`].
     pub const WAIT: u16 = 7;
-    /// A request (`request`, 0 for the call before) that the record before completed, with the real `peer` and `tag`.
+    /// A request (`request`, 0 for the call before) that the record before completed, with the real `peer` and `tag`; `amount` is 1 if
+    /// it was cancelled.
     pub const COMPLETED: u16 = 8;
     /// The send of a combined send and receive; [`SENDRECV_RECV`] follows.
     pub const SENDRECV: u16 = 9;
@@ -259,5 +260,5 @@ functions! {
     cnd_signal cnd_broadcast thrd_create thrd_exit
     MPI_Neighbor_allgather_init MPIX_Neighbor_allgather_init MPI_Neighbor_allgatherv_init MPIX_Neighbor_allgatherv_init
     MPI_Neighbor_alltoall_init MPIX_Neighbor_alltoall_init MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
-    MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init
+    MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init MPI_Cancel
 }

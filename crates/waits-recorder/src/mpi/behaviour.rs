@@ -7,12 +7,15 @@ use crate::real::{Real, real};
 use crate::thread::{self, Open, Thread, add, begin, finish, outside};
 use crate::{process, stack};
 use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, kind};
 
 /// Position of the root of an operation that has none.
 pub const NO_ROOT: usize = usize::MAX;
-/// Amount of a broadcast of nothing from which the library returns at once: Open MPI does, MPICH waits all the same.
+/// Amount of a collective operation on nothing, from which libraries return at once.
 const EMPTY: u64 = u64::MAX;
+/// Whether the process has cancelled a request: only then are statuses asked.
+static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
 /// A call with nothing but its time and what `fill` adds when it has returned.
 #[inline]
@@ -94,7 +97,7 @@ pub fn receive<const N: usize>(function: Function, arguments: &mut [usize; N], c
     let (peer, tag) = status(arguments, 6, &spare);
     finish(thread, open);
     if wildcard {
-        completed(thread, &mut open, 0, peer, tag);
+        completed(thread, &mut open, 0, (peer, tag), 0);
     }
     result
 }
@@ -116,21 +119,27 @@ pub fn with_status<const N: usize>(
     result
 }
 
+/// Where the status of a call is, behind [`with_status`].
+#[inline]
+pub fn status_at<const N: usize>(arguments: &[usize; N], position: usize, spare: &[i32; STATUS_WORDS]) -> usize {
+    let given = at(arguments, position);
+    if implementation().is_ignored(given) { spare.as_ptr() as usize } else { given }
+}
+
 /// Source and tag behind [`with_status`].
 #[inline]
 pub fn status<const N: usize>(arguments: &[usize; N], position: usize, spare: &[i32; STATUS_WORDS]) -> (i32, i32) {
     let library = implementation();
-    let given = at(arguments, position);
-    let address = if library.is_ignored(given) { spare.as_ptr() as usize } else { given };
+    let address = status_at(arguments, position, spare);
     // SAFETY: the caller's status, or the spare one.
     unsafe { library.source_and_tag(address, 0) }
 }
 
 #[inline]
-pub fn completed(thread: &mut Thread, open: &mut Open, request: u64, peer: i32, tag: i32) {
+pub fn completed(thread: &mut Thread, open: &mut Open, request: u64, (peer, tag): (i32, i32), amount: u64) {
     // The piece of the open record may be gone once another is begun: copy first.
     let common = open.copy();
-    add(thread, CallRecord { peer, tag, request, ..common });
+    add(thread, CallRecord { peer, tag, amount, request, ..common });
 }
 
 /// A send and a receive at once; positions of destination, its tag, source, its tag, communicator. The status follows.
@@ -302,8 +311,7 @@ pub fn collective<const N: usize>(
     if root != NO_ROOT {
         record.peer = library.root(at(arguments, root));
     }
-    let returns_at_once = matches!(function, Function::MPI_Bcast) && library == Implementation::OpenMpi;
-    if returns_at_once && bytes(at(arguments, 1), at(arguments, 2)) == 0 {
+    if is_empty(function, arguments) {
         record.amount = EMPTY;
     }
     let result = call(arguments);
@@ -313,6 +321,45 @@ pub fn collective<const N: usize>(
     }
     finish(thread, open);
     result
+}
+
+/// Whether a collective operation is on nothing. Of those with several counts, the caller's own is meant.
+#[inline]
+fn is_empty<const N: usize>(function: Function, arguments: &[usize; N]) -> bool {
+    match function {
+        Function::MPI_Barrier | Function::MPI_Ibarrier => false,
+        Function::MPI_Bcast | Function::MPI_Ibcast => bytes(at(arguments, 1), at(arguments, 2)) == 0,
+        Function::MPI_Reduce
+        | Function::MPI_Ireduce
+        | Function::MPI_Allreduce
+        | Function::MPI_Iallreduce
+        | Function::MPI_Reduce_scatter_block
+        | Function::MPI_Ireduce_scatter_block
+        | Function::MPI_Scan
+        | Function::MPI_Iscan
+        | Function::MPI_Exscan
+        | Function::MPI_Iexscan => at(arguments, 2) as u32 == 0,
+        _ => at(arguments, 1) as u32 == 0,
+    }
+}
+
+/// A request is cancelled: whether that came in time, its status says when it is complete.
+#[inline]
+pub fn cancel<const N: usize>(_: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+    HAS_CANCELLED.store(true, Ordering::Release);
+    call(arguments)
+}
+
+/// 1 if the `index`-th status of an array is that of a cancelled request, else 0: the amount of its record.
+#[inline]
+pub fn cancelled(statuses: usize, index: usize) -> u64 {
+    static TEST: Real = Real::new(c"PMPI_Test_cancelled");
+    if !HAS_CANCELLED.load(Ordering::Acquire) {
+        return 0;
+    }
+    let mut flag = 0i32;
+    real!(TEST, fn(usize, *mut i32) -> i32, statuses + index * implementation().status_words() * 4, &raw mut flag);
+    u64::from(flag != 0)
 }
 
 /// A persistent collective operation is made: the arguments of the operation, an info, a request.

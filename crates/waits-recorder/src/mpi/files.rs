@@ -70,7 +70,7 @@ pub fn file_end<const N: usize>(function: Function, arguments: &mut [usize; N], 
     let Some(mut open) = begin(thread, kind::WAIT, function) else { return call(arguments) };
     let result = call(arguments);
     finish(thread, open);
-    completed(thread, &mut open, request, NO_PEER, 0);
+    completed(thread, &mut open, request, (NO_PEER, 0), 0);
     result
 }
 

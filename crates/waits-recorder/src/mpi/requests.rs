@@ -1,6 +1,6 @@
 //! What is recorded of calls that complete requests: waits and tests for one, all, any or some.
 
-use super::behaviour::{at, completed, is_set, status, with_status};
+use super::behaviour::{at, cancelled, completed, is_set, status, status_at, with_status};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::output::{memory, release};
 use crate::thread::{add, begin, finish, outside};
@@ -32,13 +32,15 @@ fn one<const N: usize>(
     let mut spare = [0i32; STATUS_WORDS];
     let result = with_status(arguments, position, &mut spare, call);
     let (peer, tag) = status(arguments, position, &spare);
+    let place = status_at(arguments, position, &spare);
     if flag.is_some_and(|flag| !is_set(at(arguments, flag))) {
         thread.withdraw(open);
         return result;
     }
+    let amount = cancelled(place, 0);
     thread.end_polling(&mut open);
     finish(thread, open);
-    completed(thread, &mut open, request, peer, tag);
+    completed(thread, &mut open, request, (peer, tag), amount);
     result
 }
 
@@ -139,7 +141,7 @@ fn all<const N: usize>(
         for index in 0..several.count {
             // SAFETY: the statuses are the caller's or the spare ones, one for each request.
             let (peer, tag) = unsafe { library.source_and_tag(statuses, index) };
-            add(thread, CallRecord { peer, tag, request: several.handle(index), ..first });
+            add(thread, CallRecord { peer, tag, amount: cancelled(statuses, index), request: several.handle(index), ..first });
         }
     }
     several.end();
@@ -175,6 +177,7 @@ fn any<const N: usize>(
     let mut spare = [0i32; STATUS_WORDS];
     let result = with_status(arguments, position, &mut spare, call);
     let (peer, tag) = status(arguments, position, &spare);
+    let place = status_at(arguments, position, &spare);
     if flag.is_some_and(|flag| !is_set(at(arguments, flag))) {
         thread.withdraw(open);
     } else {
@@ -183,7 +186,7 @@ fn any<const N: usize>(
         // SAFETY: the index's address, by MPI's definition.
         let which = unsafe { (at(arguments, index) as *const i32).read() };
         if which >= 0 && (which as usize) < several.count {
-            completed(thread, &mut open, several.handle(which as usize), peer, tag);
+            completed(thread, &mut open, several.handle(which as usize), (peer, tag), cancelled(place, 0));
         }
     }
     several.end();
@@ -220,7 +223,7 @@ pub fn wait_some<const N: usize>(function: Function, arguments: &mut [usize; N],
             // SAFETY: as in `all`.
             let (peer, tag) = unsafe { library.source_and_tag(statuses, place) };
             if index < several.count {
-                add(thread, CallRecord { peer, tag, request: several.handle(index), ..first });
+                add(thread, CallRecord { peer, tag, amount: cancelled(statuses, place), request: several.handle(index), ..first });
             }
         }
     }

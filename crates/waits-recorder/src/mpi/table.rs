@@ -47,6 +47,7 @@ wrappers! {
     MPI_Testall PMPI_Testall [a0 a1 a2 a3] test_all();
     MPI_Testany PMPI_Testany [a0 a1 a2 a3 a4] test_any();
     MPI_Testsome PMPI_Testsome [a0 a1 a2 a3 a4] wait_some();
+    MPI_Cancel PMPI_Cancel [a0] cancel();
     MPI_Barrier PMPI_Barrier [a0] collective(kind::COLLECTIVE_ALL, NO_ROOT, 0);
     MPI_Allgather PMPI_Allgather [a0 a1 a2 a3 a4 a5 a6] collective(kind::COLLECTIVE_ALL, NO_ROOT, 6);
     MPI_Allgatherv PMPI_Allgatherv [a0 a1 a2 a3 a4 a5 a6 a7] collective(kind::COLLECTIVE_ALL, NO_ROOT, 7);

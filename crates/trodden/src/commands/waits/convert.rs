@@ -22,7 +22,7 @@ const PARTIAL: [&str; 9] =
 const WOKEN: u64 = 0;
 /// What a wait for a futex gives whose value is another one.
 const EAGAIN: u64 = 11;
-/// Amount of a broadcast of nothing, which waits for nobody.
+/// Amount of a collective operation on nothing, which libraries leave early.
 const EMPTY: u64 = u64::MAX;
 
 /// What conversion needs to know of all processes.
@@ -251,12 +251,12 @@ impl Converter {
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
         Some(Collective {
             communicator: self.communicator(id, record.object)?,
-            rule: if record.amount == EMPTY { Rule::Absent } else { rule_of(record.kind) },
+            rule: rule_of(record.kind),
             is_root: record.peer >= 0 && record.peer as u32 == rank,
             rank,
             size,
             is_barrier: BARRIERS.contains(&name),
-            is_binding: is_binding(name),
+            is_binding: record.amount != EMPTY && is_binding(name),
         })
     }
 
@@ -280,7 +280,7 @@ impl Converter {
         };
         let communicator = self.communicator(id, record.object)?;
         let name = trodden_wire::waits::FUNCTIONS.get(record.function as usize).copied().unwrap_or_default();
-        let (is_root, is_binding) = (record.peer == ROOT_PEER, is_binding(name));
+        let (is_root, is_binding) = (record.peer == ROOT_PEER, record.amount != EMPTY && is_binding(name));
         Some(Collective { communicator, rule, is_root, rank, size: size as u32, is_barrier: false, is_binding })
     }
 
@@ -378,6 +378,7 @@ impl Parts {
                     request: RequestId(next.request),
                     peer: converter.peer_of_status(process, id, &next),
                     tag: Some(next.tag),
+                    is_cancelled: next.amount != 0,
                 }),
             }
         }

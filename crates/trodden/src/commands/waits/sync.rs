@@ -208,11 +208,15 @@ impl Own<'_> {
                     self.begin(request.0, prepared, enter);
                 }
             }),
-            Call::Wait(completed) => completed.iter().for_each(|one| match self.begun.remove(&one.request.0) {
-                Some(Begun::Receives(messages)) => messages.iter().for_each(|message| self.receive(message, one.peer.zip(one.tag), exit)),
-                Some(Begun::Operation(collective, number)) => self.leave(&collective, number, exit),
-                None => {}
-            }),
+            Call::Wait(completed) => {
+                completed.iter().for_each(|one| match self.begun.remove(&one.request.0).filter(|_| !one.is_cancelled) {
+                    Some(Begun::Receives(messages)) => {
+                        messages.iter().for_each(|message| self.receive(message, one.peer.zip(one.tag), exit))
+                    }
+                    Some(Begun::Operation(collective, number)) => self.leave(&collective, number, exit),
+                    None => {}
+                })
+            }
             Call::Collective(collective) => {
                 let number = self.enter(collective, enter);
                 self.leave(collective, number, exit);

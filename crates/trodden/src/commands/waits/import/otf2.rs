@@ -272,12 +272,12 @@ impl Reader<'_> {
                     let unmatched = Message { communicator: CommunicatorId(u64::MAX), peer: None, tag: None, is_buffered: false };
                     return Ok(Call::Begin(unmatched, true, request()?));
                 }
-                "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None }),
+                "MPI_ISEND_COMPLETE" => completed.push(Completed { request: request()?, peer: None, tag: None, is_cancelled: false }),
                 "MPI_IRECV" => {
                     let request = request()?;
                     let message = self.message(location, attributes, "Sender", true);
                     patch(thread, request, message);
-                    completed.push(Completed { request, peer: None, tag: None });
+                    completed.push(Completed { request, peer: None, tag: None, is_cancelled: false });
                 }
                 "MPI_COLLECTIVE_END" => {
                     return Ok(self.collective(location, attributes, &region.name).map_or(Call::Other, Call::Collective));
