@@ -39,6 +39,7 @@ mod sample;
 mod segments;
 mod shape;
 mod stream;
+mod supergraph;
 mod transform;
 mod trip_count;
 mod unit;

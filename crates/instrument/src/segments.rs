@@ -14,6 +14,8 @@
 //! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
 //!    made for them.
 //!
+//! Where the growth of code allows it, callees of the same unit are not told by the word: [`crate::supergraph`].
+//!
 //! A local function that other units call by a pointer has a hidden name for them to compare the pointer with.
 //!
 //! Recursion needs nothing: contexts are of bounded length. Interesting edges are never cut: functions are cut where the recorded run's
@@ -22,17 +24,21 @@
 //! Invariant: outside of the few instructions between a store and the callee's entry the word is 0. A signal handler that runs there and
 //! is itself on a segment takes the context for its own; nothing else can. A number that is no context of the function counts as 0.
 
+mod transition;
+
 use crate::calls;
 use crate::describe::{FunctionCfg, Site, ending_call};
 use crate::emit;
-use crate::interesting::constant_table;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::supergraph::version::{Told, Version};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use transition::{Tables, Transition, choose};
+use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Edge, Graph, Node, Origin, ProbeProgram};
@@ -46,9 +52,6 @@ const ROOM: u64 = 16;
 const MOST_EVERY: u64 = 1 << 20;
 /// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
 const MOST_OF_UNIT: u64 = 1 << 25;
-/// Contexts are found by the path's number itself in tables of at most so many entries, or so many times the entries that say something.
-const MOST_ENTRIES: u64 = 1 << 8;
-const SPARSE: u64 = 16;
 
 /// The word by which callers tell callees their context.
 pub fn declare_context(module: Module) -> Value {
@@ -73,6 +76,8 @@ pub struct SegmentPlan {
     calls: BTreeMap<Edge, Vec<CallOnSegment>>,
     /// Where paths lead to, for each callee.
     transitions: Vec<Transition>,
+    /// The table of the interesting pairs.
+    tables: Tables,
 }
 
 /// A call whose callee is told the context.
@@ -81,16 +86,23 @@ struct CallOnSegment {
     /// The functions with their places among the transitions; an indirect call's are compared with what it calls.
     callees: Vec<(Value, usize)>,
     is_indirect: bool,
+    ends_function: bool,
+    executions: f64,
 }
 
-/// From numbers of paths to contexts of a callee.
-struct Transition {
-    /// The bits of the number that matter: those of the path, where the caller's own context does not.
-    mask: Option<u64>,
-    /// Numbers, and contexts.
-    contexts: BTreeMap<u64, u32>,
-    /// Numbers there are.
-    bound: u64,
+/// A call on segments, with a function that it may be of.
+#[derive(Clone, Copy)]
+pub struct CallOfCallee {
+    /// The call.
+    pub call: Value,
+    /// The callee's number in the set.
+    pub callee: u32,
+    /// The callee is behind a pointer.
+    pub is_indirect: bool,
+    /// The path is over there, and the call is in the place of a return.
+    pub ends_function: bool,
+    /// How often it is executed.
+    pub executions: f64,
 }
 
 /// The code of one function.
@@ -100,7 +112,7 @@ pub struct SegmentCode<'a> {
     pub start: Option<Value>,
     plan: &'a SegmentPlan,
     word: Value,
-    function: Value,
+    version: &'a Version,
 }
 
 /// A function of a module that segments run through.
@@ -119,6 +131,8 @@ pub struct FunctionOnSegments<'a> {
     pub graph: &'a Graph,
     /// Its program, that of all paths, after the passes.
     pub program: &'a ProbeProgram,
+    /// How often its edges are executed.
+    pub frequencies: &'a Frequencies,
 }
 
 impl SegmentPlan {
@@ -148,13 +162,14 @@ impl SegmentPlan {
                 contexts: function.contexts.iter().map(caller).collect(),
                 keys: hash.iter().flat_map(|h| (0..h.slots()).map(|slot| h.key(slot).unwrap_or(u64::MAX))).collect(),
                 interesting,
-                unplaced: Vec::new(),
+                ..SegmentWords::default()
             },
             bits,
             hash,
             counted: BTreeSet::new(),
             calls: BTreeMap::new(),
             transitions: Vec::new(),
+            tables: Tables::default(),
         };
         if words > 0 {
             plan.count_first_paths(on);
@@ -185,7 +200,7 @@ impl SegmentPlan {
         let mut placed: IndexMap<(Edge, Value), Vec<(Value, usize)>> = IndexMap::new();
         for (callee, paths) in by_callee {
             let transition = self.transitions.len();
-            self.transitions.push(Transition::new(on, callee, &paths, self.bits, rows));
+            self.transitions.push(Transition::new((on.set, on.number), callee, &paths, (self.bits, rows)));
             for path in paths {
                 let edge = last_edge(on.program, path);
                 let found: Vec<(Edge, Value, Value)> =
@@ -206,82 +221,44 @@ impl SegmentPlan {
         placed.sort_by_key(|((edge, call), _)| (*edge, position(*call)));
         for ((edge, call), callees) in placed {
             let is_indirect = calls::behind(call.callee()).is_none();
-            self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect });
+            let ends_function = on.cfg.edges[edge.index()].kind != EdgeKind::Reach;
+            let executions = on.executions(on.graph.from(edge));
+            self.calls.entry(edge).or_default().push(CallOnSegment { call, callees, is_indirect, ends_function, executions });
         }
     }
 
-    /// Makes the code at the function's entry; gives what the probes need.
-    pub fn begin(&self, module: Module, function: Value, word: Value, location: Option<LLVMMetadataRef>) -> SegmentCode<'_> {
-        let code = SegmentCode { start: None, plan: self, word, function };
-        if self.counted.is_empty() && self.words.contexts.is_empty() {
+    /// The calls on segments.
+    pub fn calls(&self) -> impl Iterator<Item = CallOfCallee> {
+        self.calls.values().flatten().flat_map(move |at| {
+            let CallOnSegment { call, is_indirect, ends_function, executions, .. } = *at;
+            let callees = if is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
+            callees.iter().map(move |(_, transition)| {
+                let callee = self.transitions[*transition].callee;
+                CallOfCallee { call, callee, is_indirect, ends_function, executions: executions / callees.len() as f64 }
+            })
+        })
+    }
+
+    /// Makes the code at the entry of a version of the function; gives what the probes need.
+    pub fn begin<'a>(&'a self, module: Module, version: &'a Version, word: Value, location: Option<LLVMMetadataRef>) -> SegmentCode<'a> {
+        let code = SegmentCode { start: None, plan: self, word, version };
+        let is_told = version.told != Told::Nothing;
+        if !is_told || self.counted.is_empty() && self.words.contexts.is_empty() {
             return code;
         }
-        let builder = Builder::before(module, function.entry().behind_variables(), location);
-        let passed = builder.load(module.i64(), word);
-        builder.store(module.constant(0), word);
-        let most = module.constant(self.words.contexts.len() as i64);
-        let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, passed, most);
-        let context = choose(&builder, is_own, passed, module.constant(0));
+        let builder = Builder::before(module, version.code.entry().behind_variables(), location);
+        let context = match version.told {
+            Told::ByArgument => Value(llvm!(LLVMGetLastParam(version.code.0))),
+            _ => {
+                let passed = builder.load(module.i64(), word);
+                builder.store(module.constant(0), word);
+                let most = module.constant(self.words.contexts.len() as i64);
+                let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, passed, most);
+                choose(&builder, is_own, passed, module.constant(0))
+            }
+        };
         let start = llvm!(LLVMBuildShl(builder.raw(), context.0, module.constant(self.bits.into()).0, c"".as_ptr()));
         SegmentCode { start: Some(Value(start)), ..code }
-    }
-}
-
-impl Transition {
-    /// Where those paths of a function lead to, in all of its own contexts.
-    fn new(on: &FunctionOnSegments, callee: u32, paths: &BTreeSet<u64>, bits: u32, rows: u64) -> Transition {
-        let own = on.set.functions()[on.number as usize].contexts.len() as u32;
-        let target = |context: u32, path: u64| on.set.target(on.number, context, path, callee);
-        if paths.iter().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
-            let contexts = paths.iter().map(|path| (*path, target(0, *path))).collect();
-            let mask = (own > 0).then(|| (1 << bits) - 1);
-            return Transition { mask, contexts, bound: 1 << bits };
-        }
-        let all = (0..=own).flat_map(|context| paths.iter().map(move |path| (context, *path)));
-        let keyed = all.map(|(context, path)| (u64::from(context) << bits | path, target(context, path)));
-        Transition { mask: None, contexts: keyed.filter(|(_, target)| *target > 0).collect(), bound: rows }
-    }
-
-    /// The context, for a number that is known now.
-    fn of_constant(&self, number: u64) -> u32 {
-        self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
-    }
-
-    /// Computes the context.
-    fn look_up(&self, module: Module, builder: &Builder, function: Value, number: Value) -> Value {
-        let constant = |value: u64| module.constant(value as i64);
-        let number = match self.mask {
-            Some(mask) => Value(llvm!(LLVMBuildAnd(builder.raw(), number.0, constant(mask).0, c"".as_ptr()))),
-            None => number,
-        };
-        let same = |key: Value| builder.compare(LLVMIntPredicate::LLVMIntEQ, number, key);
-        if self.contexts.len() == 1 {
-            let (key, context) = self.contexts.iter().next().map(|(k, c)| (*k, *c)).unwrap_or_default();
-            return choose(builder, same(constant(key)), constant(context.into()), constant(0));
-        }
-        let name = format!("{}.contexts", function.name());
-        let entry = |entries: &[u64], at: Value| {
-            let (table, kind) = constant_table(module, &name, entries);
-            let entry = builder.load(kind, builder.offset(kind, table, at));
-            Value(llvm!(LLVMBuildZExt(builder.raw(), entry.0, module.i64(), c"".as_ptr())))
-        };
-        let keys: Vec<u64> = self.contexts.keys().copied().collect();
-        let is_dense = self.bound <= MOST_ENTRIES.max(SPARSE * keys.len() as u64);
-        match PerfectHash::of(&keys) {
-            Ok(hash) if !is_dense => {
-                let (multiplier, shift) = hash.parameters();
-                let slots = 0..hash.slots();
-                let spread = Value(llvm!(LLVMBuildMul(builder.raw(), number.0, constant(multiplier).0, c"".as_ptr())));
-                let slot = builder.shift_right(spread, constant(shift.into()));
-                let key = entry(&slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect::<Vec<_>>(), slot);
-                let context = |s: u64| hash.key(s).map_or(0, |key| self.contexts[&key].into());
-                choose(builder, same(key), entry(&slots.map(context).collect::<Vec<_>>(), slot), constant(0))
-            }
-            _ => {
-                let entries: Vec<u64> = (0..self.bound).map(|n| self.contexts.get(&n).copied().unwrap_or(0).into()).collect();
-                entry(&entries, number)
-            }
-        }
     }
 }
 
@@ -300,7 +277,7 @@ impl SegmentCode<'_> {
             self.tell(module, builder, location, call, (known, number));
         }
         // A path whose number is a constant does not begin where the function does.
-        if known.is_some() || !self.plan.counted.contains(&edge) {
+        if known.is_some() || self.version.told == Told::Nothing || !self.plan.counted.contains(&edge) {
             return None;
         }
         let first = builder.offset(module.i64(), base, module.constant(self.plan.words.first_word as i64));
@@ -316,9 +293,8 @@ impl SegmentCode<'_> {
         let (multiplier, shift) = hash.parameters();
         let spread = llvm!(LLVMBuildMul(builder.raw(), number.0, module.constant(multiplier as i64).0, c"".as_ptr()));
         let slot = builder.shift_right(Value(spread), module.constant(shift.into()));
-        let (table, kind) = constant_table(module, &format!("{}.segments", self.function.name()), &self.plan.words.keys);
-        let key = builder.load(kind, builder.offset(kind, table, slot));
-        let key = Value(llvm!(LLVMBuildZExt(builder.raw(), key.0, module.i64(), c"".as_ptr())));
+        let name = format!("{}.segments", self.version.code.name());
+        let key = self.plan.tables.entry(0, module, builder, slot, &name, || self.plan.words.keys.clone());
         let is_interesting = builder.compare(LLVMIntPredicate::LLVMIntEQ, key, number);
         choose(builder, is_interesting, slot, module.constant(hash.slots() as i64))
     }
@@ -336,19 +312,24 @@ impl SegmentCode<'_> {
             let transition = &self.plan.transitions[transition];
             match known {
                 Some(number) => module.constant(transition.of_constant(number as u64).into()),
-                None => transition.look_up(module, builder, self.function, number),
+                None => transition.look_up(module, builder, self.version.code, number),
             }
         };
-        let contexts: Vec<(Value, Value)> = at.callees.iter().map(|(f, transition)| (*f, context(*transition))).collect();
-        let none = module.constant(0);
-        if contexts.iter().all(|(_, context)| *context == none) {
+        let (none, call) = (module.constant(0), self.version.call(at.call));
+        let callees = if at.is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
+        let contexts: Vec<(Value, usize, Value)> = callees.iter().map(|(f, transition)| (*f, *transition, context(*transition))).collect();
+        let by_argument = |transition: usize, context: Value| {
+            context != none && self.version.passes(at.call, self.plan.transitions[transition].callee, context)
+        };
+        let by_word: Vec<_> = contexts.into_iter().filter(|(_, transition, context)| !by_argument(*transition, *context)).collect();
+        if by_word.iter().all(|(.., context)| *context == none) {
             return;
         }
-        let before = Builder::before(module, at.call, location);
-        let passed = match (at.is_indirect, contexts.first()) {
-            (false, Some((_, context))) => *context,
-            _ => contexts.iter().fold(none, |passed, (function, context)| {
-                let is_called = before.compare(LLVMIntPredicate::LLVMIntEQ, at.call.callee(), *function);
+        let before = Builder::before(module, call, location);
+        let passed = match (at.is_indirect, by_word.first()) {
+            (false, Some((.., context))) => *context,
+            _ => by_word.iter().fold(none, |passed, (function, _, context)| {
+                let is_called = before.compare(LLVMIntPredicate::LLVMIntEQ, call.callee(), *function);
                 choose(&before, is_called, *context, passed)
             }),
         };
@@ -356,8 +337,17 @@ impl SegmentCode<'_> {
     }
 }
 
-fn choose(builder: &Builder, condition: Value, yes: Value, no: Value) -> Value {
-    Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, yes.0, no.0, c"".as_ptr())))
+impl FunctionOnSegments<'_> {
+    /// How often a node is executed.
+    fn executions(&self, node: Node) -> f64 {
+        let edges = if node == self.graph.entry() { self.graph.out(node) } else { self.graph.incoming(node) };
+        edges.iter().filter(|e| self.cfg.edges[e.index()].kind != EdgeKind::Reach).map(|e| self.frequencies.edges()[e.index()]).sum()
+    }
+
+    /// How often the function is called.
+    pub fn entries(&self) -> f64 {
+        self.executions(self.graph.entry())
+    }
 }
 
 /// Whether paths are counted at an edge.
@@ -399,22 +389,20 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         .filter_map(|call| Some((*call, calls::behind(call.callee())?)))
         .filter(|(_, function)| !is_elsewhere && on.set.is_called(number, &function.name()))
         .collect();
-    if !direct.is_empty() {
-        return direct;
-    }
     let is_indirect = |call: &Value| {
         let called = call.callee();
         calls::behind(called).is_none() && llvm!(LLVMIsAInlineAsm(called.0)).is_null()
     };
     let indirect: Vec<Value> = at.into_iter().filter(is_indirect).collect();
     if indirect.is_empty() {
-        return Vec::new();
+        return direct;
     }
     let function = match is_elsewhere {
         true => local_function(on.module, &callee.unit, &callee.name),
         false => function_of_name(on.module, &callee.name),
     };
-    indirect.into_iter().map(|call| (call, function)).collect()
+    // A block may call it by name and by a pointer.
+    direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
 }
 
 /// The calls that follow where paths end by an edge, or come to calls.

@@ -84,7 +84,7 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         return Ok(Outcome::NoCode);
     }
     work.map.skipped = skipped;
-    work.count_all(&chosen)?;
+    work.count_all(&chosen, machine)?;
     work.forget_unused();
     work.describe(unit, bitcode)?;
     Ok(Outcome::Code)
@@ -214,18 +214,17 @@ impl Unit {
     }
 
     /// Makes the code that counts what each of these functions does.
-    fn count_all(&mut self, chosen: &[Value]) -> Result<(), Error> {
+    fn count_all(&mut self, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
         if self.options.threads != Threads::Own {
             emit::shared_bias(self.module);
         }
         if self.options.tier == Tier::Sample {
             self.sample(chosen)?;
+        } else if let Some(set) = self.options.segments.clone() {
+            self.count_segments(chosen, &set, machine)?;
         } else {
             for &function in chosen {
-                match self.options.segments.clone() {
-                    Some(set) => self.count_segments(function, &set)?,
-                    None => self.instrument(function)?,
-                }
+                self.instrument(function)?;
             }
         }
         hoisting::limit(chosen);

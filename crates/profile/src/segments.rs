@@ -37,8 +37,23 @@ pub struct CountedSegments {
     pub unplaced: BTreeSet<Segment>,
     /// Executions of functions in contexts that are not interesting, or of several segments together.
     pub others: u64,
-    /// Words of counters, and those of them that are of interesting segments, by function: how compact numbers are.
-    pub words: Vec<(FunctionPlace, u64, u64)>,
+    /// How each function counts.
+    pub counters: Vec<FunctionCounters>,
+}
+
+/// How a function counts its segments: how compact their numbers are, and how its code learns contexts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionCounters {
+    /// The function.
+    pub function: FunctionPlace,
+    /// Its words of counters.
+    pub words: u64,
+    /// Interesting segments that end in it.
+    pub interesting: u64,
+    /// Calls in the place of which its code is.
+    pub inlined: u32,
+    /// Calls of a copy that takes the context as an argument.
+    pub duplicated: u32,
 }
 
 /// Whether an image counts segments.
@@ -68,7 +83,8 @@ pub fn counted(image: &ImageProfile) -> CountedSegments {
         }
         let interesting: Vec<Segment> = words.interesting.iter().filter_map(|(context, path)| segment(*context, *path)).collect();
         if words.words > 0 {
-            out.words.push((place, words.words, interesting.len() as u64));
+            let SegmentWords { words, inlined, duplicated, .. } = *words;
+            out.counters.push(FunctionCounters { function: place, words, interesting: interesting.len() as u64, inlined, duplicated });
         }
         out.unplaced.extend(interesting.iter().filter(|segment| contexts.is_unplaced(segment)).cloned());
         out.interesting.extend(interesting);

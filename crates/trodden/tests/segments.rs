@@ -103,6 +103,37 @@ __attribute__((noinline)) int outer(int n, int *g) {
 int main() { int g = 0; int s = outer(50, &g); std::printf("%d %d\n", s, g); }
 "#;
 
+/// Calls nested deeper than segments, of one function from many places, by pointers to functions of this unit and of libc, and a variable
+/// array on the stack.
+const LEVELS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+typedef long (*step)(long);
+__attribute__((noinline)) static long low(long x) { return x % 5 ? x + 1 : x * 3; }
+__attribute__((noinline)) static long high(long x) {
+    char room[x % 7 + 1];
+    memset(room, 1, sizeof room);
+    return x & 2 ? low(x) + room[0] : x;
+}
+__attribute__((noinline)) static long up(long x) { return x % 3 ? high(x - 1) : high(x) + low(x); }
+__attribute__((noinline)) static long many(long x) { return low(x) + low(x + 1) + low(x + 2) + low(x + 3) + low(x + 4) + low(x + 5); }
+static step volatile steps[] = { low, high, up, many, labs };
+__attribute__((noinline)) static long even(long n);
+__attribute__((noinline)) static long odd(long n) { return n ? even(n - 1) + 1 : low(n); }
+__attribute__((noinline)) static long even(long n) { return n ? odd(n - 1) - 2 : high(n); }
+int main(void) {
+    long s = 0;
+    for (long i = 0; i < 300; i++) {
+        if (i % 4) s += up(i); else s ^= many(i);
+        s += steps[i % 5](i);
+        if (i % 50 == 0) s += even(i / 10);
+    }
+    printf("%ld\n", s);
+    return 0;
+}
+"#;
+
 /// Records a run into `NAME.trodden`; a stream lies in `NAME.trodden.streams`.
 fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments: &[&str]) -> String {
     let file = format!("{name}.trodden");
@@ -195,6 +226,38 @@ fn exceptions_and_virtual_calls() {
     assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
     place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
     place.trodden("segments counted.trodden --check stream.trodden.streams --depth 2");
+}
+
+/// Callees are inlined, or copied, or told by the word, as the limit of growth has it: what is counted is the same.
+#[test]
+fn inlined_and_copied_callees_count_the_same() {
+    let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];
+    for (file, source, options) in sources {
+        let place = Place::with(&[(file, source)]);
+        let line = format!("--trodden-stream {options} {file} -o prog");
+        if file.ends_with(".cc") {
+            place.cxx(&line)
+        } else {
+            place.cc(&line)
+        };
+        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        let mut ways = Vec::new();
+        for (depth, growth) in [(1, 20), (1, 100_000), (2, 100), (3, 100_000)] {
+            let (depth, growth) = (depth.to_string(), growth.to_string());
+            let options = ["-o", "counting", "--segments", "stream.trodden.streams", "--depth", &depth, "--growth", &growth];
+            must(place.command(trodden()).args(["instrument", "prog"]).args(options));
+            assert_eq!(record(&place, "counting", "counted", &[], &[]), plain);
+            place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {depth}"));
+            let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --json").stdout).unwrap();
+            let sum = |what: &str| answer["counters"].as_array().unwrap().iter().map(|f| f[what].as_u64().unwrap()).sum::<u64>();
+            ways.push((sum("inlined"), sum("duplicated")));
+        }
+        // With less to grow by there is less of it, and with all of it nothing that can be inlined is not.
+        assert!(ways[0].0 < ways[1].0 && ways[1].0 > 2 && ways[3].0 >= ways[1].0, "{file}: {ways:?}");
+        if file == "levels.c" {
+            assert!(ways[2].1 > 0, "{ways:?}");
+        }
+    }
 }
 
 /// Call segments of the grammar, without what follows the callee's first event, are the segments of first events.

@@ -22,6 +22,10 @@ pub struct SegmentWords {
     pub interesting: Vec<(u32, u64)>,
     /// Calls by this function that are not told to the callee, since its code does not make them itself: callee and path.
     pub unplaced: Vec<UnplacedCall>,
+    /// Calls of this function in the place of which its code is.
+    pub inlined: u32,
+    /// Calls of a copy of this function that is told its context as an argument; 0: there is none.
+    pub duplicated: u32,
 }
 
 /// A path of a caller up to a call.

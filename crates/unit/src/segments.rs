@@ -27,10 +27,11 @@
 use crate::packed::{pack, unpack};
 use crate::{FunctionMap, UnitMap, Version};
 use serde::{Deserialize, Serialize};
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge};
 
-const MAGIC: [u8; 8] = *b"TRODSEG\x01";
+const MAGIC: [u8; 8] = *b"TRODSEG\x02";
 
 /// Greatest depth of segments.
 pub const DEEPEST: u32 = 16;
@@ -41,7 +42,27 @@ pub struct SegmentSet {
     functions: Vec<SegmentFunction>,
     /// Every pair of a context and a path is counted, as far as there is room; else only interesting ones are.
     every: bool,
+    /// By how many per cent the code of a unit may grow by copies of callees.
+    growth: u32,
+    /// Where functions and contexts are found; made when something is sought first.
+    #[serde(skip)]
+    index: Index,
 }
+
+/// Numbers by what they are of. It follows from the rest of a set, so all are equal.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    functions: OnceCell<HashMap<(String, String, Version), u32>>,
+    contexts: OnceCell<HashMap<(u32, SegmentContext), u32>>,
+}
+
+impl PartialEq for Index {
+    fn eq(&self, _: &Index) -> bool {
+        true
+    }
+}
+
+impl Eq for Index {}
 
 /// A function on segments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -92,7 +113,8 @@ impl SegmentSet {
 
     /// A function by unit, name and version.
     pub fn function(&self, unit: &str, name: &str, version: Version) -> Option<u32> {
-        self.functions.iter().position(|f| f.unit == unit && f.name == name && f.version == version).map(|at| at as u32)
+        let all = || (0..).zip(&self.functions).map(|(at, f)| ((f.unit.clone(), f.name.clone(), f.version), at)).collect();
+        self.index.functions.get_or_init(all).get(&(unit.to_owned(), name.to_owned(), version)).copied()
     }
 
     /// Whether there is a function of that name, whatever its version.
@@ -148,7 +170,25 @@ impl SegmentSet {
     }
 
     fn find(&self, function: u32, context: SegmentContext) -> u32 {
-        self.functions[function as usize].contexts.iter().position(|c| *c == context).map_or(0, |at| at as u32 + 1)
+        let of = |(at, f): (u32, &SegmentFunction)| -> Vec<_> { f.contexts.iter().zip(1..).map(|(c, n)| ((at, *c), n)).collect() };
+        let all = || (0..).zip(&self.functions).flat_map(of).collect();
+        self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
+    }
+
+    /// By how many per cent the code of a unit may grow by copies of callees that are inlined, or told their contexts as an argument.
+    pub fn growth(&self) -> u32 {
+        self.growth
+    }
+
+    /// The same segments with another limit of growth.
+    pub fn with_growth(self, growth: u32) -> SegmentSet {
+        SegmentSet { growth, ..self }
+    }
+
+    /// Calls of the longest chain that is a context.
+    pub fn depth(&self) -> u32 {
+        let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, DEEPEST));
+        lengths.max().unwrap_or(0)
     }
 
     /// Whether a function is called by that name.
@@ -279,7 +319,7 @@ mod tests {
             contexts: Vec::new(),
             interesting: BTreeSet::new(),
         };
-        let set = SegmentSet { functions: (0..functions).map(function).collect(), every: false };
+        let set = SegmentSet { functions: (0..functions).map(function).collect(), ..SegmentSet::default() };
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
     }
 

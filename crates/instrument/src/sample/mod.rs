@@ -279,7 +279,8 @@ fn attributes(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
     attributes
 }
 
-fn parameters(function: Value) -> Vec<Value> {
+/// A function's parameters.
+pub fn parameters(function: Value) -> Vec<Value> {
     (0..llvm!(LLVMCountParams(function.0))).map(|i| Value(llvm!(LLVMGetParam(function.0, i)))).collect()
 }
 

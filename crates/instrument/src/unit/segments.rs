@@ -10,20 +10,63 @@ use crate::probes;
 use crate::sample::Planned;
 use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
 use crate::stream::PLAIN;
+use crate::supergraph::version::{Told, Version};
+use crate::supergraph::{OnSegments, Supergraph};
+use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::rc::Rc;
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::{Plan, ProbeProgram, Probes};
-use trodden_unit::{SegmentFunction, SegmentSet, Skipped, Storage, Version, shape};
+use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, shape};
+
+/// A function with its plan and that of its segments.
+struct OnPath {
+    planned: Planned,
+    number: u32,
+    segments: SegmentPlan,
+    entries: f64,
+}
+
+impl OnPath {
+    fn on_segments(&self) -> OnSegments<'_> {
+        let OnPath { planned, number, segments, entries } = self;
+        OnSegments { function: planned.function, number: *number, cfg: &planned.cfg, plan: segments, entries: *entries }
+    }
+}
 
 impl Unit {
-    /// Makes a function tell callees their contexts, and count its first paths by contexts.
-    pub(super) fn count_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<(), Error> {
+    /// Makes functions tell callees their contexts, and count their first paths by contexts.
+    pub(super) fn count_segments(&mut self, functions: &[Value], set: &Rc<SegmentSet>, machine: LLVMTargetMachineRef) -> Result<(), Error> {
+        let planned = functions.iter().filter_map(|f| self.plan_segments(*f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
+        let on_paths = self.plan_words(planned, set);
+        let all: Vec<OnSegments> = on_paths.iter().map(OnPath::on_segments).collect();
+        let supergraph = Supergraph::new(self.module, &self.map.source, set, &all);
+        for (at, on) in on_paths.iter().enumerate() {
+            for version in supergraph.of_function(at) {
+                self.insert_segments(on, version);
+            }
+            let is_told = supergraph.of_function(at).next().is_some_and(|own| own.told == Told::ByWord);
+            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && is_told {
+                name_for_others(self.module, &self.map.source.clone(), on.planned.function);
+            }
+        }
+        let made = supergraph.inline(machine)?;
+        for (on, made) in on_paths.into_iter().zip(made) {
+            let codes: Vec<Value> = made.copies.iter().copied().chain([on.planned.function]).collect();
+            self.finish_code(on.planned.function, &codes)?;
+            let words = SegmentWords { inlined: made.inlined, duplicated: made.duplicated, ..on.segments.words };
+            self.enter_with(on.planned, Storage::Segments(words));
+        }
+        Ok(())
+    }
+
+    /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
+    fn plan_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<Option<(Planned, u32)>, Error> {
         let mut planned = self.plan(function)?;
         let Some(number) = self.segments_of(&function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "it has another shape than the function of its name that segments run through";
             self.map.skipped.push(Skipped { name: function.name(), reason: reason.into() });
-            return Ok(());
+            return Ok(None);
         };
         let known = &set.functions()[number as usize];
         let other = || Error::OtherPaths(function.name());
@@ -38,44 +81,50 @@ impl Unit {
         let plan = Plan { dag, numbering, probes, partial: None, share: None };
         planned.program = ProbeProgram::of_plan(&planned.graph, &plan);
         path_sets::verify(&planned)?;
-        let segments = self.insert_segments(&mut planned, set, number);
-        self.finish_code(function, &[function])?;
-        self.enter_with(planned, Storage::Segments(segments.words));
-        Ok(())
+        let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
+        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), PLAIN);
+        Ok(Some((planned, number)))
     }
 
-    fn insert_segments(&mut self, planned: &mut Planned, set: &Rc<SegmentSet>, number: u32) -> SegmentPlan {
-        let (module, source) = (self.module, self.map.source.clone());
-        let Planned { function, cfg, graph, program, frequencies, .. } = planned;
-        probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), PLAIN);
-        let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program };
-        let segments = SegmentPlan::new(&on, self.map.counters);
-        // The program that is verified counts every path; what is not on a segment needs no code.
-        for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
-            let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
-            program.set_operations(edge, kept.collect());
-        }
-        let location = crate::debug::no_line(module, *function);
+    /// Plans where each function counts, one behind the other.
+    fn plan_words(&self, planned: Vec<(Planned, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
+        let (module, source, mut first_word) = (self.module, self.map.source.clone(), self.map.counters);
+        let mut plan = |(mut planned, number): (Planned, u32)| {
+            let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
+            let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies };
+            let segments = SegmentPlan::new(&on, first_word);
+            let entries = on.entries();
+            first_word += segments.words.words;
+            // The program that is verified counts every path; what is not on a segment needs no code.
+            for edge in graph.edges().filter(|e| !segments.has_code(*e)) {
+                let kept = program.operations(edge).iter().copied().filter(|o| !matches!(o, Operation::Count { .. }));
+                program.set_operations(edge, kept.collect());
+            }
+            OnPath { planned, number, segments, entries }
+        };
+        planned.into_iter().map(&mut plan).collect()
+    }
+
+    /// Makes the code of a version.
+    fn insert_segments(&mut self, on: &OnPath, version: &Version) {
+        let (module, OnPath { planned, segments, .. }) = (self.module, on);
+        let location = crate::debug::no_line(module, version.code);
         let word = *self.context_word.get_or_insert_with(|| declare_context(module));
-        let code = segments.begin(module, *function, word, location);
+        let code = segments.begin(module, version, word, location);
         let base = match segments.words.words {
             0 => self.context.counters,
-            // Callers that only tell contexts claim no region.
-            _ => entry::counters_of_thread(self.context, *function, location, true),
+            // Those that only tell contexts claim no region.
+            _ if version.told == Told::Nothing => self.context.counters,
+            _ => entry::counters_of_thread(self.context, version.code, location, true),
         };
-        if set.functions()[number as usize].local && segments.words.words > 0 {
-            name_for_others(module, &source, *function);
-        }
         let counters = Counters { segments: Some(code), ..self.counters(base, planned) };
-        let Planned { function, cfg, program, .. } = planned;
-        probes::insert(self.context, *function, cfg, program, counters);
-        segments
+        probes::insert(self.context, version.code, &version.cfg, &planned.program, counters);
     }
 
     /// What the set says of a function, and its number there.
     pub(super) fn segments_of(&self, name: &str, cfg: &FunctionCfg) -> Option<(u32, &SegmentFunction)> {
         let set = self.options.segments.as_ref()?;
-        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        let version = trodden_unit::Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
         let number = set.function(&self.map.source, name, version)?;
         let function = &set.functions()[number as usize];
         (function.edges.len() == cfg.edges.len()).then_some((number, function))

@@ -118,6 +118,10 @@ pub struct Instrument {
     /// Calls that a segment runs through at most.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
+    /// With --segments or --tested-segments: by how many per cent the code of a unit may grow so that callees need not be told their
+    /// contexts: they are inlined where segments are executed most for their size, or copied for several calls; 0: none is.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub growth: u32,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = an_hour_at_most)]
     pub time_limit: Option<u64>,

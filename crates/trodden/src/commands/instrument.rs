@@ -101,7 +101,7 @@ fn request(job: &Instrument) -> Result<Request> {
         (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize)?),
         (None, None) => None,
     };
-    if let Some(set) = set {
+    if let Some(set) = set.map(|set| set.with_growth(job.growth)) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
         settings.segments = Some(Input::Stored(experiment::inputs()?.put(&set.to_bytes())?));

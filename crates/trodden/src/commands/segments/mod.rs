@@ -27,8 +27,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 use trodden_profile::ImageProfile;
-use trodden_profile::segments::{CountedSegments, Segment, map, unit};
-use trodden_profile::stream::FunctionPlace;
+use trodden_profile::segments::{CountedSegments, FunctionCounters, Segment, map, unit};
 use trodden_report::segments::{Kind, Segments as Shown};
 use trodden_report::words::plural;
 use trodden_report::{Name, SourceCache, View};
@@ -104,23 +103,26 @@ fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &Obse
 /// How many counters each function has for how many segments (figure 3.20 of the thesis).
 fn counters(observed: &Observed) -> Value {
     let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
-        let function = |(place, words, interesting): &(FunctionPlace, u64, u64)| {
+        let function = |of: &FunctionCounters| {
             json!({
-                "function": Name::of(map(image, *place).plain_name()).full,
-                "file": unit(image, *place).source,
-                "counters": words,
-                "interesting": interesting,
+                "function": Name::of(map(image, of.function).plain_name()).full,
+                "file": unit(image, of.function).source,
+                "counters": of.words,
+                "interesting": of.interesting,
+                "inlined": of.inlined,
+                "duplicated": of.duplicated,
             })
         };
-        found.words.iter().map(function).collect()
+        found.counters.iter().map(function).collect()
     };
     Value::Array(observed.profile.images.iter().zip(&observed.images).flat_map(of).collect())
 }
 
-/// Says how many counters there are for how many segments.
+/// Says how many counters there are for how many segments, and how callees learn their contexts.
 fn compactness(observed: &Observed) {
-    let words = observed.images.iter().flat_map(|f| &f.words);
-    let (words, interesting) = words.fold((0, 0), |sum, (_, words, interesting)| (sum.0 + words, sum.1 + interesting));
+    let all = || observed.images.iter().flat_map(|f| &f.counters);
+    let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
+    let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
     let others: u64 = observed.images.iter().map(|f| f.others).sum();
     note(format_args!(
         "{} for {}; paths of callees were counted {} in contexts that were not asked for",
@@ -128,6 +130,10 @@ fn compactness(observed: &Observed) {
         plural(interesting.into(), "segment that was asked for", "segments that were asked for"),
         plural(others.into(), "time", "times")
     ));
+    if inlined + duplicated > 0 {
+        let copies = plural(duplicated.into(), "call is of a copy", "calls are of copies");
+        note(format_args!("{} inlined, {copies} (--growth)", plural(inlined.into(), "call is", "calls are")));
+    }
 }
 
 /// Whether a program counted what another run says.

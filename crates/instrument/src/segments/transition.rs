@@ -1,0 +1,117 @@
+//! To which context of a callee a path leads: a table that the caller looks its path's number up in, before the call.
+//!
+//! Dense ones are found by the number itself, others by a perfect hash. All versions of a function share its tables.
+
+use crate::interesting::constant_table;
+use crate::llvm::{Builder, Module, Value, llvm};
+use llvm_sys::LLVMIntPredicate;
+use llvm_sys::core::*;
+use llvm_sys::prelude::LLVMTypeRef;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_flow::numbering::PerfectHash;
+use trodden_unit::SegmentSet;
+
+/// Contexts are found by the path's number itself in tables of at most so many entries, or so many times the entries that say something.
+const MOST_ENTRIES: u64 = 1 << 8;
+const SPARSE: u64 = 16;
+
+/// From numbers of paths to contexts of a callee.
+pub struct Transition {
+    /// The callee's number in the set.
+    pub callee: u32,
+    /// The bits of the number that matter: those of the path, where the caller's own context does not.
+    mask: Option<u64>,
+    /// Numbers, and contexts.
+    contexts: BTreeMap<u64, u32>,
+    /// Numbers there are.
+    bound: u64,
+    /// How contexts are found, where not every number has an entry.
+    hash: Option<PerfectHash>,
+    /// Its tables, once some version of the function has needed them.
+    tables: Tables,
+}
+
+/// Constant tables that all versions of a function share: each is made when it is needed first.
+#[derive(Default)]
+pub struct Tables([OnceCell<(Value, LLVMTypeRef)>; 2]);
+
+impl Tables {
+    /// An entry of a table as a number of 64 bits.
+    pub fn entry(
+        &self,
+        which: usize,
+        module: Module,
+        builder: &Builder,
+        at: Value,
+        name: &str,
+        entries: impl FnOnce() -> Vec<u64>,
+    ) -> Value {
+        let (table, kind) = *self.0[which].get_or_init(|| constant_table(module, name, &entries()));
+        let entry = builder.load(kind, builder.offset(kind, table, at));
+        Value(llvm!(LLVMBuildZExt(builder.raw(), entry.0, module.i64(), c"".as_ptr())))
+    }
+}
+
+impl Transition {
+    /// Where those paths of a function lead to, in all of its own contexts.
+    pub fn new((set, caller): (&SegmentSet, u32), callee: u32, paths: &BTreeSet<u64>, (bits, rows): (u32, u64)) -> Transition {
+        let own = set.functions()[caller as usize].contexts.len() as u32;
+        let target = |context: u32, path: u64| set.target(caller, context, path, callee);
+        if paths.iter().all(|path| (1..=own).all(|context| target(context, *path) == target(0, *path))) {
+            let contexts = paths.iter().map(|path| (*path, target(0, *path))).collect();
+            let mask = (own > 0).then(|| (1 << bits) - 1);
+            return Transition::from_contexts(callee, mask, contexts, 1 << bits);
+        }
+        let all = (0..=own).flat_map(|context| paths.iter().map(move |path| (context, *path)));
+        let keyed = all.map(|(context, path)| (u64::from(context) << bits | path, target(context, path)));
+        Transition::from_contexts(callee, None, keyed.filter(|(_, target)| *target > 0).collect(), rows)
+    }
+
+    fn from_contexts(callee: u32, mask: Option<u64>, contexts: BTreeMap<u64, u32>, bound: u64) -> Transition {
+        let keys: Vec<u64> = contexts.keys().copied().collect();
+        let is_dense = bound <= MOST_ENTRIES.max(SPARSE * keys.len() as u64);
+        let hash = if is_dense || keys.len() < 2 { None } else { PerfectHash::of(&keys).ok() };
+        Transition { callee, mask, contexts, bound, hash, tables: Tables::default() }
+    }
+
+    /// The context, for a number that is known now.
+    pub fn of_constant(&self, number: u64) -> u32 {
+        self.contexts.get(&self.mask.map_or(number, |mask| number & mask)).copied().unwrap_or(0)
+    }
+
+    /// Computes the context.
+    pub fn look_up(&self, module: Module, builder: &Builder, function: Value, number: Value) -> Value {
+        let constant = |value: u64| module.constant(value as i64);
+        let number = match self.mask {
+            Some(mask) => Value(llvm!(LLVMBuildAnd(builder.raw(), number.0, constant(mask).0, c"".as_ptr()))),
+            None => number,
+        };
+        let same = |key: Value| builder.compare(LLVMIntPredicate::LLVMIntEQ, number, key);
+        if self.contexts.len() == 1 {
+            let (key, context) = self.contexts.iter().next().map(|(k, c)| (*k, *c)).unwrap_or_default();
+            return choose(builder, same(constant(key)), constant(context.into()), constant(0));
+        }
+        let name = format!("{}.contexts", function.name());
+        let context = |key: u64| self.contexts.get(&key).copied().unwrap_or(0).into();
+        match &self.hash {
+            Some(hash) => {
+                let (multiplier, shift) = hash.parameters();
+                let slots = 0..hash.slots();
+                let spread = Value(llvm!(LLVMBuildMul(builder.raw(), number.0, constant(multiplier).0, c"".as_ptr())));
+                let slot = builder.shift_right(spread, constant(shift.into()));
+                let slot_keys = || slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect();
+                let key = self.tables.entry(0, module, builder, slot, &name, slot_keys);
+                let slot_contexts = || slots.clone().map(|s| hash.key(s).map_or(0, context)).collect();
+                let found = self.tables.entry(1, module, builder, slot, &name, slot_contexts);
+                choose(builder, same(key), found, constant(0))
+            }
+            None => self.tables.entry(0, module, builder, number, &name, || (0..self.bound).map(context).collect()),
+        }
+    }
+}
+
+/// One of two values.
+pub fn choose(builder: &Builder, condition: Value, yes: Value, no: Value) -> Value {
+    Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, yes.0, no.0, c"".as_ptr())))
+}

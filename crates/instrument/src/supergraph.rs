@@ -1,0 +1,313 @@
+//! The supergraph of segments: versions of functions that take the context of their first path as an argument, inlined in the calls that
+//! they are for, or shared by several.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.3 to 3.4.5, figures 3.12 and 3.14. There the callee's graph is put
+//! into the caller's at calls on segments, so that a segment is a path of one graph, by inlining or, where code would grow too much, only
+//! in the analysis: a copy of the callee then has one counter variable for each context as an argument. Here:
+//!
+//! 1. [`choice`] decides for each call on a segment whether the callee is inlined there, whether a copy is called, or neither (then the
+//!    context goes through the thread-local word, [`crate::segments`]).
+//! 2. A copy takes one number instead of a counter for each context: the context that it was called in, in the bits above its path's
+//!    number. Only that context's counter could ever be counted, so all others are left out. So caller's path up to the call, call and
+//!    callee's path are one number, which is counted once, where the path ends.
+//! 3. Copies get their probes like the function itself, and calls become calls of copies ([`calls`]). Then LLVM inlines those that are for
+//!    one call; that only removes a call, and no count depends on whether it can.
+//!
+//! A function to which all calls on segments lead by copies counts nothing itself: other callers pay nothing.
+//!
+//! Not copied: functions whose calls or addresses there must be once only, that jump by addresses, take any number of arguments, look at
+//! their caller's frame, or may be replaced by another unit's. They are told by the word, as functions of other units are.
+
+mod attributes;
+pub mod calls;
+pub mod choice;
+pub mod version;
+
+use crate::describe::FunctionCfg;
+use crate::emit::add_attribute;
+use crate::error::Error;
+use crate::llvm::{Block, Module, Value, c_string, llvm};
+use crate::sample::copies::{Copies, Lines};
+use crate::sample::{moved, parameters, reason_not_to_double};
+use crate::segments::SegmentPlan;
+use calls::can_pass;
+use choice::{Call, Candidate, Choice, Kind};
+use indexmap::IndexMap;
+use llvm_sys::core::*;
+use llvm_sys::error::LLVMGetErrorMessage;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
+use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPasses};
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::{CStr, c_char};
+use trodden_unit::SegmentSet;
+use version::{Target, Told, Version};
+
+/// A function that segments run through, before anything is inserted.
+#[derive(Clone, Copy)]
+pub struct OnSegments<'a> {
+    /// The function.
+    pub function: Value,
+    /// Its number in the set.
+    pub number: u32,
+    /// Its description.
+    pub cfg: &'a FunctionCfg,
+    /// Its plan.
+    pub plan: &'a SegmentPlan,
+    /// How often it is called.
+    pub entries: f64,
+}
+
+/// All versions of a unit's functions.
+pub struct Supergraph {
+    module: Module,
+    versions: Vec<Version>,
+    /// For each function its versions; the first is its own.
+    of_function: Vec<Vec<usize>>,
+}
+
+impl Supergraph {
+    /// Chooses versions and makes them, still without probes.
+    pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
+        let sites = Sites::of(functions);
+        let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
+        let choice = choice::choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
+        let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
+        for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
+            codes.push(declare(module, functions[version.function].function, at, version.kind));
+        }
+        let told = sites.told_by_word(source, set, functions, &choice);
+        let mut work = Supergraph { module, versions: Vec::new(), of_function: vec![Vec::new(); functions.len()] };
+        for (at, version) in choice.versions.iter().enumerate() {
+            let on = functions[version.function];
+            let told = match version.kind {
+                Kind::Own if told.contains(&version.function) => Told::ByWord,
+                Kind::Own => Told::Nothing,
+                _ => Told::ByArgument,
+            };
+            let copies = (version.kind != Kind::Own).then(|| copy(module, on.function, codes[at]));
+            let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| moved(on.cfg, copies));
+            let target = |(call, site): (usize, &Site)| {
+                let version = codes[choice.target(&sites.candidates, at, call)?];
+                Some(((site.call, site.number), Target { version, guard: site.guard }))
+            };
+            let targets = sites.of_function[version.function].iter().enumerate().filter_map(target).collect();
+            work.of_function[version.function].push(at);
+            let passings = RefCell::new(Vec::new());
+            work.versions.push(Version { code: codes[at], told, cfg, kind: version.kind, copies, targets, passings });
+        }
+        work
+    }
+
+    /// The versions of a function, by its place among the functions.
+    pub fn of_function(&self, function: usize) -> impl Iterator<Item = &Version> {
+        self.of_function[function].iter().map(|at| &self.versions[*at])
+    }
+
+    /// Makes all calls that were noted, and inlines what is for one call. Gives for each function the copies of it that stay, calls that
+    /// are inlined, and calls of its copy.
+    ///
+    /// # Errors
+    /// LLVM refuses to.
+    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<Made>, Error> {
+        let module = self.module;
+        for version in &self.versions {
+            // It counts now, so it writes memory; what is inlined would otherwise be taken for dead.
+            version.code.remove_attribute("memory");
+            version.make_calls(module);
+        }
+        let mut made: Vec<Made> = self.of_function.iter().map(|_| Made::default()).collect();
+        let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
+        let copies: Vec<(usize, String, Kind)> = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind)).collect();
+        let copies: Vec<(usize, String, Kind)> = copies.into_iter().filter(|(.., kind)| *kind != Kind::Own).collect();
+        if copies.iter().any(|(.., kind)| *kind != Kind::Duplicate) {
+            run_inliner(module, machine)?;
+        }
+        for (function, name, kind) in copies {
+            let left = Value::some(llvm!(LLVMGetNamedFunction(module.raw, c_string(&name).as_ptr())));
+            let calls = left.map_or(0, |code| code.users().count());
+            match left {
+                Some(code) if calls == 0 => llvm!(LLVMDeleteFunction(code.0)),
+                Some(code) => made[function].copies.push(code),
+                None => {}
+            }
+            match kind {
+                Kind::Duplicate => made[function].duplicated += calls as u32,
+                _ if calls > 0 => made[function].duplicated += calls as u32,
+                _ => made[function].inlined += 1,
+            }
+        }
+        Ok(made)
+    }
+}
+
+/// What was made of a function.
+#[derive(Debug, Default)]
+pub struct Made {
+    /// Copies that there are.
+    pub copies: Vec<Value>,
+    /// Calls that are inlined.
+    pub inlined: u32,
+    /// Calls of copies.
+    pub duplicated: u32,
+}
+
+/// A call on segments of a function that may be copied.
+struct Site {
+    call: Value,
+    /// The callee's number in the set.
+    number: u32,
+    guard: Option<Value>,
+}
+
+/// Calls on segments by function, and what the choice needs of them.
+struct Sites {
+    of_function: Vec<Vec<Site>>,
+    candidates: Vec<Candidate>,
+}
+
+impl Sites {
+    fn of(functions: &[OnSegments]) -> Sites {
+        let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
+        let can_be_copied: Vec<bool> = functions.iter().map(|f| reason_not_to_copy(f.function).is_none()).collect();
+        let mut sites = Sites { of_function: Vec::new(), candidates: Vec::new() };
+        for on in functions {
+            let size = on.cfg.blocks.iter().map(|b| u64::from(b.instructions)).sum();
+            let (mut own, mut candidate) = (Vec::new(), Candidate { size, entries: on.entries, calls: Vec::new() });
+            for call in on.plan.calls() {
+                let Some(&callee) = by_number.get(&call.callee).filter(|at| can_be_copied[**at]) else { continue };
+                let function = functions[callee].function;
+                if can_pass(call.call, function, call.is_indirect) && !(call.is_indirect && call.ends_function) {
+                    let guard = call.is_indirect.then_some(function);
+                    own.push(Site { call: call.call, number: call.callee, guard });
+                    candidate.calls.push(Call { callee, executions: call.executions });
+                }
+            }
+            sites.of_function.push(own);
+            sites.candidates.push(candidate);
+        }
+        sites
+    }
+
+    /// The functions that are told their context by the word: by another unit, or by a version of a function of this one.
+    fn told_by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &Choice) -> BTreeSet<usize> {
+        let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
+        let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
+        let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
+        let mut told: BTreeSet<usize> = functions.iter().enumerate().filter(|(_, f)| from_elsewhere(f)).map(|(at, _)| at).collect();
+        for (at, version) in choice.versions.iter().enumerate() {
+            let sites = &self.of_function[version.function];
+            let by_argument = |call: &Value, number: u32| {
+                let site = sites.iter().position(|s| s.call == *call && s.number == number);
+                site.is_some_and(|site| choice.target(&self.candidates, at, site).is_some())
+            };
+            let calls = functions[version.function].plan.calls();
+            told.extend(calls.filter(|c| !by_argument(&c.call, c.callee)).filter_map(|c| by_number.get(&c.callee).copied()));
+        }
+        told
+    }
+}
+
+/// Why there may be no copy of a function.
+fn reason_not_to_copy(function: Value) -> Option<&'static str> {
+    let linkage = llvm!(LLVMGetLinkage(function.0));
+    let may_be_replaced = !matches!(
+        linkage,
+        LLVMLinkage::LLVMExternalLinkage
+            | LLVMLinkage::LLVMInternalLinkage
+            | LLVMLinkage::LLVMPrivateLinkage
+            | LLVMLinkage::LLVMLinkOnceODRLinkage
+            | LLVMLinkage::LLVMWeakODRLinkage
+    );
+    let is_variadic = llvm!(LLVMIsFunctionVarArg(llvm!(LLVMGlobalGetValueType(function.0)))) != 0;
+    let is_special = function.has_attribute("naked") || function.has_attribute("alwaysinline");
+    if may_be_replaced || is_variadic || is_special {
+        return Some("another unit's may replace it, or LLVM treats it in a way of its own");
+    }
+    let is_odd = |i: &Value| match i.opcode() {
+        LLVMOpcode::LLVMIndirectBr => true,
+        _ => i.is_call() && (crate::describe::is_must_tail(*i) || looks_at_frame(i.callee()) || defines_label(i.callee())),
+    };
+    let odd = function.blocks().any(|b| b.instructions().any(|i| is_odd(&i)));
+    reason_not_to_double(function).or(odd.then_some("its code is of one place or frame"))
+}
+
+/// Whether a callee is an intrinsic function that depends on the frame that calls it.
+fn looks_at_frame(callee: Value) -> bool {
+    const NAMES: [&str; 7] = ["returnaddress", "frameaddress", "addressofreturnaddress", "sponentry", "localescape", "localrecover", "eh."];
+    let name = callee.name();
+    callee.intrinsic() != 0
+        && NAMES.iter().any(|n| name.strip_prefix("llvm.").is_some_and(|rest| rest.starts_with(n)))
+        && name != "llvm.eh.typeid.for"
+        && !name.starts_with("llvm.eh.typeid.for.")
+}
+
+/// Whether assembly may define a label, of which there must be one.
+fn defines_label(callee: Value) -> bool {
+    if llvm!(LLVMIsAInlineAsm(callee.0)).is_null() {
+        return false;
+    }
+    let mut length = 0;
+    let text = llvm!(LLVMGetInlineAsmAsmString(callee.0, &mut length));
+    // SAFETY: LLVM gives the length of the text with it.
+    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
+    text.contains(&b':')
+}
+
+/// Instructions of the functions that a module defines.
+fn size_of(module: Module) -> u64 {
+    module.functions().flat_map(Value::blocks).map(|b| b.instructions().count() as u64).sum()
+}
+
+/// A function for a version: as its function, with one argument more.
+fn declare(module: Module, function: Value, number: usize, kind: Kind) -> Value {
+    let old = llvm!(LLVMGlobalGetValueType(function.0));
+    let count = llvm!(LLVMCountParams(function.0));
+    let mut types = vec![std::ptr::null_mut(); count as usize];
+    llvm!(LLVMGetParamTypes(old, types.as_mut_ptr()));
+    types.push(module.i64());
+    let new = llvm!(LLVMFunctionType(llvm!(LLVMGetReturnType(old)), types.as_mut_ptr(), types.len() as u32, 0));
+    let name = format!("{}.segments.{number}", function.name());
+    let code = llvm!(LLVMAddFunction(module.raw, c_string(&name).as_ptr(), new));
+    llvm!(LLVMSetLinkage(code, LLVMLinkage::LLVMInternalLinkage));
+    llvm!(LLVMSetFunctionCallConv(code, llvm!(LLVMGetFunctionCallConv(function.0))));
+    for index in (0..=count).chain([LLVMAttributeFunctionIndex]) {
+        attributes::of_function(function, index).into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(code, index, a)));
+    }
+    if llvm!(LLVMHasPersonalityFn(function.0)) != 0 {
+        llvm!(LLVMSetPersonalityFn(code, llvm!(LLVMGetPersonalityFn(function.0))));
+    }
+    llvm!(LLVMSetGC(code, llvm!(LLVMGetGC(function.0))));
+    let section = llvm!(LLVMGetSection(function.0));
+    if !section.is_null() {
+        llvm!(LLVMSetSection(code, section));
+    }
+    if kind != Kind::Duplicate {
+        ["noinline", "optnone"].iter().for_each(|name| Value(code).remove_attribute(name));
+        add_attribute(module, code, "alwaysinline");
+    }
+    Value(code)
+}
+
+/// Fills a version with copies of a function's blocks.
+fn copy(module: Module, function: Value, code: Value) -> Copies {
+    let known: IndexMap<Value, Value> = parameters(function).into_iter().zip(parameters(code)).collect();
+    let blocks: Vec<Block> = function.blocks().collect();
+    Copies::make(module, &blocks, code, &known, Lines::Drop)
+}
+
+/// Has LLVM inline the functions that are for one call.
+fn run_inliner(module: Module, machine: LLVMTargetMachineRef) -> Result<(), Error> {
+    const PASSES: &CStr = c"always-inline";
+    let options = llvm!(LLVMCreatePassBuilderOptions());
+    let error = llvm!(LLVMRunPasses(module.raw, PASSES.as_ptr(), machine, options));
+    llvm!(LLVMDisposePassBuilderOptions(options));
+    if error.is_null() {
+        return Ok(());
+    }
+    let message: *const c_char = llvm!(LLVMGetErrorMessage(error));
+    // SAFETY: the message is a string of LLVM's, which is not freed: the compilation ends.
+    let what = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
+    Err(Error::Passes { function: module.source(), passes: "always-inline", what })
+}

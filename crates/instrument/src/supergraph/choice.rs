@@ -1,0 +1,235 @@
+//! Which calls on segments are inlined, and which functions get a copy that is told its context as an argument: what is executed most for
+//! the code that it adds.
+//!
+//! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies where the growth of
+//! the code is not acceptable). The thesis leaves open how to choose. Here a step that adds code has a gain: how often it saves something.
+//! A copy saves the callee's look at the word of contexts; inlining saves the call as well. The step of most gain for its code
+//! is made next, as long as the limit allows one.
+//!
+//! Inlining nests as deep as segments do, so recursion ends. O(steps x calls).
+
+/// Steps of a unit at most: each adds a function.
+const MOST_STEPS: usize = 1 << 12;
+/// What an execution of an inlined call saves, and of a call of a copy.
+const BY_INLINING: f64 = 2.0;
+const BY_COPYING: f64 = 1.0;
+
+/// A function, as far as the choice needs it.
+#[derive(Clone, Debug, Default)]
+pub struct Candidate {
+    /// Its instructions.
+    pub size: u64,
+    /// How often it is called.
+    pub entries: f64,
+    /// Its calls on segments of functions that may be copied.
+    pub calls: Vec<Call>,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    /// Which function it calls, or may.
+    pub callee: usize,
+    /// How often it is executed.
+    pub executions: f64,
+}
+
+/// Why there is a version of a function's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It is the function's own.
+    Own,
+    /// It is a copy for several calls.
+    Duplicate,
+    /// It is a copy for one call, which is inlined; in how many calls it is nested then.
+    Inlined { depth: u32 },
+}
+
+/// A version of a function's code.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Whose.
+    pub function: usize,
+    /// What it is for.
+    pub kind: Kind,
+    /// For each call of the function the version that is inlined there, if one is.
+    pub inlined: Vec<Option<usize>>,
+    /// Which share of the function's executions is this version's.
+    share: f64,
+}
+
+/// What is chosen. The first versions are the functions themselves.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// All versions.
+    pub versions: Vec<Version>,
+    /// For each function the version that calls with a known context call, where they are not inlined.
+    pub duplicates: Vec<Option<usize>>,
+}
+
+/// A step that adds code.
+#[derive(Clone, Copy)]
+enum Step {
+    Inline { version: usize, call: usize },
+    Duplicate { function: usize },
+}
+
+/// Chooses, where inlined calls may nest so deep, and all steps together may add so many instructions.
+pub fn choose(functions: &[Candidate], depth: u32, budget: u64) -> Choice {
+    let own = |(function, candidate): (usize, &Candidate)| Version {
+        function,
+        kind: Kind::Own,
+        inlined: vec![None; candidate.calls.len()],
+        share: 1.0,
+    };
+    let mut choice = Choice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
+    let mut left = budget;
+    for _ in 0..MOST_STEPS {
+        let Some((step, callee)) = choice.best(functions, depth, left) else { break };
+        left -= functions[callee].size;
+        choice.take(functions, step, callee);
+    }
+    choice
+}
+
+impl Choice {
+    /// The version of a callee to which a call of a version leads, unless that is the callee itself.
+    pub fn target(&self, functions: &[Candidate], version: usize, call: usize) -> Option<usize> {
+        let version = &self.versions[version];
+        version.inlined[call].or(self.duplicates[functions[version.function].calls[call].callee])
+    }
+
+    /// The step that saves most for each instruction that it adds, with the function of which it adds a version.
+    fn best(&self, functions: &[Candidate], depth: u32, left: u64) -> Option<(Step, usize)> {
+        let mut by_word = vec![0.0; functions.len()];
+        let mut best: Option<(f64, Step, usize)> = None;
+        let mut consider = |gain: f64, step: Step, callee: usize| {
+            let gain = gain / functions[callee].size.max(1) as f64;
+            if gain > 0.0 && functions[callee].size <= left && best.as_ref().is_none_or(|(most, ..)| gain > *most) {
+                best = Some((gain, step, callee));
+            }
+        };
+        for (at, version) in self.versions.iter().enumerate() {
+            let nests = match version.kind {
+                Kind::Own | Kind::Duplicate => depth > 0,
+                Kind::Inlined { depth: own } => own < depth,
+            };
+            for (number, call) in functions[version.function].calls.iter().enumerate().filter(|(n, _)| version.inlined[*n].is_none()) {
+                let executions = call.executions * version.share;
+                let is_told = self.duplicates[call.callee].is_some();
+                if !is_told {
+                    by_word[call.callee] += executions;
+                }
+                if nests {
+                    let saved = if is_told { BY_INLINING - BY_COPYING } else { BY_INLINING };
+                    consider(executions * saved, Step::Inline { version: at, call: number }, call.callee);
+                }
+            }
+        }
+        for (function, executions) in by_word.into_iter().enumerate() {
+            consider(executions * BY_COPYING, Step::Duplicate { function }, function);
+        }
+        best.map(|(_, step, callee)| (step, callee))
+    }
+
+    fn take(&mut self, functions: &[Candidate], step: Step, callee: usize) {
+        let (new, candidate) = (self.versions.len(), &functions[callee]);
+        let (kind, executions, replaced) = match step {
+            Step::Inline { version, call } => {
+                let from = &mut self.versions[version];
+                from.inlined[call] = Some(new);
+                let depth = if let Kind::Inlined { depth } = from.kind { depth + 1 } else { 1 };
+                let executions = functions[from.function].calls[call].executions * from.share;
+                (Kind::Inlined { depth }, executions, self.duplicates[callee].unwrap_or(callee))
+            }
+            Step::Duplicate { function } => (Kind::Duplicate, self.called_by_word(functions, function), function),
+        };
+        if kind == Kind::Duplicate {
+            self.duplicates[callee] = Some(new);
+        }
+        // What is executed in the new version no longer is in the one that the calls led to.
+        let share = (executions / candidate.entries.max(f64::MIN_POSITIVE)).min(self.versions[replaced].share);
+        self.versions[replaced].share -= share;
+        self.versions.push(Version { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
+    }
+
+    /// Executions of calls of a function that are not inlined.
+    fn called_by_word(&self, functions: &[Candidate], callee: usize) -> f64 {
+        let of_version = |version: &Version| -> f64 {
+            let calls = functions[version.function].calls.iter().zip(&version.inlined);
+            calls
+                .filter(|(call, inlined)| call.callee == callee && inlined.is_none())
+                .map(|(call, _)| call.executions * version.share)
+                .sum()
+        };
+        self.versions.iter().map(of_version).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Function 0 calls 1 twice and itself; 1 calls 2, which is large.
+    fn functions() -> Vec<Candidate> {
+        let call = |callee, executions| Call { callee, executions };
+        vec![
+            Candidate { size: 10, entries: 100.0, calls: vec![call(1, 40.0), call(1, 60.0), call(0, 99.0)] },
+            Candidate { size: 5, entries: 100.0, calls: vec![call(2, 100.0)] },
+            Candidate { size: 500, entries: 100.0, calls: Vec::new() },
+        ]
+    }
+
+    fn added(choice: &Choice, functions: &[Candidate]) -> u64 {
+        choice.versions[functions.len()..].iter().map(|v| functions[v.function].size).sum()
+    }
+
+    #[test]
+    fn nothing_is_added_without_a_limit_to_add_in() {
+        let functions = functions();
+        let choice = choose(&functions, 1, 0);
+        assert_eq!((choice.versions.len(), added(&choice, &functions)), (3, 0));
+        assert!((0..3).all(|call| choice.target(&functions, 0, call).is_none()));
+    }
+
+    #[test]
+    fn what_several_calls_share_comes_before_what_one_has() {
+        let functions = functions();
+        // Both calls of function 1 share one copy; then the more frequent of them is inlined.
+        let choice = choose(&functions, 1, 5);
+        assert_eq!(choice.versions[3].kind, Kind::Inlined { depth: 1 });
+        assert_eq!((choice.target(&functions, 0, 1), choice.target(&functions, 0, 0)), (Some(3), None));
+        let mut more = functions.clone();
+        more[0].calls.push(Call { callee: 1, executions: 50.0 });
+        let choice = choose(&more, 1, 5);
+        assert_eq!((choice.versions[3].kind, choice.duplicates[1]), (Kind::Duplicate, Some(3)));
+        assert!([0, 1, 3].iter().all(|call| choice.target(&more, 0, *call) == Some(3)));
+    }
+
+    #[test]
+    fn nesting_ends_with_the_depth_and_code_with_the_limit() {
+        let functions = functions();
+        for depth in 0..4 {
+            for budget in [0, 9, 10, 15, 30, 100, 600, 100_000] {
+                let choice = choose(&functions, depth, budget);
+                assert!(added(&choice, &functions) <= budget);
+                for (at, version) in choice.versions.iter().enumerate() {
+                    assert!(!matches!(version.kind, Kind::Inlined { depth: own } if own > depth), "{version:?}");
+                    for (call, inlined) in functions[version.function].calls.iter().zip(&version.inlined) {
+                        let Some(inlined) = inlined.map(|i| &choice.versions[i]) else { continue };
+                        let outer = if let Kind::Inlined { depth } = version.kind { depth } else { 0 };
+                        assert_eq!((inlined.function, inlined.kind), (call.callee, Kind::Inlined { depth: outer + 1 }), "{at}");
+                    }
+                }
+            }
+        }
+        // Recursion of depth 3: each version of function 0 that is nested less has the next in it.
+        let choice = choose(&functions, 3, 100_000);
+        let mut at = 0;
+        for depth in 1..=3 {
+            at = choice.versions[at].inlined[2].unwrap();
+            assert_eq!(choice.versions[at].kind, Kind::Inlined { depth });
+        }
+        assert!(choice.versions[at].inlined[2].is_none());
+    }
+}

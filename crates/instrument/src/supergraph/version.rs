@@ -1,0 +1,67 @@
+//! A version of a function: its code, how that learns the context of its first path, and which versions it calls.
+
+use super::calls::{self, Passing};
+use super::choice::Kind;
+use crate::describe::FunctionCfg;
+use crate::llvm::{Module, Value};
+use crate::sample::copies::Copies;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// How the code of a version learns in what context it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Not at all: no call on a segment leads to it.
+    Nothing,
+    /// By the thread-local word.
+    ByWord,
+    /// By its last argument.
+    ByArgument,
+}
+
+/// A version of a function.
+pub struct Version {
+    /// Its code.
+    pub code: Value,
+    /// How it learns its context.
+    pub told: Told,
+    /// Its description.
+    pub cfg: FunctionCfg,
+    /// What it is for.
+    pub kind: Kind,
+    /// What became of the function's instructions, of a copy.
+    pub copies: Option<Copies>,
+    /// The versions that it calls, by the function's own call and the callee's number in the set.
+    pub targets: HashMap<(Value, u32), Target>,
+    /// Calls that are to be made.
+    pub passings: RefCell<Vec<Passing>>,
+}
+
+/// A version that is called.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its code.
+    pub version: Value,
+    /// The function with which a pointer is compared, if the callee is behind one.
+    pub guard: Option<Value>,
+}
+
+impl Version {
+    /// The version's own form of a call of the function.
+    pub fn call(&self, call: Value) -> Value {
+        self.copies.as_ref().map_or(call, |copies| copies.value(call))
+    }
+
+    /// Notes that a call passes a context to a version of its callee; false if it is to be told by the word.
+    pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
+        let Some(target) = self.targets.get(&(call, callee)) else { return false };
+        let passing = Passing { call: self.call(call), guard: target.guard, version: target.version, context };
+        self.passings.borrow_mut().push(passing);
+        true
+    }
+
+    /// Makes the calls that were noted.
+    pub fn make_calls(&self, module: Module) {
+        calls::make(module, &self.passings.take());
+    }
+}

@@ -1,0 +1,119 @@
+//! Segments of random programs: whatever is inlined, copied or told by the word, the counts are those of the whole program path, which
+//! knows nothing of contexts.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::fmt::Write;
+
+/// Numbers that follow from a seed (xorshift, Marsaglia 2003).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+const FUNCTIONS: u64 = 9;
+
+/// A call of some function, by name or by a pointer; all end, since each execution of a function uses fuel up.
+fn call(dice: &mut Dice) -> String {
+    let callee = dice.below(FUNCTIONS);
+    match dice.below(4) {
+        0 => format!("table[(unsigned)(x + {callee}) % {FUNCTIONS}](x - 1, y)"),
+        _ => format!("f{callee}(x - {}, y ^ {})", 1 + dice.below(3), dice.below(9)),
+    }
+}
+
+/// Statements with branches, loops, early returns and calls: in conditions, in arguments, in the place of a return.
+fn statements(dice: &mut Dice, depth: u32, text: &mut String) {
+    for _ in 0..1 + dice.below(3) {
+        let (kind, number) = (dice.below(if depth == 0 { 3 } else { 7 }), dice.below(7) + 2);
+        let wrote = match kind {
+            0 => write!(text, "y += {};", call(dice)),
+            1 => write!(text, "y ^= x * {number};"),
+            2 => write!(text, "__asm__ volatile(\"# {number}\" : \"+r\"(y));"),
+            3 => write!(text, "if ({} % {number} == 1) return {};", call(dice), call(dice)),
+            4 => write!(text, "for (int i = 0; i < {number} && fuel > 0; i++) {{ "),
+            _ => write!(text, "if ((x ^ y) % {number} > {}) {{ ", number / 2 - 1),
+        };
+        wrote.expect("a string takes all");
+        if kind >= 4 {
+            statements(dice, depth - 1, text);
+            text.push_str("} ");
+            if kind == 6 {
+                text.push_str("else { ");
+                statements(dice, depth - 1, text);
+                text.push_str("} ");
+            }
+        }
+        text.push('\n');
+    }
+}
+
+/// A program; with exceptions if it is in C++.
+fn program(seed: u64, throws: bool) -> String {
+    let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut text = String::from("#include <stdio.h>\nstatic int fuel = 4000;\ntypedef int (*step)(int, int);\n");
+    let linkage = |f: u64| if f.is_multiple_of(3) { "" } else { "static " };
+    for f in 0..FUNCTIONS {
+        writeln!(text, "{}__attribute__((noinline)) int f{f}(int x, int y);", linkage(f)).expect("a string takes all");
+    }
+    let names: Vec<String> = (0..FUNCTIONS).map(|f| format!("f{f}")).collect();
+    writeln!(text, "static volatile step table[] = {{ {} }};", names.join(", ")).expect("a string takes all");
+    for f in 0..FUNCTIONS {
+        let throw = if throws { "if (fuel % 31 == 7) throw x; " } else { "" };
+        writeln!(text, "{}int f{f}(int x, int y) {{ if (fuel <= 0 || x < 0) return y; fuel--; {throw}", linkage(f))
+            .expect("a string takes all");
+        let catches = throws && dice.below(2) == 0;
+        text.push_str(if catches { "try { " } else { "" });
+        statements(&mut dice, 2, &mut text);
+        text.push_str(if catches { "} catch (int n) { y += n; }\n" } else { "" });
+        writeln!(text, "return {}; }}", call(&mut dice)).expect("a string takes all");
+    }
+    let body = "s += f0(i % 9, i) ^ table[i % 9](i % 5, s);";
+    let body = if throws { format!("try {{ {body} }} catch (int n) {{ s -= n; }}") } else { body.to_owned() };
+    writeln!(text, "int main() {{ int s = 0; for (int i = 0; i < 60; i++) {{ fuel = fuel / 2 + 40; {body} }} printf(\"%d\\n\", s); }}")
+        .expect("a string takes all");
+    text
+}
+
+fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
+    must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
+}
+
+#[test]
+fn counts_are_those_of_the_whole_program_path() {
+    let seeds: Vec<u64> = std::env::var("TRODDEN_SEEDS").map_or(vec![3, 4], |text| {
+        let (first, last) = text.split_once('-').expect("TRODDEN_SEEDS is FIRST-LAST");
+        (first.parse().unwrap()..=last.parse().unwrap()).collect()
+    });
+    for seed in seeds {
+        let throws = seed % 2 == 1;
+        let file = if throws { "prog.cc" } else { "prog.c" };
+        let place = Place::with(&[(file, &program(seed, throws))]);
+        let level = ["-O2", "-O1", "-O0"][seed as usize % 3];
+        let line = format!("--trodden-stream {level} -w {file} -o prog");
+        if throws {
+            place.cxx(&line)
+        } else {
+            place.cc(&line)
+        };
+        let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
+        for (depth, growth) in [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)] {
+            let (depth, growth) = (depth.to_string(), growth.to_string());
+            let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth];
+            must(place.command(trodden()).args(["instrument", "prog"]).args(options));
+            let counted = run(&place, "counting", &["--no-store", "-o", "counted"]);
+            assert_eq!(counted, plain, "seed {seed}, depth {depth}, growth {growth}");
+            let check = ["segments", "counted", "--check", "stream.streams", "--depth", &depth];
+            let output = place.command(trodden()).args(check).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && !said.starts_with("0 segments"), "seed {seed}, growth {growth}: {said}");
+        }
+    }
+}
