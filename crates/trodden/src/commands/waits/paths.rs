@@ -163,7 +163,7 @@ pub fn is_function(frame: &str, path: &str) -> bool {
         let whole = name.split(['(', '<']).next().unwrap_or(name);
         whole.rsplit("::").next().unwrap_or(whole)
     }
-    frame == path || base(frame) == base(path) && !base(path).is_empty()
+    !frame.is_empty() && (frame == path || base(frame) == base(path) && !base(path).is_empty())
 }
 
 #[cfg(test)]
