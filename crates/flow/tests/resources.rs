@@ -3,7 +3,7 @@
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::{Limited, cut_to_limit};
-use trodden_flow::partition::tasks::are_too_many;
+use trodden_flow::partition::tasks::{are_too_many, tasks};
 use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
@@ -84,4 +84,14 @@ fn a_graph_of_too_many_tasks_stays_whole() {
     let plan = plan(std::slice::from_ref(&procedure), Strategy::P3, &options);
     assert_eq!(plan.copies.iter().filter(|c| c.parts[0].is_some()).count(), 1);
     assert!(!are_too_many(&self::procedure(&chain(1000, true)).dag, 4));
+}
+
+/// A set of edges for each node of a straight chain was 10 GB here.
+#[test]
+fn a_straight_chain_is_one_task() {
+    let nodes = 100_000;
+    let edges = (1..nodes).map(|n| (Node(n - 1), Node(n))).collect();
+    let graph = Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap();
+    let procedure = procedure(&graph);
+    assert_eq!(tasks(&procedure.dag, 4, false), [vec![true; procedure.dag.edges().len()]]);
 }

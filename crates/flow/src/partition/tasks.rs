@@ -45,8 +45,9 @@ impl Growth<'_> {
         let mut total = 1;
         for &node in reduced.order.iter().filter(|n| **n != dag.exit()) {
             total -= growth.sets[node.index()].len();
-            for &edge in &reduced.out[node.index()] {
-                total += growth.take(node, edge);
+            let edges = &reduced.out[node.index()];
+            for (at, &edge) in edges.iter().enumerate() {
+                total += growth.take(node, edge, at + 1 == edges.len());
                 if total >= threshold {
                     return growth;
                 }
@@ -55,18 +56,18 @@ impl Growth<'_> {
         growth
     }
 
-    /// All beginnings at a node go on over an edge; how many.
-    fn take(&mut self, node: Node, edge: usize) -> usize {
+    /// All beginnings at a node go on over an edge; how many. Over the last edge the sets go on themselves: copies for each
+    /// edge of a long chain would be as many as the square of its length.
+    fn take(&mut self, node: Node, edge: usize, last: bool) -> usize {
         self.covered[edge] = true;
-        let longer = self.sets[node.index()].iter().map(|set| {
-            let mut set = set.clone();
-            set[edge] = true;
-            set
-        });
-        let longer: Vec<Vec<bool>> = longer.collect();
+        let mut longer = match last {
+            true => std::mem::take(&mut self.sets[node.index()]),
+            false => self.sets[node.index()].clone(),
+        };
+        longer.iter_mut().for_each(|set| set[edge] = true);
         let to = self.reduced.edges[edge].2;
         let count = longer.len();
-        self.sets[to.index()].extend(longer);
+        self.sets[to.index()].append(&mut longer);
         count
     }
 
