@@ -2,6 +2,7 @@
 
 pub mod branches;
 pub mod bursts;
+mod busy;
 mod loss;
 mod quantile;
 pub mod readings;

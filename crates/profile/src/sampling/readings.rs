@@ -32,6 +32,7 @@
 //! Invariant: memory is bounded; when there are too many readings, neighbours are joined.
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
+use super::busy::busy_error;
 use super::loss::{Loss, Seen};
 use super::quantile::student;
 use crate::model::Profile;
@@ -47,9 +48,6 @@ use trodden_unit::Identity;
 const COST: f64 = 8.0;
 /// Upper bound of the slowdown.
 const MOST_SLOWDOWN: f64 = 4.0;
-/// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and
-/// program by turns, and not at random. With 17 processes on two processors totals were from a half to twice the truth.
-const LATE_ERROR: f64 = 0.5;
 /// More slices than this are joined.
 const MOST_SLICES: usize = 64;
 /// The least number of slices for an estimate of the variance.
@@ -112,6 +110,8 @@ pub struct Sampled {
     pub bursts: u64,
     /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
     pub asked_ns: u64,
+    /// The part of the time in which the program could have executed that it waited for a processor; 0 if that is not known.
+    pub waited: f64,
 }
 
 impl SwitchedOn {
@@ -195,7 +195,7 @@ impl Reading {
 impl Sampled {
     /// The sampling data of the whole run, given the profile of its counts.
     pub fn finish(self, profile: &Profile) -> BurstSampling {
-        let Sampled { readings, on_ns, total_ns, bursts, asked_ns } = self;
+        let Sampled { readings, on_ns, total_ns, bursts, asked_ns, waited } = self;
         // If nearly all of the time was counted, counts need no weights.
         let stands_for_itself = on_ns > total_ns / 2;
         let (weights, systematic) = match stands_for_itself {
@@ -203,7 +203,7 @@ impl Sampled {
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64),
         };
         let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
-        let systematic = Systematic { error: systematic.error.hypot(LATE_ERROR * late), ..systematic };
+        let systematic = Systematic { error: systematic.error.hypot(busy_error(late, waited)), ..systematic };
         let mut slices = slices(&readings.readings, &weights);
         if !stands_for_itself {
             let share = on_ns as f64 / total_ns.max(1) as f64;
@@ -391,7 +391,7 @@ mod tests {
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: FEWEST_BURSTS, asked_ns: on_ns }.finish(&Profile {
+        Sampled { readings, on_ns, total_ns, bursts: FEWEST_BURSTS, asked_ns: on_ns, waited: 0.0 }.finish(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
@@ -491,7 +491,7 @@ mod tests {
         let margin = |bursts| {
             let mut readings = Readings::default();
             (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
-            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, asked_ns: 100 };
+            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, asked_ns: 100, waited: 0.0 };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).margin
         };

@@ -11,6 +11,7 @@
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
+use super::waiting::Waiting;
 use crate::cli::Bursts;
 use crate::notes::note;
 use anyhow::{Result, ensure};
@@ -93,6 +94,7 @@ impl Bursting {
             since: SwitchedOn::default(),
             stretch: 1,
             asked_ns: 0,
+            waiting: Waiting::default(),
             last_reading: Instant::now(),
             late: 0.0,
         };
@@ -123,6 +125,7 @@ struct BurstController {
     stretch: u32,
     /// Nanoseconds that the switch was to be on.
     asked_ns: u64,
+    waiting: Waiting,
     last_reading: Instant,
     /// By how much bursts end late, in seconds.
     late: f64,
@@ -168,6 +171,7 @@ impl BurstController {
             total_ns: total_ns.max(self.on.ns),
             bursts: self.on.bursts,
             asked_ns: self.asked_ns,
+            waited: self.waiting.share(),
         })
     }
 
@@ -220,6 +224,7 @@ impl BurstController {
             self.readings.read(&raws, since, self.last_reading.elapsed().as_nanos() as u64);
             self.last_reading = Instant::now();
         }
+        self.switches.values().flatten().for_each(|switch| self.waiting.note(switch.process()));
         self.reading_took = processor_time_of_thread().saturating_sub(began);
     }
 

@@ -3,6 +3,7 @@
 pub mod bursts;
 mod delivery;
 mod folder;
+mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted};
 pub use folder::{RunFolder, run_folder};

@@ -1,0 +1,68 @@
+//! How long processes waited for a processor while others had it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Times of the threads of some processes, as the scheduler keeps them.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// By thread: its times when it was first and last seen.
+    threads: BTreeMap<u64, (Times, Times)>,
+}
+
+/// Nanoseconds of a thread on a processor, and waiting for one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    executed: u64,
+    waited: u64,
+}
+
+impl Waiting {
+    /// Notes the times of a process's threads of now. Of a process that has ended, or of a system without `schedstat`, there are none.
+    pub fn note(&mut self, process: u64) {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return };
+        for thread in threads.flatten() {
+            let id = thread.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some((id, times)) = id.zip(times(&thread.path())) {
+                self.threads.entry(id).or_insert((times, times)).1 = times;
+            }
+        }
+    }
+
+    /// The part of the time in which threads could have executed that they waited for a processor; 0 if nothing is known.
+    pub fn share(&self) -> f64 {
+        let gained =
+            |of: fn(&Times) -> u64| self.threads.values().map(|(first, last)| of(last).saturating_sub(of(first))).sum::<u64>() as f64;
+        let (executed, waited) = (gained(|t| t.executed), gained(|t| t.waited));
+        if executed + waited > 0.0 { waited / (executed + waited) } else { 0.0 }
+    }
+}
+
+/// Of `/proc/PID/task/TID/schedstat`: time executed, time waited, number of time slices.
+fn times(thread: &Path) -> Option<Times> {
+    let text = std::fs::read_to_string(thread.join("schedstat")).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map_while(|n| n.parse().ok());
+    Some(Times { executed: numbers.next()?, waited: numbers.next()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_what_was_gained() {
+        let mut waiting = Waiting::default();
+        waiting.threads.insert(1, (Times { executed: 100, waited: 50 }, Times { executed: 300, waited: 150 }));
+        waiting.threads.insert(2, (Times { executed: 0, waited: 0 }, Times { executed: 100, waited: 0 }));
+        assert_eq!(waiting.share(), 0.25);
+        assert_eq!(Waiting::default().share(), 0.0);
+    }
+
+    #[test]
+    fn a_process_has_times() {
+        let mut waiting = Waiting::default();
+        waiting.note(std::process::id().into());
+        assert!(!waiting.threads.is_empty());
+        waiting.note(u64::MAX);
+    }
+}
