@@ -150,7 +150,7 @@ impl SegmentPlan {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
         };
-        let words = match (&hash, function.contexts.is_empty()) {
+        let words = match (&hash, function.contexts.is_empty() || !function.counts) {
             (_, true) => 0,
             (Some(hash), _) => hash.slots() + 1,
             (None, _) => rows,

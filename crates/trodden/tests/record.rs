@@ -5,7 +5,8 @@ mod place;
 use place::{Place, executions, must, trodden};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use trodden_profile::{Ending, Profile, RunStore};
+use trodden_profile::stream::{Places, StreamLog, Symbol};
+use trodden_profile::{Ending, Profile, RunEntry, RunStore};
 
 const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
 
@@ -259,4 +260,75 @@ fn a_folder_of_counts_that_is_deleted_is_told() {
         assert!(told.contains("was deleted while the command ran") && !told.contains("nothing was counted"), "{told}");
         assert!(!place.path("run.trodden").exists());
     }
+}
+
+/// How often `step` began by the logs of a run, and their number.
+fn steps_of_streams(store: &RunStore, entry: &RunEntry) -> (u64, u64) {
+    let (mut steps, mut logs) = (0, 0);
+    for file in std::fs::read_dir(store.streams(entry.number)).into_iter().flatten().map(|e| e.unwrap().path()) {
+        let log = StreamLog::open(&file).unwrap();
+        let profile = store.load(entry).unwrap();
+        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap();
+        let places = Places::new(log.head(), image);
+        let is_step = |counter: u32| places.function(places.path(counter).unwrap().0).name == "step";
+        for thread in log.threads() {
+            log.visit(thread, 0, |event| {
+                steps += u64::from(matches!(event, Symbol::Enter(counter) if is_step(counter)));
+                true
+            })
+            .unwrap();
+        }
+        logs += 1;
+    }
+    (steps, logs)
+}
+
+/// Each program of a suite is a run with its own stream: the first and the second test differ, one crashes, one has a child, and one
+/// becomes itself again in the same process.
+#[test]
+fn each_program_of_a_suite_has_its_stream() {
+    let place = Place::with(&[(
+        "prog.c",
+        "#include <signal.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); return n & 1 ? n : 2 * n; }\n\
+         int main(int c, char **v) { int n = atoi(v[1]), s = 0; for (int i = 0; i < n; i++) s += step(i); if (n == 5) raise(SIGSEGV);\n\
+         if (n == 6) { if (!fork()) { step(1); _exit(0); } wait(0); }\n\
+         if (n == 7) execl(v[0], v[0], \"8\", (char *)0); return n + (s < 0); }\n",
+    )]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.cc("-O1 prog.c -o counting");
+    let script = "true; ./prog 3 & ./prog 4; wait; ./prog 5; ./prog 6; ./counting 2; TRODDEN_TEST=last exec ./prog 7";
+    let output =
+        place.command(trodden()).args(["record", "--whole-program", "--suite", "tests", "--", "bash", "-c", script]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(8), "{said}");
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let mut seen = Vec::new();
+    for entry in store.select("tests").unwrap() {
+        let (steps, logs) = steps_of_streams(&store, &entry);
+        // Counts of the stream are those of the run.
+        let counted = executions(&store.load(&entry).unwrap(), "step").unwrap();
+        assert!(logs == 0 || steps == counted, "{steps} {counted}");
+        seen.push((entry.run.command[1].clone(), counted, logs, entry.run.test.clone()));
+    }
+    seen.sort();
+    let run = |n: &str, steps, logs, test: Option<&str>| (n.to_owned(), steps, logs, test.map(str::to_owned));
+    let all = [
+        run("2", 2, 0, None),
+        run("3", 3, 1, None),
+        run("4", 4, 1, None),
+        run("5", 5, 1, None),
+        run("6", 7, 2, None),
+        run("7", 7, 1, Some("last")),
+        run("8", 8, 1, Some("last")),
+    ];
+    assert_eq!(seen, all, "{said}");
+    // Tests are named by their runs.
+    let number = |n: &str| store.select("tests").unwrap().into_iter().find(|e| e.run.command[1] == n).unwrap().number.to_string();
+    let report = must(place.command(trodden()).args(["segments", &number("4"), "--json", "--top", "0"]));
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    let calls: u64 = report["segments"].as_array().unwrap().iter().map(|row| row["count"].as_u64().unwrap()).sum();
+    assert_eq!(calls, 4, "{report:#}");
+    let differ = place.command(trodden()).args(["stream", "diff", &number("3"), &number("4")]).output().unwrap();
+    assert_eq!(differ.status.code(), Some(1), "{}", String::from_utf8_lossy(&differ.stderr));
 }

@@ -139,6 +139,8 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
     let file = format!("{name}.trodden");
     let mut command = place.command(trodden());
     command.arg("record").args(options).args(["--no-store", "-o", &file, "--"]).arg(place.path(program)).args(arguments);
+    // Copies would wait for the end of ours.
+    command.stdin(std::process::Stdio::null());
     String::from_utf8(must(&mut command).stdout).unwrap()
 }
 
@@ -258,6 +260,52 @@ fn inlined_and_copied_callees_count_the_same() {
             assert!(ways[2].1 > 0, "{ways:?}");
         }
     }
+}
+
+/// Copies count the segments of some functions each; together they are those of the whole program path.
+#[test]
+fn copies_share_the_counting_of_segments() {
+    for (file, source, options) in [("levels.c", LEVELS, "-O2"), ("prog.cc", EXCEPTIONS, "-O1")] {
+        let place = Place::with(&[(file, source)]);
+        let line = format!("--trodden-stream {options} {file} -o prog");
+        if file.ends_with(".cc") {
+            place.cxx(&line)
+        } else {
+            place.cc(&line)
+        };
+        let plain = record(&place, "prog", "stream", &["--whole-program"], &[]);
+        for (copies, depth) in [("3", "1"), ("2", "2")] {
+            let options = ["--copies", copies, "--segments", "stream.trodden.streams", "--depth", depth];
+            assert_eq!(record(&place, "prog", "shared", &options, &[]), plain);
+            place.trodden(&format!("segments shared.trodden --check stream.trodden.streams --depth {depth}"));
+            let depth = format!("--depth {depth}");
+            assert_eq!(
+                segments(&place, &format!("shared.trodden {depth}")),
+                segments(&place, &format!("stream.trodden.streams {depth}")),
+                "{file}"
+            );
+            let profile = trodden_profile::Profile::read(&place.path("shared.trodden")).unwrap();
+            // No copy counts what another does, but for what is checked, which is left out in all but the first.
+            let asked: Vec<u64> = profile.images.iter().map(|i| trodden_profile::segments::counted(i).interesting.len() as u64).collect();
+            assert_eq!(asked.len().to_string(), copies, "{asked:?}");
+            let all = trodden_profile::segments::counted(&profile.images[0]).interesting;
+            assert!(asked.iter().skip(1).all(|n| *n > 0) && !all.is_empty(), "{asked:?}");
+        }
+    }
+}
+
+/// The logs of a run are not added to those of the run that was in the same file before.
+#[test]
+fn a_run_takes_the_place_of_another_in_the_same_file() {
+    let place = Place::with(&[("caller.c", CALLER), ("callee.c", CALLEE)]);
+    place.cc("--trodden-stream -O2 caller.c callee.c -o prog");
+    for (n, expected) in [("600", [100, 100, 200, 200]), ("60", [10, 10, 20, 20])] {
+        record(&place, "prog", "run", &["--whole-program"], &[n]);
+        assert_eq!(between(&segments(&place, "run.trodden.streams"), "direct", "callee"), expected);
+    }
+    place.cc("-O2 caller.c callee.c -o counting");
+    record(&place, "counting", "run", &[], &[]);
+    assert!(!place.path("run.trodden.streams").exists(), "a counting run has no stream");
 }
 
 /// Call segments of the grammar, without what follows the callee's first event, are the segments of first events.

@@ -87,6 +87,10 @@ pub struct SegmentFunction {
     pub contexts: Vec<SegmentContext>,
     /// Interesting contexts with the function's path, ascending.
     pub interesting: BTreeSet<(u32, u64)>,
+    /// Executions of these, if they are known.
+    pub executions: u64,
+    /// Whether segments that end in it are counted; else its contexts only lead to others.
+    pub counts: bool,
 }
 
 /// A context: the caller, the caller's own context (0: any), and its path up to the call.
@@ -185,6 +189,27 @@ impl SegmentSet {
         SegmentSet { growth, ..self }
     }
 
+    /// The part of the set in which only some functions count: others keep the contexts that lead to theirs, by the same numbers.
+    pub fn part(&self, counts: impl Fn(u32) -> bool) -> SegmentSet {
+        let mut functions = self.functions.clone();
+        let mut needed: BTreeSet<u32> = (0..functions.len() as u32).filter(|number| counts(*number)).collect();
+        let mut work: Vec<u32> = needed.iter().copied().collect();
+        while let Some(number) = work.pop() {
+            let callers = functions[number as usize].contexts.iter().filter(|c| c.context > 0).map(|c| c.caller);
+            work.extend(callers.filter(|caller| needed.insert(*caller)));
+        }
+        for (number, function) in (0..).zip(&mut functions) {
+            if !needed.contains(&number) {
+                function.contexts.clear();
+            }
+            if !counts(number) {
+                function.interesting.clear();
+                (function.executions, function.counts) = (0, false);
+            }
+        }
+        SegmentSet { functions, every: self.every, growth: self.growth, index: Index::default() }
+    }
+
     /// Calls of the longest chain that is a context.
     pub fn depth(&self) -> u32 {
         let lengths = self.functions.iter().flat_map(|f| &f.contexts).filter_map(|c| self.length(c, DEEPEST));
@@ -261,9 +286,17 @@ impl SegmentSetBuilder {
                 edges: vec![0; function.edges.len()],
                 contexts: Vec::new(),
                 interesting: BTreeSet::new(),
+                executions: 0,
+                counts: true,
             });
             functions.len() as u32 - 1
         })
+    }
+
+    /// Notes executions of segments that end in a function.
+    pub fn add_executions(&mut self, function: u32, executions: u64) {
+        let sum = &mut self.set.functions[function as usize].executions;
+        *sum = sum.saturating_add(executions);
     }
 
     /// Sets how often edges were executed, for functions of which that is known, by unit, name and version.
@@ -318,6 +351,8 @@ mod tests {
             edges: Vec::new(),
             contexts: Vec::new(),
             interesting: BTreeSet::new(),
+            executions: 0,
+            counts: true,
         };
         let set = SegmentSet { functions: (0..functions).map(function).collect(), ..SegmentSet::default() };
         SegmentSetBuilder { set, ..SegmentSetBuilder::default() }
@@ -369,6 +404,26 @@ mod tests {
             }
         }
         assert!(compared > 10, "{compared}");
+    }
+
+    /// In the parts of a set together each segment is once, and each part knows all contexts that lead to its own.
+    #[test]
+    fn parts_know_what_leads_to_theirs() {
+        let mut builder = builder(3);
+        builder.insert(&[(0, 1), (1, 2)], 2, 5);
+        builder.insert(&[(0, 7)], 1, 1);
+        builder.insert(&[(2, 3)], 0, 4);
+        let set = builder.finish(false);
+        let parts: Vec<SegmentSet> = (0..3).map(|own| set.part(|number| number == own)).collect();
+        assert!(parts.iter().all(SegmentSet::is_sound));
+        assert_eq!(parts.iter().map(SegmentSet::len).sum::<usize>(), set.len());
+        for (number, part) in (0..).zip(&parts) {
+            assert_eq!(part.functions[number].interesting, set.functions[number].interesting);
+            assert_eq!(part.functions[number].contexts, set.functions[number].contexts);
+        }
+        // Function 2 is behind a context of 1, and 1 behind none of 0 but its own.
+        assert_eq!(parts[2].functions[1].contexts, set.functions[1].contexts);
+        assert!(parts[1].functions[2].contexts.is_empty() && parts[0].functions[1].contexts.is_empty());
     }
 
     #[test]

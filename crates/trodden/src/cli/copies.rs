@@ -17,6 +17,18 @@ pub struct Copies {
     /// Count edges, not paths: each copy some of those from which the counts of all follow.
     #[arg(long, requires = "copies", conflicts_with_all = ["strategy", "all_procedures", "hits"])]
     pub edges: bool,
+    /// Share the counting of interprocedural segments, not of paths: those of a run with a stream (12, last), or of a program that
+    /// counted them; `top:N[:RUN]` or `share:99%[:RUN]` of them. `trodden segments` shows the result.
+    #[arg(
+        long,
+        value_name = "SET",
+        requires = "copies",
+        conflicts_with_all = ["strategy", "edges", "weights", "no_first_run", "hits", "all_procedures", "baseline", "count_hits", "costs"]
+    )]
+    pub segments: Option<String>,
+    /// With --segments: calls that a segment runs through at most.
+    #[arg(long, value_name = "K", default_value_t = 1, requires = "segments", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub depth: u32,
     /// A profile of an earlier run, by which to divide: a file, a run or a suite. By default (weighted) the newest run
     /// of this build; without one, the program runs once more first, sampled.
     #[arg(long, value_name = "PROFILE", requires = "copies")]

@@ -10,7 +10,8 @@ use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct RecordStream {
     /// Keep the whole sequence of paths and calls of each thread, compressed; of programs built with --stream. Counts are made from it.
-    #[arg(long, conflicts_with_all = ["last", "sample", "kind", "copies", "suite"])]
+    /// With --suite, each program's run has its own.
+    #[arg(long, conflicts_with_all = ["last", "sample", "kind", "copies"])]
     pub whole_program: bool,
     /// Keep the last N paths and calls of each thread, for `trodden last`; of programs built with --stream. Nothing is counted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_LAST),

@@ -97,7 +97,7 @@ fn request(job: &Instrument) -> Result<Request> {
         settings.watched = Some(experiment::stored(&watch::others(expression, &job.program)?)?);
     }
     let set = match (&job.segments, &job.tested_segments) {
-        (Some(wanted), _) => Some(segments::asked(job, wanted)?),
+        (Some(wanted), _) => Some(segments::asked(job.depth as usize, &job.only, wanted)?),
         (None, Some(tests)) => Some(segments::tested(tests, job.depth as usize)?),
         (None, None) => None,
     };

@@ -2,8 +2,10 @@
 
 use crate::cli::Destination;
 use crate::notes::{note, warn};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
 use trodden_profile::{CollectProblem, Collected, RunStore};
 use trodden_report::words::plural;
 
@@ -40,6 +42,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
     anyhow::ensure!(!collected.profile.images.is_empty(), "none of its images can be decoded");
     if let Some(output) = &destination.output {
         collected.profile.write(output)?;
+        forget_streams(output)?;
         note(format_args!("the profile is in {}", output.display()));
     }
     if !destination.no_store {
@@ -48,6 +51,25 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
         lacking.run = Some(entry.number);
     }
     Ok(lacking)
+}
+
+/// Where the logs of a run lie whose profile is in a file.
+pub fn streams_beside(profile: &Path) -> PathBuf {
+    let mut name = profile.as_os_str().to_owned();
+    name.push(".streams");
+    name.into()
+}
+
+/// Removes the logs of the run whose profile was in a file before: with those of a new run they would be counted twice.
+fn forget_streams(profile: &Path) -> Result<()> {
+    let folder = streams_beside(profile);
+    let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
+    for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "log")) {
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}, a stream of the run before", path.display()))?;
+    }
+    // Something else of the user's may be in it.
+    let _ = fs::remove_dir(&folder);
+    Ok(())
 }
 
 /// Says why there is no profile.

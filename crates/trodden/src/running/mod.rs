@@ -5,7 +5,7 @@ mod delivery;
 mod folder;
 mod waiting;
 
-pub use delivery::{Lacking, deliver, nothing_counted};
+pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
 pub use folder::{RunFolder, run_folder};
 
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;

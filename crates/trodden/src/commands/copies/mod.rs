@@ -7,6 +7,8 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
 //!
+//! [`segments`] does the same for the counting of segments across calls.
+//!
 //! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
@@ -21,6 +23,7 @@ mod heap;
 pub mod make;
 mod objects;
 pub mod procedures;
+mod segments;
 mod spec;
 mod weights;
 mod worker;
@@ -64,6 +67,9 @@ const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the
 /// # Errors
 /// The copies cannot be made or run.
 pub fn run(record: &Record) -> Result<ExitCode> {
+    if let Some(wanted) = &record.copies.segments {
+        return segments::run(record, wanted);
+    }
     let engine = engine(&record.copies)?;
     let program = Program::read(&program(&record.command[0])?)?;
     before::check_destinations(record)?;

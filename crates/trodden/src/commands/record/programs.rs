@@ -3,9 +3,11 @@
 //! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
 //! known which of them are one program, how it was called and how it ended, and so that a process's files are put aside
 //! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
-//! on.
+//! on. With `--whole-program` they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
 
 use crate::cli::Record;
+use crate::commands::stream::recorder::{PAUSE, Recorder, longer};
+use crate::commands::stream::{self, files};
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
 use crate::running::{self, TEST_VARIABLE};
@@ -15,12 +17,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::plural;
+use trodden_sequence::Method;
 use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
+use trodden_wire::OUTPUT_VARIABLE;
+use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Records the programs of a command as runs of a suite; gives the command's exit status.
 ///
@@ -29,14 +34,19 @@ use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let folder = running::run_folder(job)?;
     let store = RunStore::create(&std::env::current_dir()?)?;
-    let (command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
-    let (ended, programs) = channel();
+    let (mut command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
+    let (ended, mut programs) = channel();
+    if job.stream.whole_program {
+        command.env(OUTPUT_VARIABLE, running::pattern(folder.path(), stream::NAMES)).env(STREAM_VARIABLE, stream::bounds(job));
+        programs = drained(folder.path().to_owned(), job.stream.method.method(), programs);
+    }
     let recorder = ProgramRecorder {
         store,
         folder: raw.clone(),
         suite: suite.to_owned(),
         told: BTreeSet::new(),
         stored: Vec::new(),
+        logs: 0,
         failures: 0,
         lacking: 0,
     };
@@ -77,6 +87,41 @@ fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
     }
 }
 
+/// Takes what programs write into stream files of a folder, in a thread of its own; hands on programs whose logs are made.
+fn drained(folder: PathBuf, method: Method, programs: Receiver<Program>) -> Receiver<Program> {
+    let (whole, ended) = channel();
+    std::thread::spawn(move || {
+        let mut recorder = Recorder::new(&folder, method);
+        if let Err(error) = drain(&mut recorder, &programs, &whole) {
+            warn(format_args!("streams cannot be recorded any more: {}", reasons(&error)));
+            programs.iter().for_each(|program| drop(whole.send(program)));
+        }
+    });
+    ended
+}
+
+fn drain(recorder: &mut Recorder, programs: &Receiver<Program>, whole: &Sender<Program>) -> Result<()> {
+    let mut pause = PAUSE;
+    loop {
+        match programs.recv_timeout(pause) {
+            Ok(program) => {
+                let place = folder_of(recorder.folder(), program.id);
+                let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
+                // Without its logs it is no run, and that is told.
+                let _ = whole.send(program);
+                finished?;
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                // Of processes that could not be followed.
+                let folder = recorder.folder().to_owned();
+                return recorder.finish(&folder).map(|_| ());
+            }
+        }
+        pause = if recorder.poll()? == 0 { longer(pause) } else { PAUSE };
+    }
+}
+
 /// Where the files of a program go.
 fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
     folder.join(program.0.to_string())
@@ -84,16 +129,16 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
 
 /// Moves the files of a process that has left its program. What cannot be moved is found at the end.
 fn put_aside(folder: &Path, program: ProgramId, process: u32) {
-    let end = format!(".{process}.raw");
-    let ours = raw_files(folder).unwrap_or_default();
-    let ours: Vec<_> = ours.iter().filter_map(|f| f.file_name()).filter(|n| n.to_string_lossy().ends_with(&end)).collect();
+    let ends = ["raw", files::STREAM].map(|extension| format!(".{process}.{extension}"));
+    let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
+    let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
     if ours.is_empty() {
         return;
     }
     let place = folder_of(folder, program);
     let _ = fs::create_dir_all(&place);
     for name in ours {
-        let _ = fs::rename(folder.join(name), place.join(name));
+        let _ = fs::rename(folder.join(&name), place.join(&name));
     }
 }
 
@@ -105,6 +150,8 @@ struct ProgramRecorder {
     /// Problems told already: each run may have them.
     told: BTreeSet<String>,
     stored: Vec<PathBuf>,
+    /// Logs of streams that were stored.
+    logs: usize,
     failures: u64,
     /// Stored runs that lack counts, and say so.
     lacking: u64,
@@ -126,6 +173,12 @@ impl ProgramRecorder {
 
     /// Stores a run, and removes its raw files.
     fn keep(&mut self, run: Run, place: &Path) -> Result<()> {
+        let logs = files::with_extension(place, files::LOG)?;
+        logs.iter().try_for_each(|log| stream::fold(log).map(drop))?;
+        let left = files::with_extension(place, files::STREAM)?;
+        if let Some(left) = left.first() {
+            bail!("the stream {} is not recorded", left.display());
+        }
         let files = raw_files(place)?;
         if files.iter().any(|f| matches!(Switch::open(f), Ok(Some(_)))) {
             bail!("a program of the sample tier counts nothing in a suite of single programs: --together records them in bursts");
@@ -140,7 +193,10 @@ impl ProgramRecorder {
         self.lacking += u64::from(is_lacking);
         // A process that is killed as it starts leaves a file without anything in it.
         if !collected.profile.images.is_empty() {
-            self.stored.push(self.store.add_run(&collected.profile)?.profile);
+            let entry = self.store.add_run(&collected.profile)?;
+            stream::move_logs(&logs, &self.store.streams(entry.number))?;
+            self.logs += logs.len();
+            self.stored.push(entry.profile);
         }
         fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
     }
@@ -153,7 +209,8 @@ impl ProgramRecorder {
 
     /// Stores what no process could be found for, and tells what there is.
     fn finish(mut self, job: &Record, status: ExitStatus) -> Result<()> {
-        let rest = raw_files(&self.folder)?;
+        let mut rest = raw_files(&self.folder)?;
+        rest.extend(files::with_extension(&self.folder, files::LOG)?);
         if !rest.is_empty() {
             warn(format_args!(
                 "{} raw files are of processes that could not be followed (another namespace?); they are kept as one run",
@@ -178,6 +235,9 @@ impl ProgramRecorder {
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
         note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
+        if job.stream.whole_program && self.logs == 0 {
+            warn("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
+        }
         anyhow::ensure!(self.failures == 0, "{} could not be stored", plural(self.failures as u128, "run", "runs"));
         anyhow::ensure!(self.lacking == 0, "counts of {} are lost, and the runs say so", plural(u128::from(self.lacking), "run", "runs"));
         Ok(())

@@ -6,7 +6,6 @@
 
 use super::callees::{Callees, executed, functions};
 use super::observed::Observed;
-use crate::cli::Instrument;
 use crate::cli::LAST;
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
@@ -20,12 +19,11 @@ use trodden_unit::{SegmentSet, SegmentSetBuilder};
 /// Segments with their images and executions.
 type Rows<'a> = Vec<(&'a ImageProfile, Segment, u64)>;
 
-/// The set that `--segments` names, with only the segments of `--only`.
+/// The set of segments of a depth that `--segments` names, with only the segments of `--only`.
 ///
 /// # Errors
 /// There is no such run, or nothing is left.
-pub fn asked(job: &Instrument, wanted: &str) -> Result<SegmentSet> {
-    let depth = job.depth as usize;
+pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> {
     let (kind, rest) = wanted.split_once(':').unwrap_or(("", wanted));
     let set = match kind {
         "calls" => following_calls(&profiles::load(rest)?)?,
@@ -41,10 +39,10 @@ pub fn asked(job: &Instrument, wanted: &str) -> Result<SegmentSet> {
         _ => {
             let observed = Observed::load(wanted, depth)?;
             let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
-            for only in &job.only {
+            for only in only {
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
             }
-            rows.retain(|r| job.only.is_empty() || job.only.iter().any(|only| is_named(r, only)));
+            rows.retain(|r| only.is_empty() || only.iter().any(|only| is_named(r, only)));
             of_rows(&rows, wanted)
         }
     };
@@ -106,8 +104,13 @@ fn following_calls(profile: &Profile) -> Result<SegmentSet> {
 fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
     let mut builder = SegmentSetBuilder::default();
     let mut numbers: HashMap<*const ImageProfile, Numbers> = HashMap::new();
-    for (image, segment, _) in rows {
-        numbers.entry(std::ptr::from_ref(*image)).or_default().insert(&mut builder, image, segment);
+    for (image, segment, executions) in rows {
+        let numbers = numbers.entry(std::ptr::from_ref(*image)).or_default();
+        numbers.insert(&mut builder, image, segment);
+        if let Some(last) = segment.last() {
+            let function = numbers.number(&mut builder, image, last.function);
+            builder.add_executions(function, *executions);
+        }
     }
     weigh(&mut builder, run);
     builder.finish(false)

@@ -10,6 +10,7 @@ use super::recording::EventTable;
 use super::streams;
 use crate::commands::stream::files;
 use crate::notes::warn;
+use crate::running::streams_beside;
 use anyhow::Result;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ pub struct Sequence {
 /// The sequence of the busiest thread of a run, if the run has streams.
 pub fn of_profile(wanted: &str) -> Option<Sequence> {
     let logs = files::logs_of_run(wanted)?;
-    let beside = files::beside(Path::new(wanted)).to_string_lossy().into_owned();
+    let beside = streams_beside(Path::new(wanted)).to_string_lossy().into_owned();
     match open(if Path::new(wanted).exists() { &beside } else { wanted }, &logs) {
         Ok(sequence) => sequence,
         Err(error) => {

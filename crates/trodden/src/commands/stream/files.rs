@@ -5,6 +5,7 @@
 //! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
 //! ```
 
+use crate::running::streams_beside;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,17 +68,10 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     Ok(logs)
 }
 
-/// Where the logs of a run lie whose profile is in a file.
-pub fn beside(profile: &Path) -> PathBuf {
-    let mut name = profile.as_os_str().to_owned();
-    name.push(".streams");
-    name.into()
-}
-
 /// The logs of the run that a profile's name means, or beside a profile's file: none of a suite, or where no stream was recorded.
 pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(wanted).exists() {
-        beside(Path::new(wanted))
+        streams_beside(Path::new(wanted))
     } else {
         let store = RunStore::find(Path::new(".")).ok()?;
         let runs = store.select(wanted).ok()?;

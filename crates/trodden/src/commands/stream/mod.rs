@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
+//! | `recorder.rs` | stream files to logs, while programs run |
 //! | `files.rs` | where a run's streams are kept |
 //! | `told.rs` | events in words, with source |
 //! | `last.rs` | `trodden last` |
@@ -11,6 +12,7 @@
 pub mod files;
 mod last;
 mod record;
+pub mod recorder;
 mod show;
 mod statistics;
 mod stopped;
@@ -21,7 +23,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 
 pub use last::run as last;
-pub use record::run as record;
+pub use record::{NAMES, bounds, fold, move_logs, run as record};
 
 /// `trodden stream`
 ///

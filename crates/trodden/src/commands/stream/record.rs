@@ -6,18 +6,20 @@
 //! is in the file.
 
 use super::files::{self, LOG, STREAM};
+use super::recorder::{PAUSE, Recorder, longer};
 use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
-use crate::running::{self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, wait_forwarding};
+use crate::running::{
+    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, streams_beside, wait_forwarding,
+};
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, counts, is_stream_file, write_raw};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::stream::{Drain, Drained, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{Ending, Run, RunStore, collect as collect_profile, raw_files};
 use trodden_report::words::{count, plural};
 use trodden_sequence::Method;
@@ -25,13 +27,7 @@ use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
 /// Names of stream files: each process has its own.
-const NAMES: &str = "%m.%p.stream";
-/// How long it is waited for full chunks, where there were none.
-const PAUSE: Duration = Duration::from_micros(500);
-/// Longest wait, when nothing happens.
-const LONGEST_PAUSE: Duration = Duration::from_millis(20);
-/// How often new stream files are looked for.
-const NEW_FILES: Duration = Duration::from_millis(20);
+pub const NAMES: &str = "%m.%p.stream";
 
 /// Records streams; gives the command's exit status.
 ///
@@ -74,19 +70,19 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
 fn record_whole(job: &Record) -> Result<ExitCode> {
     let folder = run_folder(job)?;
     let mut command = running::command(&job.command, folder.path(), NAMES);
-    let bounds = format!("whole,{},{}", job.stream.backlog, job.stream.patience);
-    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds);
+    command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds(job));
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let is_over = AtomicBool::new(false);
     let (status, drained) = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| Recorder::new(folder.path(), job.stream.method.method()).run(&is_over));
+        let recorder = scope.spawn(|| drain(Recorder::new(folder.path(), job.stream.method.method()), &is_over));
         let status = wait_forwarding(&mut command);
         is_over.store(true, Ordering::Relaxed);
         (status, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     });
     let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(&job.command, started, ending(status)) };
+    let run = circumstances(&job.command, started, ending(status));
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: job.destination.suite.clone(), ..run };
     let kept = drained.and_then(|drained| keep(job, run, folder.path(), &drained));
     let is_whole = match kept {
         Ok(is_whole) => is_whole,
@@ -101,6 +97,26 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
         }
     };
     Ok(exit_code_with(status, is_whole))
+}
+
+/// What programs are told of their streams.
+pub fn bounds(job: &Record) -> String {
+    format!("whole,{},{}", job.stream.backlog, job.stream.patience)
+}
+
+/// Takes chunks until the command is over; gives what there was in all.
+fn drain(mut recorder: Recorder, is_over: &AtomicBool) -> Result<Drained> {
+    let mut pause = PAUSE;
+    while !is_over.load(Ordering::Relaxed) {
+        if recorder.poll()? == 0 {
+            std::thread::sleep(pause);
+            pause = longer(pause);
+        } else {
+            pause = PAUSE;
+        }
+    }
+    let folder = recorder.folder().to_owned();
+    recorder.finish(&folder)
 }
 
 /// Makes the profile of logs, and puts both where they are wanted; whether nothing is lacking.
@@ -128,7 +144,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
     }
     let place = match (lacking.run, &job.destination.output) {
         (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
-        (None, output) => files::beside(&output.clone().unwrap_or_default()),
+        (None, output) => streams_beside(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &place)?;
     note(format_args!(
@@ -141,7 +157,11 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
     Ok(lacking.problems == 0 && lossy == 0)
 }
 
-fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
+/// Puts logs where a run has its own.
+///
+/// # Errors
+/// The place cannot be written.
+pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
     let cannot = || format!("cannot put the streams into {}", place.display());
     if !logs.is_empty() {
         fs::create_dir_all(place).with_context(cannot)?;
@@ -157,7 +177,10 @@ fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
 }
 
 /// Writes the raw file of a log; gives the number of threads that lost events.
-fn fold(path: &Path) -> Result<u64> {
+///
+/// # Errors
+/// The log is damaged, or the file cannot be written.
+pub fn fold(path: &Path) -> Result<u64> {
     let log = StreamLog::open(path)?;
     let lossy = log.threads().iter().filter(|t| t.lost > 0).count() as u64;
     let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
@@ -166,79 +189,6 @@ fn fold(path: &Path) -> Result<u64> {
     }
     write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, lossy)?;
     Ok(lossy)
-}
-
-/// Drains the stream files of a folder.
-struct Recorder<'a> {
-    folder: &'a Path,
-    method: Method,
-    drains: BTreeMap<PathBuf, Drain>,
-    looked: Option<Instant>,
-}
-
-impl<'a> Recorder<'a> {
-    fn new(folder: &'a Path, method: Method) -> Self {
-        Recorder { folder, method, drains: BTreeMap::new(), looked: None }
-    }
-
-    /// Until the command is over; gives what there was in all.
-    fn run(mut self, is_over: &AtomicBool) -> Result<Drained> {
-        let mut pause = PAUSE;
-        while !is_over.load(Ordering::Relaxed) {
-            self.look_for_files()?;
-            let mut taken = 0;
-            self.divide_memory();
-            for drain in self.drains.values_mut() {
-                taken += drain.poll()?;
-            }
-            match taken {
-                0 => {
-                    std::thread::sleep(pause);
-                    pause = (2 * pause).min(LONGEST_PAUSE);
-                }
-                _ => pause = PAUSE,
-            }
-        }
-        self.looked = None;
-        self.look_for_files()?;
-        let mut all = Drained::default();
-        for (file, drain) in std::mem::take(&mut self.drains) {
-            let drained = drain.finish()?;
-            all.events += drained.events;
-            all.chunks += drained.chunks;
-            all.damaged += drained.damaged;
-            all.bytes += drained.bytes;
-            fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
-        }
-        // Of programs that count.
-        for file in files::with_extension(self.folder, STREAM)?.iter().filter(|f| !is_stream_file(f)) {
-            fs::rename(file, file.with_extension("raw")).with_context(|| format!("cannot rename {}", file.display()))?;
-        }
-        Ok(all)
-    }
-
-    /// Gives the files with open windows equal parts of what all may hold.
-    fn divide_memory(&mut self) {
-        let whole = WindowBounds::default();
-        let active = self.drains.values().filter(|d| d.is_active()).count().max(1);
-        let bounds = WindowBounds { held: whole.held / active, ..whole };
-        self.drains.values_mut().for_each(|drain| drain.set_bounds(bounds));
-    }
-
-    fn look_for_files(&mut self) -> Result<()> {
-        if self.looked.is_some_and(|looked| looked.elapsed() < NEW_FILES) {
-            return Ok(());
-        }
-        self.looked = Some(Instant::now());
-        for file in files::with_extension(self.folder, STREAM)? {
-            // One that is not set up yet is looked at again.
-            if !self.drains.contains_key(&file) && is_stream_file(&file) && LiveStream::open(&file, false).is_ok() {
-                let drain = Drain::begin(&file, &file.with_extension(LOG), self.method)?;
-                self.drains.insert(file, drain);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Makes logs and a run of stream files that were left.
