@@ -12,9 +12,37 @@ pub fn demangled(symbol: &str) -> String {
     symbol.to_owned()
 }
 
+/// A Fortran procedure as its source has it. Symbols of external ones end in an underscore, those of a module's have the module in front
+/// (`__fields_MOD_relax` of gfortran, `_QMfieldsPrelax` of flang).
+pub fn fortran(symbol: &str) -> String {
+    if let Some((module, name)) = symbol.strip_prefix("__").and_then(|rest| rest.split_once("_MOD_")) {
+        return format!("{module}::{name}");
+    }
+    if let Some(rest) = symbol.strip_prefix("_QM")
+        && let Some((module, name)) = rest.split_once('P')
+    {
+        return format!("{module}::{name}");
+    }
+    match symbol.strip_prefix("_QP") {
+        Some(name) => name.to_owned(),
+        None if symbol.starts_with('_') => symbol.to_owned(),
+        None => symbol.strip_suffix('_').unwrap_or(symbol).to_owned(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::demangled;
+    use super::{demangled, fortran};
+
+    #[test]
+    fn fortran_procedures_have_the_names_of_their_source() {
+        assert_eq!(fortran("conj_grad_"), "conj_grad");
+        assert_eq!(fortran("conj_grad"), "conj_grad");
+        assert_eq!(fortran("__fields_MOD_relax"), "fields::relax");
+        assert_eq!(fortran("_QMfieldsPrelax"), "fields::relax");
+        assert_eq!(fortran("_QPconj_grad"), "conj_grad");
+        assert_eq!(fortran("_start"), "_start");
+    }
 
     #[test]
     fn names_of_three_languages() {

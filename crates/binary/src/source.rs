@@ -5,6 +5,7 @@
 
 use crate::elf::Binary;
 use crate::error::BinaryError;
+use crate::names::{demangled, fortran};
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian};
 use object::{CompressionFormat, Object, ObjectSection};
@@ -23,6 +24,8 @@ type Slice = EndianArcSlice<RunTimeEndian>;
 pub struct SourceFrame {
     /// The function's name, readable; `None` where the debug information has none.
     pub function: Option<String>,
+    /// The same as linkers know it, or as the debug information has it where it names no symbol.
+    pub symbol: Option<String>,
     /// The source file.
     pub file: Option<String>,
     /// The line, from 1.
@@ -75,10 +78,13 @@ impl SourceLocations {
         let Ok(mut chain) = self.context.find_frames(address).skip_all_loads() else { return frames };
         // What is damaged deeper in ends the chain.
         while let Ok(Some(frame)) = chain.next() {
-            let function = frame.function.and_then(|f| f.raw_name().ok().map(|n| crate::demangled(&n)));
+            let language = frame.function.as_ref().and_then(|f| f.language);
+            let symbol = frame.function.and_then(|f| f.raw_name().ok().map(|n| n.into_owned()));
+            let readable = |symbol: &String| if is_fortran(language) { fortran(symbol) } else { demangled(symbol) };
             let at = frame.location;
             frames.push(SourceFrame {
-                function,
+                function: symbol.as_ref().map(readable),
+                symbol,
                 file: at.as_ref().and_then(|l| l.file).map(str::to_owned),
                 line: at.as_ref().and_then(|l| l.line).filter(|l| *l > 0),
                 column: at.as_ref().and_then(|l| l.column).filter(|c| *c > 0),
@@ -96,6 +102,12 @@ impl SourceLocations {
     fn is_code(&self, address: u64) -> bool {
         self.code.iter().any(|range| range.contains(&address))
     }
+}
+
+fn is_fortran(language: Option<gimli::DwLang>) -> bool {
+    use gimli::{DW_LANG_Fortran03, DW_LANG_Fortran08, DW_LANG_Fortran18, DW_LANG_Fortran77, DW_LANG_Fortran90, DW_LANG_Fortran95};
+    let all = [DW_LANG_Fortran77, DW_LANG_Fortran90, DW_LANG_Fortran95, DW_LANG_Fortran03, DW_LANG_Fortran08, DW_LANG_Fortran18];
+    language.is_some_and(|language| all.contains(&language))
 }
 
 fn hex(id: &[u8]) -> String {

@@ -9,10 +9,11 @@
 //! | `waits/blocks.rs` | what a thread did between two calls, from samples and stacks |
 //! | `waits/convert.rs`, `waits/replay.rs` | records to calls, in order of time through the analysis |
 //! | `waits/import.rs`, `waits/import/` | traces of other tools: OTF2, the scheduler's events of perf, Chrome trace JSON |
-//! | `waits/summary.rs` | what a report says; `waits/text.rs`, `waits/json.rs`, `waits/page.rs`: how |
+//! | `waits/summary.rs`, `waits/causes.rs` | what a report says; `waits/text.rs`, `waits/json.rs`, `waits/page.rs`: how |
 //! | `waits/timeline.rs`, `waits/chrome.rs` | what each location did when; the same as Chrome trace JSON |
 
 mod blocks;
+mod causes;
 mod chrome;
 mod clock;
 mod codes;

@@ -9,6 +9,8 @@ mod paths;
 #[path = "../place/mod.rs"]
 mod place;
 mod reports;
+mod slow_functions;
+mod threads;
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]
 mod webdriver;
@@ -194,49 +196,6 @@ fn move_clock(text: &str, by_ns: i64) -> String {
     moved
 }
 
-const FORTRAN: &str = r#"
-program relaxation
-  use mpi
-  implicit none
-  integer :: r, n, e, i, req(2), st(MPI_STATUS_SIZE, 2), comm
-  double precision :: x, y
-  call MPI_Init(e)
-  call MPI_Comm_rank(MPI_COMM_WORLD, r, e)
-  call MPI_Comm_size(MPI_COMM_WORLD, n, e)
-  call MPI_Comm_dup(MPI_COMM_WORLD, comm, e)
-  x = r
-  do i = 1, 30
-    if (r == 0) call slow_solver(3000000, x)
-    call MPI_Irecv(y, 1, MPI_DOUBLE_PRECISION, MPI_ANY_SOURCE, 5, comm, req(1), e)
-    call MPI_Isend(x, 1, MPI_DOUBLE_PRECISION, mod(r + 1, n), 5, comm, req(2), e)
-    call MPI_Waitall(2, req, st, e)
-    call MPI_Bcast(x, 1, MPI_DOUBLE_PRECISION, 0, MPI_COMM_WORLD, e)
-  end do
-  call MPI_Finalize(e)
-contains
-  subroutine slow_solver(k, s)
-    integer :: k, j
-    double precision :: s
-    do j = 1, k
-      s = s + sqrt(dble(j))
-    end do
-  end subroutine
-end program
-"#;
-
-#[test]
-fn fortran_is_recorded_with_both_libraries() {
-    for library in ["openmpi", "mpich"] {
-        let place = Place::new();
-        place.build(&format!("mpif90.{library}"), "relaxation.f90", FORTRAN, &["-O1"]);
-        place.record(&[&format!("mpirun.{library}"), "-n", "2", "./app"]);
-        let report = place.report(&[]);
-        check(&report);
-        assert_eq!(first(&report), ("slow_solver".into(), 0), "{library}: {:#}", report["causes"]);
-        assert!(report["waits"].as_array().unwrap().iter().any(|w| w["site"]["call"] == "MPI_Waitall" && w["kind"] == "late sender"));
-    }
-}
-
 /// A loop of tests, as programs that overlap communication have it, is a wait.
 const POLLING: &str = r#"
 #include <mpi.h>
@@ -271,126 +230,6 @@ fn loops_of_tests_are_waits() {
     assert_eq!(first(&report), ("late".into(), 0), "{:#}", report["causes"]);
     let calls: Vec<&str> = report["waits"].as_array().unwrap().iter().filter_map(|w| w["site"]["call"].as_str()).collect();
     assert!(calls.contains(&"MPI_Test") && calls.contains(&"MPI_Iprobe"), "{calls:?}");
-}
-
-const LOCKS: &str = r#"
-#include <pthread.h>
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_rwlock_t shared = PTHREAD_RWLOCK_INITIALIZER;
-static volatile double sink;
-__attribute__((noinline)) static void spin(long n) { double s = 0; for (long i = 0; i < n; i++) s += i * 0.5; sink = s; }
-__attribute__((noinline)) void rebuild_index(void) { pthread_mutex_lock(&lock); spin(8000000); pthread_mutex_unlock(&lock); }
-__attribute__((noinline)) void look_up(void) { pthread_mutex_lock(&lock); spin(1000); pthread_mutex_unlock(&lock); spin(100000); }
-static void *writer(void *a) { for (int i = 0; i < 40; i++) { rebuild_index(); spin(1000); } return a; }
-static void *reader(void *a) { for (int i = 0; i < 400; i++) { look_up(); spin(1000); } return a; }
-int main(void) {
-  pthread_t t[3];
-  pthread_create(&t[0], 0, writer, 0);
-  for (int i = 1; i < 3; i++) pthread_create(&t[i], 0, reader, 0);
-  for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
-  return 0;
-}
-"#;
-
-#[test]
-fn the_holder_of_a_lock_is_named_first() {
-    let place = Place::new();
-    place.build("gcc", "locks.c", LOCKS, &["-O2", "-pthread"]);
-    place.record(&["./app"]);
-    let report = place.report(&[]);
-    check(&report);
-    assert_eq!(report["causes"][0]["function"], "rebuild_index", "{:#}", report["causes"]);
-    assert!(report["waits"].as_array().unwrap().iter().any(|w| w["kind"] == "join"));
-}
-
-const RUST: &str = r#"
-use std::hint::black_box;
-use std::sync::{Arc, Mutex};
-use std::thread;
-#[inline(never)]
-fn crunch(n: u64) -> u64 { (0..n).fold(0, |a, i| black_box(a ^ i.wrapping_mul(31))) }
-#[inline(never)]
-fn rebuild_index(shared: &Mutex<u64>) { let mut v = shared.lock().unwrap(); *v ^= crunch(8_000_000); }
-#[inline(never)]
-fn look_up(shared: &Mutex<u64>) -> u64 { let v = shared.lock().unwrap(); *v ^ crunch(100) }
-fn main() {
-    let shared = Arc::new(Mutex::new(0));
-    let a = shared.clone();
-    let writer = thread::spawn(move || for _ in 0..40 { rebuild_index(&a); });
-    let reader = |s: Arc<Mutex<u64>>| thread::spawn(move || for _ in 0..400 { black_box(look_up(&s)); });
-    let readers: Vec<_> = (0..2).map(|_| reader(shared.clone())).collect();
-    writer.join().unwrap();
-    readers.into_iter().for_each(|r| r.join().unwrap());
-}
-"#;
-
-#[test]
-fn the_holder_of_a_lock_of_rusts_standard_library_is_named_first() {
-    let place = Place::new();
-    place.build("rustc", "locks.rs", RUST, &["-O", "--edition=2021"]);
-    place.record(&["./app"]);
-    let report = place.report(&[]);
-    check(&report);
-    let (function, _) = first(&report);
-    assert!(function.ends_with("rebuild_index") || function.ends_with("crunch"), "{:#}", report["causes"]);
-}
-
-const THREADS: &str = r#"
-#include <pthread.h>
-#include <semaphore.h>
-#include <unistd.h>
-static pthread_barrier_t barrier;
-static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;
-static pthread_spinlock_t spinlock;
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t ready = PTHREAD_COND_INITIALIZER;
-static sem_t items;
-static int state;
-__attribute__((noinline)) static void prepare(void) { usleep(100000); }
-static void *slow(void *a) {
-  prepare(); pthread_barrier_wait(&barrier);
-  pthread_rwlock_wrlock(&rwlock); pthread_barrier_wait(&barrier); prepare(); pthread_rwlock_unlock(&rwlock);
-  pthread_spin_lock(&spinlock); pthread_barrier_wait(&barrier); prepare(); pthread_spin_unlock(&spinlock);
-  prepare(); pthread_mutex_lock(&mutex); state = 1; pthread_cond_broadcast(&ready); pthread_mutex_unlock(&mutex);
-  prepare(); sem_post(&items);
-  prepare();
-  return a;
-}
-int main(void) {
-  pthread_t t;
-  pthread_barrier_init(&barrier, 0, 2);
-  pthread_spin_init(&spinlock, 0);
-  sem_init(&items, 0, 0);
-  pthread_create(&t, 0, slow, 0);
-  pthread_barrier_wait(&barrier);
-  pthread_barrier_wait(&barrier); pthread_rwlock_rdlock(&rwlock); pthread_rwlock_unlock(&rwlock);
-  pthread_barrier_wait(&barrier); pthread_spin_lock(&spinlock); pthread_spin_unlock(&spinlock);
-  pthread_mutex_lock(&mutex); while (!state) pthread_cond_wait(&ready, &mutex); pthread_mutex_unlock(&mutex);
-  sem_wait(&items);
-  pthread_join(t, 0);
-  return 0;
-}
-"#;
-
-#[test]
-fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
-    let place = Place::new();
-    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
-    place.record(&["./app"]);
-    let report = place.report(&[]);
-    check(&report);
-    let waits = report["waits"].as_array().unwrap();
-    let of = |call: &str| {
-        let sites = waits.iter().filter(|w| w["site"]["call"] == call && w["site"]["function"] == "main");
-        sites.map(|w| w["total_ns"].as_u64().unwrap()).sum::<u64>()
-    };
-    let calls = ["pthread_barrier_wait", "pthread_rwlock_rdlock", "pthread_spin_lock", "pthread_cond_wait", "sem_wait", "pthread_join"];
-    // Sleeps of 100 ms: a thread that comes late on a busy machine still waits for most of one.
-    for call in calls {
-        assert!(of(call) > 10_000_000, "{call}: {} ns of waiting\n{waits:#?}", of(call));
-    }
-    assert_eq!(report["causes"][0]["function"], "prepare");
-    assert_eq!(report["causes"][0]["state"], "blocked");
 }
 
 const KILLED: &str = r#"
@@ -454,7 +293,7 @@ fn a_process_that_is_killed_after_few_calls_has_its_times_in_nanoseconds() {
 #[test]
 fn damaged_recordings_are_errors_with_their_place_or_reports_never_panics() {
     let place = Place::new();
-    place.build("gcc", "threads.c", THREADS, &["-O1", "-pthread"]);
+    place.build("gcc", "threads.c", threads::THREADS, &["-O1", "-pthread"]);
     place.record(&["./app"]);
     let files: Vec<PathBuf> = std::fs::read_dir(place.path("app.waits")).unwrap().map(|e| e.unwrap().path()).collect();
     let mut state = 12345u64;

@@ -1,7 +1,8 @@
 //! Forms of reports, and traces of other tools: a page clicked in a browser, Chrome traces there and back, the scheduler's events.
 
+use super::threads::LOCKS;
 use super::webdriver::Browser;
-use super::{LOCKS, Place, check, must};
+use super::{Place, check, must};
 use serde_json::Value;
 
 fn report(place: &Place, trace: &str, options: &[&str]) -> Value {

@@ -5,7 +5,8 @@
 //! rely on. `causes` is code that computes or sleeps; what calls take to complete is in `communication`, and both add up to
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
-use super::summary::{Cause, ClassSummary, SiteSummary, Summary};
+use super::causes::Cause;
+use super::summary::{ClassSummary, SiteSummary, Summary};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;

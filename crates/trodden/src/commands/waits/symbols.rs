@@ -8,7 +8,8 @@ use super::process_file::ProcessFile;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::rc::Rc;
-use trodden_binary::{Binary, SourceLocations, demangled};
+use trodden_binary::{Binary, SourceFrame, SourceLocations};
+use trodden_report::Name;
 
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,11 +98,18 @@ fn is_standard(file: &str) -> bool {
     file.starts_with("/rustc/") || file.contains("/rustlib/src/") || file.starts_with("/usr/include/")
 }
 
+/// A function's name without parameters: debug information of inlined functions often has none, and steps of both are to be the same.
+fn name(frame: &SourceFrame) -> Option<String> {
+    let symbol = frame.symbol.as_ref()?;
+    let known = Name::of(symbol);
+    if known.full == *symbol { frame.function.clone() } else { Some(known.qualified) }
+}
+
 impl Image {
     fn frames(&self, address: u64, is_program: bool) -> Vec<Frame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
         // Stubs of calls to shared libraries have no symbol: the one in front of them is that of the section before.
-        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| demangled(&f.name));
+        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::of(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {
             return symbol().map(|function| Frame { function, file: String::new(), line: 0, is_own }).into_iter().collect();
@@ -109,14 +117,10 @@ impl Image {
         chain
             .into_iter()
             .map(|frame| {
+                let function = name(&frame).or_else(symbol).unwrap_or_else(|| "?".into());
                 let file = frame.file.unwrap_or_default();
                 let is_own = is_own && !is_standard(&file);
-                Frame {
-                    function: frame.function.or_else(symbol).unwrap_or_else(|| "?".into()),
-                    file,
-                    line: frame.line.unwrap_or(0),
-                    is_own,
-                }
+                Frame { function, file, line: frame.line.unwrap_or(0), is_own }
             })
             .collect()
     }

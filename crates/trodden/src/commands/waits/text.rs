@@ -1,6 +1,7 @@
 //! The report on a terminal.
 
-use super::summary::{Cause, ClassSummary, SiteSummary, Summary};
+use super::causes::Cause;
+use super::summary::{ClassSummary, SiteSummary, Summary};
 use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::io::{self, Write};
