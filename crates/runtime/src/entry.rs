@@ -6,10 +6,10 @@
 //! changes r10, r11 and flags only; libc is called by constructor and destructor alone, with no lock held and no signal
 //! blocked.
 
-use crate::image::{self, Image, address_of};
-use crate::state;
+use crate::image::{Image, address_of};
+use crate::life;
 use crate::untested::{self, ACTING};
-use core::arch::{asm, global_asm};
+use core::arch::global_asm;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
@@ -196,34 +196,12 @@ global_asm!(
     noted = sym noted,
 );
 
-/// The calling thread's bias.
-pub fn bias() -> i64 {
-    let value: i64;
-    // SAFETY: reads this image's thread-local word.
-    unsafe {
-        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", out(reg) value, options(nostack, readonly));
-    }
-    value
-}
-
-/// Sets the calling thread's bias, and the one by which code of the residual tier counts itself.
-pub fn set_bias(value: i64, direct: i64) {
-    // SAFETY: writes this image's thread-local word, which only this thread uses.
-    unsafe {
-        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
-    }
-    if let Some(place) = image::direct_place() {
-        // SAFETY: as above.
-        unsafe { place.write_volatile(direct) };
-    }
-}
-
 extern "C" fn enter() -> i64 {
-    state::enter()
+    life::enter()
 }
 
 extern "C" fn enter_shared() -> i64 {
-    state::enter_shared()
+    life::enter_shared()
 }
 
 extern "C" fn noted(counter: usize, copy: usize) {
@@ -239,7 +217,7 @@ extern "C" fn construct() {
     if Image::of_linker().is_empty() {
         return;
     }
-    if state::start() && !REGISTERED.swap(true, SeqCst) {
+    if life::start() && !REGISTERED.swap(true, SeqCst) {
         register_fork_handlers();
     }
 }
@@ -248,22 +226,22 @@ extern "C" fn destruct() {
     if REGISTERED.swap(false, SeqCst) {
         unregister_fork_handlers();
     }
-    state::finish();
+    life::finish();
 }
 
 type Handler = extern "C" fn();
 
 extern "C" fn before_fork() {
-    state::before_fork();
+    life::before_fork();
 }
 
 extern "C" fn after_fork_in_parent() {
-    state::after_fork_in_parent();
+    life::after_fork_in_parent();
 }
 
 extern "C" fn after_fork_in_child() {
     untested::after_fork_in_child();
-    state::after_fork_in_child();
+    life::after_fork_in_child();
 }
 
 /// Asks libc, if there is one, for glibc's way first: glibc has no `pthread_atfork` that a shared library's end undoes by our own handle.

@@ -10,12 +10,12 @@
 //! What a thread reads never goes back, whether it gets a new counter (after `fork`) or loses the one it had.
 
 use crate::image::address_of;
-use crate::state;
+use crate::marker::MARKER;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, Failure};
 use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
+use core::arch::global_asm;
 use core::arch::x86_64::_rdtsc;
-use core::arch::{asm, global_asm};
 use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 // The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax.
@@ -115,7 +115,7 @@ global_asm!(
     ".cfi_endproc",
     ".size __trodden_event_now, . - __trodden_event_now",
     ".popsection",
-    marker = sym state::MARKER,
+    marker = sym MARKER,
     lost = sym lost,
 );
 

@@ -2,11 +2,9 @@
 //!
 //! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
 
-use crate::stream;
 use crate::text::Failure;
 use crate::wire::stream::{REGION_WORDS, STREAM_MAGIC};
 use crate::wire::{FunctionRecord, Identity, RAW_MAGIC, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
-use core::arch::asm;
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image this code is linked into.
@@ -32,7 +30,7 @@ macro_rules! address_of {
         let address: usize;
         // SAFETY: reads one word of the global offset table.
         unsafe {
-            asm!(
+            core::arch::asm!(
                 concat!(".weak ", $symbol),
                 concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
                 out(reg) address,
@@ -97,6 +95,11 @@ pub struct ResidualFunction {
     pub name: usize,
 }
 
+/// Whether the image's code writes streams.
+pub fn is_stream() -> bool {
+    address_of!("__trodden_stream_place") != 0
+}
+
 /// Whether the image has functions of the residual tier.
 pub fn is_residual() -> bool {
     !function_records().is_empty()
@@ -154,13 +157,13 @@ impl Image {
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
         let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;
-        let region_words = if stream::is_stream() { REGION_WORDS } else { counters };
+        let region_words = if is_stream() { REGION_WORDS } else { counters };
         Image { template, switch, shared, counters, region_words, records }
     }
 
     /// First bytes of its files.
     pub fn magic(&self) -> [u8; 8] {
-        if stream::is_stream() { STREAM_MAGIC } else { RAW_MAGIC }
+        if is_stream() { STREAM_MAGIC } else { RAW_MAGIC }
     }
 
     /// The bias of the region that all threads share.

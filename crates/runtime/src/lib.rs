@@ -7,14 +7,16 @@
 //! | file | what |
 //! |---|---|
 //! | `entry.rs` | what the linker and instrumented code see: the stub, constructor, destructor, fork handlers |
-//! | `state.rs` | the image's state; a thread enters, a child of `fork` starts afresh, the image goes |
+//! | `life.rs` | a thread enters, a child of `fork` starts afresh, the image starts and goes |
+//! | `state.rs` | the image's state: where its regions come from, and which there are |
+//! | `bias.rs`, `marker.rs` | how far a thread's region is; telling a child of `fork` from its parent |
 //! | `table.rs` | which region belongs to which thread |
 //! | `output.rs` | `TRODDEN_OUTPUT`: finding and expanding it |
 //! | `file.rs` | opening a raw file safely; its header |
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
 //! | `region.rs` | claiming a region of a raw file; anonymous regions |
 //! | `events.rs` | events of each path: a thread's counter, what reading it costs |
-//! | `stream.rs` | streams of events: chunks, the shadow stack, flight recorders |
+//! | `stream_calls.rs`, `chunks.rs`, `stream.rs` | streams of events: what their code calls; chunks, flight recorders; frames and bounds |
 //! | `untested.rs` | of residual builds: when a path was first taken, what is done about it; paths that became known later |
 //! | `clock.rs` | the time without system calls |
 //! | `image.rs` | the unit records of the image |
@@ -77,19 +79,24 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("the runtime is written for x86-64 Linux; subjects on other platforms are not supported");
 
+mod bias;
+mod chunks;
 mod clock;
 pub mod entry;
 mod events;
 mod file;
 mod image;
 mod kept;
+mod life;
 mod lock;
+mod marker;
 #[cfg(trodden_object)]
 mod memory;
 mod output;
 mod region;
 mod state;
 mod stream;
+mod stream_calls;
 mod system;
 mod table;
 mod text;

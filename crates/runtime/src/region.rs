@@ -16,7 +16,7 @@
 //! Invariant: a region is mapped by at most one process that counts in it.
 
 use crate::file::{self, HeaderLock, RawFile, cannot_write};
-use crate::stream;
+use crate::image::is_stream;
 use crate::system::{self, Errno};
 use crate::text::Failure;
 use crate::wire::stream::SHADOW_BYTES;
@@ -77,7 +77,7 @@ pub struct Claims {
 /// Maps zeros that nobody will read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
-    match over.is_none() && stream::is_stream() {
+    match over.is_none() && is_stream() {
         true => system::map_zeros_aligned(length, SHADOW_BYTES as usize),
         false => system::map_zeros(length, over),
     }
@@ -129,7 +129,7 @@ fn map(raw: &RawFile, index: u64, over: Option<usize>) -> Result<usize, Failure>
     let (offset, length) = (raw.regions_offset + index * raw.region_stride, raw.region_stride as usize);
     // Regions of streams begin at certain addresses.
     let place = match over {
-        None if stream::is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
+        None if is_stream() => system::map_zeros_aligned(length, SHADOW_BYTES as usize).map(Some),
         over => Ok(over),
     };
     place.and_then(|place| system::map_file(&raw.descriptor, offset, length, place)).map_err(|error| {

@@ -1,14 +1,15 @@
-//! The state of the runtime in one image of one process, and what happens to it: a thread enters, the process forks, the image goes.
+//! The state of the runtime in one image of one process: where its regions come from, and which there are.
 //!
 //! Invariants: every access to the state has the lock; a thread's bias is set before anything of this image counts in it; nothing here
 //! calls into the subject or libc.
 
-use crate::entry::{bias, set_bias};
+use crate::bias::{bias, set_bias};
 use crate::events;
 use crate::file::{self, Missing};
 use crate::image::{self, Image};
 use crate::kept::{self, Kept};
-use crate::lock::{self, Guard};
+use crate::lock::Guard;
+use crate::marker::{self, is_forked};
 use crate::output;
 use crate::region::{self, Claims, LockLife, Region};
 use crate::stream::{self, Frames};
@@ -18,12 +19,11 @@ use crate::text::{self, Failure, Text};
 use crate::untested;
 use crate::wire::LostReason;
 use core::cell::UnsafeCell;
-use core::ptr::null_mut;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 /// Where regions come from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+pub enum Source {
     /// Nothing is known yet.
     Unknown,
     /// Memory that is thrown away.
@@ -32,8 +32,8 @@ enum Source {
     File,
 }
 
-struct State {
-    source: Source,
+pub struct State {
+    pub source: Source,
     /// Between the image's start, or what came before it, and the image's end.
     running: bool,
     process: u32,
@@ -69,33 +69,11 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     scratch: Text::new(),
 }));
 
-/// A page that a child of `fork` finds empty; null where the kernel has no such thing.
-pub static MARKER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-const PAGE: usize = 4096;
-
 /// The state, for the holder of the lock.
-fn state(_: &mut Guard) -> &mut State {
+pub fn state(_: &mut Guard) -> &mut State {
     // SAFETY: the guard's holder alone touches the state; nested guards exist only in signal handlers between fork handlers, where no
     // borrow is live.
     unsafe { &mut *STATE.0.get() }
-}
-
-/// Claims a region for the calling thread; returns its bias, 0 without memory.
-pub fn enter() -> i64 {
-    let bias = match Guard::take(is_forked) {
-        Some(mut guard) => state(&mut guard).enter(),
-        None => enter_without_state(),
-    };
-    // Without the lock, which finding room for a stream may take again; signals are blocked where there are streams.
-    begin_stream(bias);
-    bias
-}
-
-/// Has the calling thread, whose bias this is, write a stream, if the image has streams.
-fn begin_stream(bias: i64) {
-    if bias != 0 && stream::is_stream() {
-        stream::begin(Image::of_linker().template.wrapping_add(bias as usize));
-    }
 }
 
 /// One more region of the raw file for the calling thread's stream: its address.
@@ -104,126 +82,27 @@ pub fn another_region() -> Option<usize> {
     state(&mut guard).another_region()
 }
 
-/// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
-/// the template, which nobody reads.
-pub fn enter_shared() -> i64 {
-    Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
-}
-
 /// Threads whose counts are lost, and that could not say so where others find it.
-static UNSAID: AtomicU32 = AtomicU32::new(0);
+pub static UNSAID: AtomicU32 = AtomicU32::new(0);
 
 /// The file got no region more for a stream, which was said.
 static IS_GROWTH_REFUSED: AtomicBool = AtomicBool::new(false);
 
-/// Where the state is not to be had, counts go nowhere.
-fn enter_without_state() -> i64 {
-    UNSAID.fetch_add(1, SeqCst);
-    text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
-    let image = Image::of_linker();
-    let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
-    bias_to(&region, &image)
-}
-
 /// Has the calling thread count in `region`; returns the bias.
-fn bias_to(region: &Region, image: &Image) -> i64 {
+pub fn bias_to(region: &Region, image: &Image) -> i64 {
     let value = region.address.wrapping_sub(image.template) as i64;
     set_bias(value, if untested::sees_each_count() { 0 } else { value });
     value
 }
 
-/// At the image's start: opens the output, while the program has not yet changed folders or privileges. Whether counts are written.
-pub fn start() -> bool {
-    let mask = system::set_signal_mask(u64::MAX);
-    let before = bias();
-    let is_written = start_and_enter();
-    if before == 0 {
-        begin_stream(bias());
-    }
-    system::set_signal_mask(mask);
-    is_written
-}
-
-fn start_and_enter() -> bool {
-    let Some(mut guard) = Guard::take(is_forked) else { return false };
-    let state = state(&mut guard);
-    state.start();
-    if state.source == Source::File && Image::of_linker().shared != 0 {
-        state.enter_shared();
-    } else if state.source == Source::File && bias() == 0 {
-        state.enter();
-    }
-    state.map_switch();
-    state.source == Source::File
-}
-
-/// At the image's end, of the process or by `dlclose`: gives back what no running thread uses. Entering again starts from scratch.
-pub fn finish() {
-    // What destructors do that come later belongs to a stream; and its frames' slots stay mapped.
-    if stream::is_stream() && image::is_program() {
-        return;
-    }
-    if let Some(mut guard) = Guard::take(is_forked) {
-        state(&mut guard).finish();
-    }
-}
-
-/// Before `fork`: nobody is in the middle of a change.
-pub fn before_fork() {
-    events::note();
-    let mask = system::set_signal_mask(u64::MAX);
-    lock::acquire(is_forked);
-    system::set_signal_mask(mask);
-}
-
-/// After `fork`, in the parent.
-pub fn after_fork_in_parent() {
-    lock::release();
-}
-
-/// After `fork`, in the child.
-pub fn after_fork_in_child() {
-    let mask = system::set_signal_mask(u64::MAX);
-    lock::release_any();
-    let frames = Guard::take(is_forked).and_then(|mut guard| state(&mut guard).renew());
-    if let Some((frames, region)) = frames {
-        frames.begin(region);
-    }
-    system::set_signal_mask(mask);
-}
-
-/// Whether this process is a copy of the one that set the marker.
-fn is_forked() -> bool {
-    let marker = MARKER.load(SeqCst);
-    // SAFETY: null or the marker's page, which is unmapped only after the pointer was reset, under the lock.
-    unsafe { marker.as_ref() }.is_some_and(|marker| marker.load(SeqCst) == 0)
-}
-
-fn make_marker() {
-    if let Ok(page) = system::map_zeros(PAGE, None) {
-        match system::wipe_on_fork(page, PAGE) {
-            Ok(()) => MARKER.store(page as *mut AtomicU32, SeqCst),
-            Err(_) => system::unmap(page, PAGE),
-        }
-    }
-    mark();
-}
-
-fn mark() {
-    // SAFETY: as in `is_forked`.
-    if let Some(marker) = unsafe { MARKER.load(SeqCst).as_ref() } {
-        marker.store(1, SeqCst);
-    }
-}
-
 impl State {
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         if self.running {
             return;
         }
         self.running = true;
         self.process = system::process_id();
-        make_marker();
+        marker::make();
         if self.source == Source::Unknown {
             text::note_stderr();
             self.find_source();
@@ -262,7 +141,7 @@ impl State {
         Source::Anonymous
     }
 
-    fn enter(&mut self) -> i64 {
+    pub fn enter(&mut self) -> i64 {
         self.start();
         if is_forked() {
             let _ = self.renew();
@@ -303,7 +182,7 @@ impl State {
     }
 
     /// The region that all threads share never changes its owner, and stays when the image's end comes: other threads may be running.
-    fn enter_shared(&mut self) -> i64 {
+    pub fn enter_shared(&mut self) -> i64 {
         self.start();
         if is_forked() {
             let _ = self.renew();
@@ -411,10 +290,10 @@ impl State {
 
     /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
     /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
-    fn renew(&mut self) -> Option<(Frames, usize)> {
+    pub fn renew(&mut self) -> Option<(Frames, usize)> {
         let image = Image::of_linker();
         self.process = system::process_id();
-        mark();
+        marker::mark();
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
@@ -448,7 +327,7 @@ impl State {
 
     /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a
     /// process that has just started.
-    fn map_switch(&mut self) {
+    pub fn map_switch(&mut self) {
         let image = Image::of_linker();
         if image.switch == 0 || self.source != Source::File {
             return;
@@ -479,7 +358,7 @@ impl State {
     }
 
     /// Other threads may be running (at the process's end), so their regions stay; the kernel or nobody frees them.
-    fn finish(&mut self) {
+    pub fn finish(&mut self) {
         if !self.running {
             return;
         }
@@ -512,10 +391,7 @@ impl State {
         if self.table.is_empty() {
             self.kept = None;
             self.claims.next = 0;
-            let marker = MARKER.swap(null_mut(), SeqCst);
-            if !marker.is_null() {
-                system::unmap(marker as usize, PAGE);
-            }
+            marker::unmake();
             self.running = false;
         }
     }

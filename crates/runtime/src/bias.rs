@@ -1,0 +1,26 @@
+//! The calling thread's bias: the distance from the template of counters to the region in which the thread counts.
+
+use crate::image;
+use core::arch::asm;
+
+/// The calling thread's bias.
+pub fn bias() -> i64 {
+    let value: i64;
+    // SAFETY: reads this image's thread-local word.
+    unsafe {
+        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov {0}, qword ptr fs:[{0}]", out(reg) value, options(nostack, readonly));
+    }
+    value
+}
+
+/// Sets the calling thread's bias, and the one by which code of the residual tier counts itself.
+pub fn set_bias(value: i64, direct: i64) {
+    // SAFETY: writes this image's thread-local word, which only this thread uses.
+    unsafe {
+        asm!("mov {0}, [rip + __trodden_bias@GOTTPOFF]", "mov qword ptr fs:[{0}], {1}", out(reg) _, in(reg) value, options(nostack));
+    }
+    if let Some(place) = image::direct_place() {
+        // SAFETY: as above.
+        unsafe { place.write_volatile(direct) };
+    }
+}
