@@ -12,6 +12,7 @@
 //! | `address_space.rs` | [`AddressSpace`]: which file lies where in the memory of a process |
 //! | `address_map.rs` | the compiler's map of blocks, `.llvm_bb_addr_map` |
 //! | `graph.rs` | control-flow graphs of functions, and what is uncertain in them |
+//! | `linked.rs` | graphs of a program and of some of its libraries as one |
 //! | `recover/` | graphs from machine code, unwind tables and relocations |
 //! | `core_file.rs` | [`CoreFile`]: where the threads of an ended process were |
 //! | `pseudo_probes.rs`, `probed_image.rs`, `probe_graph.rs` | programs of the tier `addresses`: blocks, paths between them |
@@ -25,6 +26,7 @@ mod error;
 pub mod graph;
 mod headerless;
 pub mod instruction;
+pub mod linked;
 mod names;
 mod probe_graph;
 mod probed_image;

@@ -18,7 +18,7 @@ const RUN: u64 = 4096;
 /// No site here.
 const NONE: u32 = u32::MAX;
 
-/// A site by its number: the place of its address in the list that breakpoints were set from.
+/// A site by its number: its place among those that were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Site(pub u32);
 
@@ -26,15 +26,28 @@ pub struct Site(pub u32);
 #[derive(Debug)]
 pub struct Breakpoints {
     sites: Vec<Placed>,
-    /// First address of the image's code in memory.
+    parts: Vec<Part>,
+}
+
+/// Those of a file.
+#[derive(Debug)]
+struct Part {
+    /// First address of the file's code in memory.
     start: u64,
     /// Of each address from there, its site.
     at: Vec<u32>,
+    /// Its slots.
     area: Range<u64>,
+    /// Its first site.
+    first: usize,
+    /// Its sites.
+    count: usize,
 }
 
 #[derive(Debug)]
 struct Placed {
+    /// What is recorded.
+    number: u32,
     address: u64,
     original: u8,
     slot: u64,
@@ -57,45 +70,57 @@ pub enum InSlot {
 }
 
 impl Breakpoints {
-    /// Sets breakpoints at addresses of the file. Those that are in `jumps`, too (ascending), are indirect jumps whose targets are to
-    /// be recorded.
+    /// None yet.
+    pub fn new() -> Self {
+        Self { sites: Vec::new(), parts: Vec::new() }
+    }
+
+    /// Sets breakpoints at addresses of a file, each with the number that is recorded. Those that are in `jumps`, too (ascending), are
+    /// indirect jumps whose targets are to be recorded.
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &Subject, executable: &Executable, addresses: &[u64], jumps: &[u64]) -> Result<Self, CollectError> {
+    pub fn add(&mut self, subject: &Subject, executable: &Executable, addresses: &[(u32, u64)], jumps: &[u64]) -> Result<(), CollectError> {
         if FIRST + addresses.len() as u64 * SLOT > AREA {
             return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
         }
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let start = executable.code.iter().map(|c| c.start).min().unwrap_or(0);
         let end = executable.code.iter().map(|c| c.end).max().unwrap_or(0);
+        let first = self.sites.len();
         let mut at = vec![NONE; (end - start) as usize];
-        let mut sites = Vec::with_capacity(addresses.len());
         let mut slots = Vec::with_capacity(addresses.len() * SLOT as usize);
-        for (number, address) in (0u32..).zip(addresses) {
+        for (place, (number, address)) in (0u32..).zip(addresses) {
             if !executable.is_code(*address) {
                 return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
             }
-            let slot = subject.area + FIRST + u64::from(number) * SLOT;
+            let slot = subject.area + FIRST + u64::from(place) * SLOT;
             let code = subject.memory.read_some(in_memory(*address), 16);
             let moved = displace(&code, in_memory(*address), slot)?;
             slots.extend_from_slice(&moved.code);
-            slots.resize((number as usize + 1) * SLOT as usize, INT3);
-            let placed = Placed {
+            slots.resize((place as usize + 1) * SLOT as usize, INT3);
+            self.sites.push(Placed {
+                number: *number,
                 address: in_memory(*address),
                 original: code[0],
                 slot,
                 length: moved.length,
                 short: moved.length == 1,
                 jump: jumps.binary_search(address).is_ok(),
-            };
-            sites.push(placed);
-            at[(address - start) as usize] = number;
+            });
+            at[(address - start) as usize] = first as u32 + place;
         }
         subject.memory.write(subject.area + FIRST, &slots)?;
-        let set = Self { sites, start: in_memory(start), at, area: subject.area + FIRST..subject.area + FIRST + slots.len() as u64 };
-        set.write(&subject.memory, |_| INT3)?;
-        Ok(set)
+        let area = subject.area + FIRST..subject.area + FIRST + slots.len() as u64;
+        let part = Part { start: in_memory(start), at, area, first, count: addresses.len() };
+        part.write(&self.sites, &subject.memory, |_| INT3)?;
+        self.parts.push(part);
+        Ok(())
+    }
+
+    /// Forgets those of a file that is not in memory any more, by the memory of its slots.
+    pub fn forget(&mut self, area: &Range<u64>) {
+        self.parts.retain(|part| !area.contains(&part.area.start));
     }
 
     /// Takes them out of a memory: this process's, or that of a child that has a copy. Slots stay, threads in them find back.
@@ -103,14 +128,19 @@ impl Breakpoints {
     /// # Errors
     /// The process is gone.
     pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        self.write(memory, |site| site.original)
+        self.parts.iter().try_for_each(|part| part.write(&self.sites, memory, |site| site.original))
     }
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
     pub fn hit(&self, instruction_pointer: u64) -> Option<Site> {
-        let offset = instruction_pointer.wrapping_sub(1).wrapping_sub(self.start);
-        let site = *self.at.get(usize::try_from(offset).ok()?)?;
-        (site != NONE).then_some(Site(site))
+        let address = instruction_pointer.wrapping_sub(1);
+        let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
+        self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(Site)
+    }
+
+    /// What is recorded of a site.
+    pub fn number(&self, site: Site) -> u32 {
+        self.sites[site.0 as usize].number
     }
 
     /// Where a thread goes on that has hit a site.
@@ -135,12 +165,10 @@ impl Breakpoints {
 
     /// What a thread in a slot has done of its instruction; `None` if it is in no slot.
     pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
-        if !self.area.contains(&instruction_pointer) {
-            return None;
-        }
-        let offset = instruction_pointer - self.area.start;
-        let number = offset / SLOT;
-        let site = &self.sites[number as usize];
+        let part = self.parts.iter().find(|part| part.area.contains(&instruction_pointer))?;
+        let offset = instruction_pointer - part.area.start;
+        let number = part.first + (offset / SLOT) as usize;
+        let site = &self.sites[number];
         Some(match offset % SLOT {
             0 => InSlot::Before(Site(number as u32), site.address),
             // Slots of plain instructions have the instruction as long as it was, then the jump.
@@ -148,10 +176,12 @@ impl Breakpoints {
             _ => InSlot::Within,
         })
     }
+}
 
-    /// Writes a byte at each site, runs of near ones together.
-    fn write(&self, memory: &Memory, byte: impl Fn(&Placed) -> u8) -> io::Result<()> {
-        let mut order: Vec<&Placed> = self.sites.iter().collect();
+impl Part {
+    /// Writes a byte at each of its sites, runs of near ones together.
+    fn write(&self, sites: &[Placed], memory: &Memory, byte: impl Fn(&Placed) -> u8) -> io::Result<()> {
+        let mut order: Vec<&Placed> = sites[self.first..self.first + self.count].iter().collect();
         order.sort_unstable_by_key(|site| site.address);
         let mut rest = order.as_slice();
         while let Some(first) = rest.first() {

@@ -11,8 +11,9 @@
 use crate::CollectError;
 use crate::bpf::Probes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{Ending, Followed, follow};
+use crate::follow::{Ending, Followed, follow, map_library};
 use crate::hardware::HardwareBreakpoints;
+use crate::images::{self, sites_of};
 use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{Divergence, Repeater, RunLog};
@@ -20,11 +21,11 @@ use crate::run::{Run, Target};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
-use crate::subject::Subject;
+use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
 use crate::uprobes;
-use crate::watch::{Rest, Watch, Watched};
+use crate::watch::{Watch, Watched};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,11 +77,14 @@ pub trait Collector: Sync {
             }
             Target::Attach(process) => Subject::attach(process, executable)?,
         };
-        let code: Vec<_> = executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect();
-        let mut watch = Watch::new(executable, self.watch(&subject, &run)?);
+        let first = run.first.take();
+        let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
         let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
-        let shown = ShownMappings::new(subject.process, mapped, &code)?;
-        let mut calls = Repeater::new(recipe, run.first.take(), shown);
+        let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
+        let mut calls = Repeater::new(recipe, first, shown);
+        for (library, start) in images::mapped_already(run.libraries, subject.process)? {
+            map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
+        }
         let over = AtomicBool::new(false);
         let waiting = Waiting::of_this_thread();
         let followed = std::thread::scope(|scope| {
@@ -95,6 +99,11 @@ pub trait Collector: Sync {
         };
         Ok(RunOutcome { followed, log, divergence })
     }
+}
+
+/// The code of a program in memory.
+fn in_memory(executable: &Executable, subject: &Subject) -> Vec<Range<u64>> {
+    executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
 /// How often to look whether a collection is to end.
@@ -127,7 +136,9 @@ impl Collector for PtraceBreakpoints {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        Ok(Watched::Breakpoints(Breakpoints::set(subject, run.executable, run.sites, run.jumps)?))
+        let mut breakpoints = Breakpoints::new();
+        breakpoints.add(subject, run.executable, &sites_of(0, run.sites), run.jumps)?;
+        Ok(Watched::Breakpoints(breakpoints))
     }
 }
 
@@ -159,7 +170,7 @@ impl Collector for SingleStep {
     }
 
     fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(subject, run.executable)))
+        Ok(Watched::Steps(Stepping::new(in_memory(run.executable, subject))))
     }
 }
 
@@ -179,19 +190,17 @@ impl Collector for Uprobes {
         let path = &run.executable.path;
         let binary = Binary::read(path).map_err(|e| CollectError::Executable { path: path.clone(), fault: e.to_string() })?;
         let slots = if subject.fresh { place_slots(subject, &binary)? } else { None };
-        let (mut probed, mut rest, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut probed, mut rest) = (Vec::new(), Vec::new());
         for (&site, number) in run.sites.iter().zip(0..) {
             match uprobes::place(&binary, run.blocks, site).filter(|_| run.jumps.binary_search(&site).is_err()) {
                 Some(place) => probed.push((place, number)),
-                None => {
-                    rest.push(site);
-                    numbers.push(number);
-                }
+                None => rest.push((number, site)),
             }
         }
-        let breakpoints = Breakpoints::set(subject, run.executable, &rest, run.jumps)?;
+        let mut breakpoints = Breakpoints::new();
+        breakpoints.add(subject, run.executable, &rest, run.jumps)?;
         let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
-        Ok(Watched::Uprobes(probes, Rest { breakpoints, numbers }))
+        Ok(Watched::Uprobes(probes, breakpoints))
     }
 }
 

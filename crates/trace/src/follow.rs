@@ -16,11 +16,12 @@
 
 use crate::CollectError;
 use crate::breakpoints::InSlot;
+use crate::images::{self, Library};
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, Made, Registers, Resume, Stop, Tid, unless_gone};
 use crate::repeat::{Entry, Repeater};
 use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::Subject;
+use crate::subject::{AREA, Subject};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -65,7 +66,7 @@ pub struct Followed {
 pub fn follow(
     subject: &Subject,
     threads: &[Tid],
-    watch: &mut Watch,
+    watch: &mut Watch<'_>,
     calls: &mut Repeater,
     sink: &mut dyn Sink,
     stop: &AtomicBool,
@@ -132,9 +133,9 @@ struct Task {
     argument: Option<u64>,
 }
 
-struct Following<'a> {
+struct Following<'a, 'w> {
     subject: &'a Subject,
-    watch: &'a mut Watch,
+    watch: &'a mut Watch<'w>,
     calls: &'a mut Repeater,
     sink: &'a mut dyn Sink,
     tasks: HashMap<Tid, Task>,
@@ -147,7 +148,7 @@ struct Following<'a> {
     over: bool,
 }
 
-impl Following<'_> {
+impl Following<'_, '_> {
     fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
@@ -289,6 +290,7 @@ impl Following<'_> {
                     let registers = ptrace::registers(thread)?;
                     ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
                 }
+                self.note_mapping(thread, result)?;
                 let flow = self.watch.after_system_call(self.subject, thread, number, self.sink)?;
                 self.go_on(thread, 0)?;
                 return Ok(flow);
@@ -296,6 +298,32 @@ impl Following<'_> {
             CallStop::Neither => self.go_on(thread, 0)?,
         }
         Ok(Flow::GoOn)
+    }
+
+    /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
+    fn note_mapping(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
+        let failed = (-4095..0).contains(&result);
+        if self.watch.libraries().is_empty() || failed {
+            return Ok(());
+        }
+        let call = ptrace::registers(thread)?;
+        match call.orig_rax as i64 {
+            libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
+                match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
+                    Some(library) => map_library((self.subject, thread), self.watch, self.calls, library, result as u64),
+                    None => Ok(()),
+                }
+            }
+            libc::SYS_munmap => {
+                for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi))) {
+                    let area = image.area..image.area + AREA;
+                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA, 0, 0, 0, 0])?;
+                    self.calls.shown.forget(&area, &image.code);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
     }
 
     fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<Flow, CollectError> {
@@ -317,7 +345,7 @@ impl Following<'_> {
     fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let in_copy = self.watch.is_copy(at);
-        let in_image = in_copy || self.watch.is_code(at.wrapping_sub(self.subject.bias));
+        let in_image = in_copy || self.watch.is_code(at);
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
         if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
             self.followed.asynchronous_signals += 1;
@@ -398,6 +426,23 @@ impl Following<'_> {
         }
         self.watch.end_all(self.sink)?;
         Ok(self.followed)
+    }
+}
+
+/// Watches a library that a stopped thread has mapped.
+///
+/// # Errors
+/// It cannot be watched.
+pub fn map_library(
+    (subject, thread): (&Subject, Tid),
+    watch: &mut Watch,
+    calls: &mut Repeater,
+    library: &Library,
+    start: u64,
+) -> Result<(), CollectError> {
+    match watch.map(subject, thread, library, start)? {
+        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA, &image.code)?),
+        None => Ok(()),
     }
 }
 

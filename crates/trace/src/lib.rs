@@ -9,6 +9,7 @@
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs` | a copy of a folder in its place |
+//! | `images.rs` | the program and those of its libraries that are watched |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
 //! | `shown_mappings.rs` | what a subject reads of its own mappings |
@@ -32,6 +33,7 @@ mod folder;
 mod follow;
 mod hardware;
 mod hot_paths;
+mod images;
 mod memory;
 mod partial;
 pub mod perf_script;
@@ -59,6 +61,7 @@ pub use error::CollectError;
 pub use folder::{bind_folder, keep_descriptors_from_programs};
 pub use follow::{Ending, Followed};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
+pub use images::Library;
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
 pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
 pub use repeat::{CallRecord, Divergence, Recipe, RunLog};

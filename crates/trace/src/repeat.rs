@@ -117,7 +117,8 @@ pub struct Repeater {
     recipe: Recipe,
     first: Option<Arc<RunLog>>,
     log: RunLog,
-    shown: ShownMappings,
+    /// What the program reads of its mappings.
+    pub shown: ShownMappings,
     /// Next answer of the first run for each thread and call.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, Pending>,

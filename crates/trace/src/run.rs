@@ -1,5 +1,6 @@
 //! One run of a collection: what runs, and what of it is watched.
 
+use crate::images::Library;
 use crate::repeat::{Recipe, RunLog};
 use crate::subject::Executable;
 use std::collections::HashSet;
@@ -25,11 +26,13 @@ pub struct Run<'a> {
     pub target: Target,
     /// Its image.
     pub executable: &'a Executable,
-    /// Addresses of the file to watch; their places in this list are what is recorded.
+    /// Shared libraries that are watched with it, in the order of their numbers.
+    pub libraries: &'a [Library],
+    /// Addresses of the files to watch; their places in this list are what is recorded.
     pub sites: &'a [u64],
     /// Those sites that are indirect jumps whose targets are recorded behind them, ascending.
     pub jumps: &'a [u64],
-    /// All blocks of the image, ascending by address of the file: where code can be replaced.
+    /// All blocks of the files, ascending by address: where code can be replaced.
     pub blocks: &'a [Range<u64>],
     /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
     pub guarded: &'a HashSet<u64>,

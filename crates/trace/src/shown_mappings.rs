@@ -56,6 +56,24 @@ impl ShownMappings {
         Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new() })
     }
 
+    /// Something is mapped at `hidden`, too, for a library with this code, which is in memory now.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn add(&mut self, process: Tid, hidden: Range<u64>, code: &[Range<u64>]) -> std::io::Result<()> {
+        let more = Self::new(process, vec![hidden], code)?;
+        self.hidden.extend(more.hidden);
+        self.code.extend(more.code);
+        self.code.sort_by_key(|line| line.range.start);
+        Ok(())
+    }
+
+    /// A library is not in memory any more.
+    pub fn forget(&mut self, hidden: &Range<u64>, code: &[Range<u64>]) {
+        self.hidden.retain(|h| h != hidden);
+        self.code.retain(|line| !code.iter().any(|c| overlap(c, &line.range)));
+    }
+
     /// The subject has opened a file.
     pub fn opened(&mut self, process: Tid, descriptor: u64) {
         let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();

@@ -6,9 +6,10 @@
 //! about the way back is made. With a second thread all are stepped everywhere.
 
 use crate::CollectError;
+use crate::images::{Image, Images};
 use crate::ptrace::{self, Resume, Tid};
 use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::{Executable, Subject};
+use crate::subject::Subject;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -22,7 +23,7 @@ const TRAP_FLAG: u64 = 1 << 8;
 /// Stepping a program.
 #[derive(Debug)]
 pub struct Stepping {
-    /// Code of the image in memory.
+    /// Code of the files in memory.
     code: Vec<Range<u64>>,
     threads: HashMap<Tid, Stepped>,
     /// Whether libraries are stepped, too.
@@ -43,10 +44,25 @@ struct Stepped {
 
 impl Stepping {
     /// Steps a program that has not begun.
-    pub fn new(subject: &Subject, executable: &Executable) -> Self {
-        let in_memory = |c: &Range<u64>| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias);
-        let code = executable.code.iter().map(in_memory).collect();
+    pub fn new(code: Vec<Range<u64>>) -> Self {
         Self { code, threads: HashMap::new(), everywhere: false, allowed: true }
+    }
+
+    /// A library has been mapped by a thread, which is stopped.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn add(&mut self, subject: &Subject, thread: Tid, image: &Image) -> Result<(), CollectError> {
+        self.code.extend(image.code.iter().cloned());
+        if !self.allowed {
+            image.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))?;
+        }
+        Ok(())
+    }
+
+    /// A library is not in memory any more.
+    pub fn forget(&mut self, image: &Image) {
+        self.code.retain(|code| !image.code.contains(code));
     }
 
     /// A thread begins; it and all others are stopped.
@@ -89,6 +105,7 @@ impl Stepping {
         thread: Tid,
         number: ThreadNumber,
         signal: i32,
+        images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
@@ -99,7 +116,7 @@ impl Stepping {
                 if code == BY_BREAKPOINT || code <= 0 {
                     return Ok(Trap::Foreign);
                 }
-                Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), images, sink)?))
             }
             // A program that saves and restores its flags (`pushf`, `popf`) while it is stepped sets the trap flag by itself.
             libc::SIGTRAP if !stepping && ptrace::signal_cause(thread)?.1 == BY_TRAP_FLAG => {
@@ -109,7 +126,7 @@ impl Stepping {
             }
             libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
                 self.allow(subject, thread)?;
-                Ok(Trap::Recorded(self.step(subject, thread, number, sink)?))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), images, sink)?))
             }
             _ => Ok(Trap::Foreign),
         }
@@ -124,16 +141,23 @@ impl Stepping {
         subject: &Subject,
         thread: Tid,
         number: ThreadNumber,
+        images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<Flow, CollectError> {
         match self.threads.get(&thread) {
-            Some(stepped) if stepped.inside || self.everywhere => self.step(subject, thread, number, sink),
+            Some(stepped) if stepped.inside || self.everywhere => self.step(subject, (thread, number), images, sink),
             _ => Ok(Flow::GoOn),
         }
     }
 
     /// A thread stands before an instruction.
-    fn step(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber, sink: &mut dyn Sink) -> Result<Flow, CollectError> {
+    fn step(
+        &mut self,
+        subject: &Subject,
+        (thread, number): (Tid, ThreadNumber),
+        images: &Images,
+        sink: &mut dyn Sink,
+    ) -> Result<Flow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let inside = self.is_inside(at);
         let last = self.threads.get(&thread).map_or(0, |s| s.last);
@@ -147,7 +171,7 @@ impl Stepping {
         self.threads.insert(thread, Stepped { inside, last: at, call });
         // A repeated string instruction stops at each repetition.
         let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
-        if inside && !repetition { Ok(sink.record(number, at.wrapping_sub(subject.bias))?) } else { Ok(Flow::GoOn) }
+        if inside && !repetition { Ok(sink.record(number, images.in_file(at))?) } else { Ok(Flow::GoOn) }
     }
 
     fn is_inside(&self, address: u64) -> bool {
@@ -163,7 +187,7 @@ impl Stepping {
             return Ok(());
         }
         self.allowed = true;
-        self.protect(subject, thread, libc::PROT_READ | libc::PROT_EXEC)
+        self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC))
     }
 
     fn forbid(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
@@ -171,19 +195,16 @@ impl Stepping {
             return Ok(());
         }
         self.allowed = false;
-        self.protect(subject, thread, libc::PROT_READ)
+        self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))
     }
 
-    fn protect(&self, subject: &Subject, thread: Tid, protection: i32) -> Result<(), CollectError> {
-        for code in &self.code {
-            let (start, end) = (code.start & !0xfff, (code.end + 0xfff) & !0xfff);
-            let result =
-                subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
-            if result != 0 {
-                return Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") });
-            }
+    fn protect(subject: &Subject, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
+        let (start, end) = (code.start & !0xfff, (code.end + 0xfff) & !0xfff);
+        let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
+        match result {
+            0 => Ok(()),
+            _ => Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") }),
         }
-        Ok(())
     }
 }
 

@@ -3,9 +3,10 @@
 //!
 //! Frames of libraries are unwound by their `.eh_frame`; framehop does it.
 
+use crate::images::Images;
 use crate::memory::mappings;
 use crate::ptrace::{self, Tid};
-use crate::subject::{Executable, Subject};
+use crate::subject::Subject;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use object::{Object, ObjectSection};
@@ -20,7 +21,7 @@ const DEEPEST: usize = 100_000;
 ///
 /// # Errors
 /// The thread is gone.
-pub fn walk(executable: &Executable, subject: &Subject, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
+pub fn walk(images: &Images, subject: &Subject, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
     let registers = ptrace::registers(thread)?;
     let here = original(registers.rip);
     let mut unwinder: UnwinderX86_64<Vec<u8>> = UnwinderX86_64::new();
@@ -34,9 +35,9 @@ pub fn walk(executable: &Executable, subject: &Subject, thread: Tid, original: i
     let mut found = Vec::new();
     for _ in 0..DEEPEST {
         let Ok(Some(frame)) = frames.next() else { break };
-        let address = frame.address().wrapping_sub(subject.bias);
-        if executable.is_code(address) {
-            found.push(address);
+        let address = frame.address();
+        if images.at(address).is_some() {
+            found.push(images.in_file(address));
         }
     }
     Ok(found)

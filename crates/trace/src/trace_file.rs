@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const MAGIC: [u8; 8] = *b"TRODTRC1";
+const MAGIC: [u8; 8] = *b"TRODTRC2";
 /// Events of a block of the file.
 const BLOCK: usize = 1 << 16;
 
@@ -33,7 +33,9 @@ pub struct TraceAbout {
     pub command: Vec<String>,
     /// The image's file.
     pub image: String,
-    /// Its hash.
+    /// The files of shared libraries that were traced inside, by number from 1: their addresses have the number above the low 48 bits.
+    pub libraries: Vec<String>,
+    /// A hash of the files.
     pub hash: u64,
     /// How it was collected.
     pub collector: String,

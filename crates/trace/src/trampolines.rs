@@ -10,16 +10,18 @@
 //! hits in order, whether a copy or the tracer recorded them; a child by `fork` stands in its image, and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{Copies, Patch, Place, Wanted, copies};
+use crate::block_copies::{Patch, Place, Wanted, copies};
+use crate::images::{Image, Images, sites_of};
 use crate::memory::Memory;
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
 use crate::run::Run;
 use crate::sink::{Flow, Sink, ThreadNumber};
-use crate::subject::{AREA, Subject};
+use crate::subject::{AREA, Executable, Subject};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
+use trodden_binary::linked::in_file;
 
 /// Copies begin behind the stub for system calls, and room for its arguments.
 const FIRST: u64 = 4096;
@@ -33,12 +35,15 @@ const BY_BREAKPOINT: i32 = 0x80;
 const MOST_STEPS: usize = 16;
 const INT3: u8 = 0xcc;
 
+/// What is where in copies, ascending by address.
+type Places = Vec<(u64, Place)>;
+
 /// Trampolines in a process.
 #[derive(Debug)]
 pub struct Trampolines {
-    area: Range<u64>,
-    places: Vec<(u64, Place)>,
-    /// Addresses of sites.
+    /// Copies, with what is where in them.
+    areas: Vec<(Range<u64>, Places)>,
+    /// Addresses of sites by number; 0 where a library is not in memory.
     sites: Vec<u64>,
     /// What was written, and what was there before, ascending.
     patches: Vec<Written>,
@@ -75,21 +80,34 @@ enum Standing {
 }
 
 impl Trampolines {
-    /// Puts a run's into a subject.
+    /// Puts a run's into a subject: rings, and those of the program.
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
     pub fn set(subject: &Subject, run: &Run) -> Result<Self, CollectError> {
-        let (executable, sites) = (run.executable, run.sites);
+        let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
+        let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
+        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads };
+        set.add(subject, run, run.executable, 0)?;
+        Ok(set)
+    }
+
+    /// Puts those of a file into a subject.
+    ///
+    /// # Errors
+    /// As [`Trampolines::set`].
+    pub fn add(&mut self, subject: &Subject, run: &Run, executable: &Executable, file: usize) -> Result<(), CollectError> {
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
-        if let Some(address) = sites.iter().find(|site| !executable.is_code(**site)) {
+        let sites = sites_of(file, run.sites);
+        if let Some((_, address)) = sites.iter().find(|(_, site)| !executable.is_code(*site)) {
             return Err(CollectError::NoCode { address: *address, path: executable.path.clone() });
         }
         let ranges = |all: &[Range<u64>]| all.iter().map(|b| in_memory(b.start)..in_memory(b.end)).collect::<Vec<_>>();
-        let by_address: HashMap<u64, u32> = sites.iter().map(|s| in_memory(*s)).zip(0..).collect();
-        let jumps: HashSet<u64> = run.jumps.iter().map(|jump| in_memory(*jump)).collect();
-        let guarded = run.guarded.iter().map(|start| in_memory(*start)).collect();
-        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(run.blocks));
+        let own: Vec<Range<u64>> = run.blocks.iter().filter(|b| in_file(b.start).0 == file).cloned().collect();
+        let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| in_file(**a).0 == file).map(|a| in_memory(*a)).collect();
+        let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (in_memory(*site), *number)).collect();
+        let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
+        let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
         let standing = standing(subject.process);
         let wanted = Wanted { code: &code, blocks: &blocks, sites: &by_address, jumps: &jumps, guarded: &guarded, standing: &standing };
         let made = copies(&wanted, subject.area + FIRST)?;
@@ -97,21 +115,34 @@ impl Trampolines {
             let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), most });
         }
-        let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
         subject.memory.write(subject.area + FIRST, &made.code)?;
-        let set = Self::of(made, sites.iter().map(|s| in_memory(*s)).collect(), &by_address, subject, rings)?;
-        set.write(&subject.memory, |patch| patch.now)?;
-        Ok(set)
+        by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
+        let patches = self.written(&made.patches, &by_address, subject);
+        write(&patches, &subject.memory, |patch| patch.now)?;
+        self.areas.push((subject.area + FIRST..subject.area + FIRST + made.code.len() as u64, made.places));
+        self.patches.extend(patches);
+        self.patches.sort_unstable_by_key(|patch| patch.address);
+        Ok(())
     }
 
-    fn of(made: Copies, sites: Vec<u64>, numbers: &HashMap<u64, u32>, subject: &Subject, rings: Rings) -> Result<Self, CollectError> {
-        let (mut patches, mut traps) = (Vec::new(), HashMap::new());
-        for (address, patch) in made.patches {
+    /// Forgets those of a library that is not in memory any more.
+    pub fn forget(&mut self, image: &Image) {
+        let is_gone = |address: u64| image.code.iter().any(|code| code.contains(&address));
+        self.areas.retain(|(area, _)| !(image.area..image.area + AREA).contains(&area.start));
+        self.patches.retain(|patch| !is_gone(patch.address));
+        self.traps.retain(|address, _| !is_gone(*address));
+    }
+
+    /// What is written for patches; breakpoints among them are noted.
+    fn written(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &Subject) -> Vec<Written> {
+        let mut all = Vec::with_capacity(patches.len());
+        for (address, patch) in patches {
+            let address = *address;
             let mut before = [0; 5];
             let read = subject.memory.read_some(address, 5);
             before[..read.len()].copy_from_slice(&read);
             let mut now = before;
-            let length = match patch {
+            let length = match *patch {
                 Patch::Jump(to) => {
                     now[0] = 0xe9;
                     now[1..].copy_from_slice(&(to.wrapping_sub(address + 5) as u32).to_le_bytes());
@@ -119,15 +150,14 @@ impl Trampolines {
                 }
                 Patch::Breakpoint { to, jump } => {
                     now[0] = INT3;
-                    traps.insert(address, (to, jump.then(|| numbers[&address])));
+                    self.traps.insert(address, (to, jump.then(|| numbers[&address])));
                     1
                 }
             };
-            patches.push(Written { address, before, now, length });
+            all.push(Written { address, before, now, length });
         }
-        patches.sort_unstable_by_key(|patch| patch.address);
-        let area = subject.area + FIRST..subject.area + FIRST + made.code.len() as u64;
-        Ok(Self { area, places: made.places, sites, patches, traps, rings, threads: HashMap::new() })
+        all.sort_unstable_by_key(|patch| patch.address);
+        all
     }
 
     /// What they have mapped.
@@ -187,7 +217,7 @@ impl Trampolines {
     ///
     /// # Errors
     /// The thread cannot be followed, or what it has seen not be stored.
-    pub fn trap(&mut self, subject: &Subject, thread: Tid, sink: &mut dyn Sink) -> Result<Option<Flow>, CollectError> {
+    pub fn trap(&mut self, subject: &Subject, thread: Tid, images: &Images, sink: &mut dyn Sink) -> Result<Option<Flow>, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
         if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
@@ -203,7 +233,7 @@ impl Trampolines {
         let Some(site) = jump else { return Ok(Some(Flow::GoOn)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
-        Ok(Some(sink.record(recorded.number, subject.step(thread)?.wrapping_sub(subject.bias))?))
+        Ok(Some(sink.record(recorded.number, images.in_file(subject.step(thread)?))?))
     }
 
     /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
@@ -269,7 +299,12 @@ impl Trampolines {
 
     /// Whether an address is in a copy.
     pub fn is_copy(&self, address: u64) -> bool {
-        self.area.contains(&address)
+        self.area_of(address).is_some()
+    }
+
+    /// The copies that an address lies in, as what is where in them.
+    fn area_of(&self, address: u64) -> Option<&[(u64, Place)]> {
+        self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
     }
 
     /// Takes the patches out of a memory: this process's, or that of a child that has a copy.
@@ -277,7 +312,7 @@ impl Trampolines {
     /// # Errors
     /// The process is gone.
     pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        self.write(memory, |patch| patch.before)
+        write(&self.patches, memory, |patch| patch.before)
     }
 
     fn register(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
@@ -298,30 +333,28 @@ impl Trampolines {
     }
 
     fn standing(&self, address: u64) -> Standing {
-        if !self.area.contains(&address) {
-            return Standing::Outside;
-        }
-        match self.places.binary_search_by_key(&address, |place| place.0) {
-            Ok(at) => Standing::At(self.places[at].1),
+        let Some(places) = self.area_of(address) else { return Standing::Outside };
+        match places.binary_search_by_key(&address, |place| place.0) {
+            Ok(at) => Standing::At(places[at].1),
             Err(_) => Standing::Between,
         }
     }
+}
 
-    /// Writes at each patch, runs of near ones together.
-    fn write(&self, memory: &Memory, bytes: impl Fn(&Written) -> [u8; 5]) -> io::Result<()> {
-        let mut rest = self.patches.as_slice();
-        while let Some(first) = rest.first() {
-            let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
-            let (run, behind) = rest.split_at(near);
-            let mut code = vec![0; (run[near - 1].address - first.address) as usize + run[near - 1].length];
-            memory.read(first.address, &mut code)?;
-            for patch in run {
-                let at = (patch.address - first.address) as usize;
-                code[at..at + patch.length].copy_from_slice(&bytes(patch)[..patch.length]);
-            }
-            memory.write(first.address, &code)?;
-            rest = behind;
+/// Writes at each patch, runs of near ones together.
+fn write(patches: &[Written], memory: &Memory, bytes: impl Fn(&Written) -> [u8; 5]) -> io::Result<()> {
+    let mut rest = patches;
+    while let Some(first) = rest.first() {
+        let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
+        let (run, behind) = rest.split_at(near);
+        let mut code = vec![0; (run[near - 1].address - first.address) as usize + run[near - 1].length];
+        memory.read(first.address, &mut code)?;
+        for patch in run {
+            let at = (patch.address - first.address) as usize;
+            code[at..at + patch.length].copy_from_slice(&bytes(patch)[..patch.length]);
         }
-        Ok(())
+        memory.write(first.address, &code)?;
+        rest = behind;
     }
+    Ok(())
 }

@@ -5,11 +5,13 @@
 use crate::CollectError;
 use crate::breakpoints::{Breakpoints, InSlot, Site};
 use crate::hardware::HardwareBreakpoints;
+use crate::images::{Image, Images, Library, sites_of};
 use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
+use crate::run::Run;
 use crate::single_step::Stepping;
 use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::{Executable, Subject};
+use crate::subject::{AREA, Subject};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -17,8 +19,10 @@ use std::ops::Range;
 
 /// What is watched.
 #[derive(Debug)]
-pub struct Watch {
-    executable: Executable,
+pub struct Watch<'a> {
+    run: &'a Run<'a>,
+    /// The files that are in memory.
+    images: Images,
     what: Watched,
     /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored
     /// makes the kernel forget it.
@@ -37,18 +41,9 @@ pub enum Watched {
     /// Debug registers.
     Hardware(HardwareBreakpoints),
     /// Probes of the kernel, and breakpoints where they cannot be.
-    Uprobes(Uprobes, Rest),
+    Uprobes(Uprobes, Breakpoints),
     /// Every instruction of the image.
     Steps(Stepping),
-}
-
-/// Breakpoints at some sites of a run.
-#[derive(Debug)]
-pub struct Rest {
-    /// The breakpoints.
-    pub breakpoints: Breakpoints,
-    /// The number of each among the run's sites.
-    pub numbers: Vec<u32>,
 }
 
 /// Size of the kernel's `struct sigaction`.
@@ -56,15 +51,52 @@ const ACTION: usize = 32;
 /// `si_code` of a trap by `int3`: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
 
-impl Watch {
+impl<'a> Watch<'a> {
     /// Watches something in a program.
-    pub fn new(executable: &Executable, what: Watched) -> Self {
-        Self { executable: executable.clone(), what, trap_action: None }
+    pub fn new(run: &'a Run<'a>, subject: &Subject, what: Watched) -> Self {
+        Self { run, images: Images::new(subject, run.executable), what, trap_action: None }
     }
 
-    /// Whether an address of the file is code of the image.
+    /// Whether an address in memory is code that is watched.
     pub fn is_code(&self, address: u64) -> bool {
-        self.executable.is_code(address)
+        self.images.at(address).is_some()
+    }
+
+    /// A library has been mapped, before anything of it has run, by a thread that is stopped behind its system call. Gives what was mapped
+    /// for it.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    pub fn map(&mut self, subject: &Subject, thread: Tid, library: &Library, start: u64) -> Result<Option<Image>, CollectError> {
+        let Some(view) = self.images.add(subject, thread, library, start)? else { return Ok(None) };
+        let image = self.images.last().clone();
+        let (run, executable) = (self.run, &library.executable);
+        match &mut self.what {
+            Watched::Breakpoints(breakpoints) => breakpoints.add(&view, executable, &sites_of(image.number, run.sites), run.jumps)?,
+            Watched::Trampolines(trampolines) => trampolines.add(&view, run, executable, image.number)?,
+            Watched::Steps(steps) => steps.add(subject, thread, &image)?,
+            Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
+        }
+        Ok(Some(image))
+    }
+
+    /// Memory has been unmapped; gives the libraries that are gone with it.
+    pub fn unmap(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
+        let gone = self.images.forget(unmapped);
+        for image in &gone {
+            match &mut self.what {
+                Watched::Breakpoints(breakpoints) => breakpoints.forget(&(image.area..image.area + AREA)),
+                Watched::Trampolines(trampolines) => trampolines.forget(image),
+                Watched::Steps(steps) => steps.forget(image),
+                Watched::Nothing | Watched::Hardware(_) | Watched::Uprobes(..) => {}
+            }
+        }
+        gone
+    }
+
+    /// Libraries that are watched.
+    pub fn libraries(&self) -> &'a [Library] {
+        self.run.libraries
     }
 
     /// A thread begins to be recorded; it is stopped.
@@ -114,12 +146,13 @@ impl Watch {
     }
 
     /// What is mapped into the subject, besides the area of slots.
-    pub fn mapped(&self) -> Option<Range<u64>> {
-        match &self.what {
+    pub fn mapped(&self) -> Vec<Range<u64>> {
+        let own = match &self.what {
             Watched::Trampolines(trampolines) => Some(trampolines.span()),
             Watched::Uprobes(probes, _) => probes.mapped(),
             _ => None,
-        }
+        };
+        own.into_iter().chain(self.images.areas()).collect()
     }
 
     /// Whether an address in memory is in a copy of the image's code.
@@ -162,22 +195,23 @@ impl Watch {
         let trap = match &mut self.what {
             Watched::Nothing => Trap::Foreign,
             Watched::Hardware(hardware) => hardware.trap(thread, number, signal, sink)?,
-            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, sink)?,
+            Watched::Steps(steps) => steps.trap(subject, thread, number, signal, &self.images, sink)?,
             Watched::Uprobes(probes, _) if Uprobes::is_own(thread, signal)? => Trap::Recorded(drain(probes, sink)?),
             Watched::Uprobes(..) if signal != libc::SIGTRAP => Trap::Foreign,
-            Watched::Uprobes(probes, rest) => match breakpoint_hit(&rest.breakpoints, thread)? {
+            Watched::Uprobes(probes, rest) => match breakpoint_hit(rest, thread)? {
                 Some(site) => {
                     // What came before it comes before it.
                     drain(probes, sink)?;
-                    let mut sink = Renumbered { number: Some(rest.numbers[site.0 as usize]), sink };
-                    Trap::Recorded(record_hit(&rest.breakpoints, subject, (thread, number), site, counted, &mut sink)?)
+                    Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, counted, sink)?)
                 }
                 None => Trap::Foreign,
             },
             Watched::Breakpoints(_) | Watched::Trampolines(_) if signal != libc::SIGTRAP => Trap::Foreign,
-            Watched::Trampolines(trampolines) => trampolines.trap(subject, thread, sink)?.map_or(Trap::Foreign, Trap::Recorded),
+            Watched::Trampolines(trampolines) => {
+                trampolines.trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
+            }
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
-                Some(site) => Trap::Recorded(record_hit(breakpoints, subject, (thread, number), site, counted, sink)?),
+                Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, counted, sink)?),
                 None => Trap::Foreign,
             },
         };
@@ -194,7 +228,7 @@ impl Watch {
     /// The thread cannot be followed.
     pub fn undo_hit(&mut self, thread: Tid, signal: i32) -> Result<i32, CollectError> {
         match &mut self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) if signal == libc::SIGTRAP => {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if signal == libc::SIGTRAP => {
                 match breakpoint_hit(breakpoints, thread)? {
                     Some(site) => {
                         ptrace::set_instruction_pointer(thread, breakpoints.address(site))?;
@@ -213,7 +247,7 @@ impl Watch {
     /// What of its instruction a thread in a slot has done.
     pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
         match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) => breakpoints.in_slot(instruction_pointer),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.in_slot(instruction_pointer),
             _ => None,
         }
     }
@@ -224,7 +258,7 @@ impl Watch {
     /// The process is gone.
     pub fn clean(&self, memory: &Memory) -> io::Result<()> {
         match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, Rest { breakpoints, .. }) => breakpoints.remove(memory),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.remove(memory),
             Watched::Trampolines(trampolines) => trampolines.remove(memory),
             _ => Ok(()),
         }
@@ -280,7 +314,7 @@ impl Watch {
         sink: &mut dyn Sink,
     ) -> Result<Flow, CollectError> {
         match &mut self.what {
-            Watched::Steps(steps) => steps.after_system_call(subject, thread, number, sink),
+            Watched::Steps(steps) => steps.after_system_call(subject, thread, number, &self.images, sink),
             _ => Ok(Flow::GoOn),
         }
     }
@@ -291,19 +325,7 @@ impl Watch {
             Watched::Trampolines(trampolines) => trampolines.original(address),
             _ => address,
         };
-        crate::stack::walk(&self.executable, subject, thread, original).unwrap_or_default()
-    }
-}
-
-/// Passes on what is recorded, its first number exchanged: that of a site; a jump's target comes behind it.
-struct Renumbered<'a> {
-    number: Option<u32>,
-    sink: &'a mut dyn Sink,
-}
-
-impl Sink for Renumbered<'_> {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
-        self.sink.record(thread, self.number.take().map_or(what, u64::from))
+        crate::stack::walk(&self.images, subject, thread, original).unwrap_or_default()
     }
 }
 
@@ -321,7 +343,7 @@ fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<Flow> {
 
 /// Records a hit, and sends the thread to the slot.
 fn record_hit(
-    breakpoints: &Breakpoints,
+    (breakpoints, images): (&Breakpoints, &Images),
     subject: &Subject,
     (thread, number): (Tid, ThreadNumber),
     site: Site,
@@ -337,9 +359,9 @@ fn record_hit(
         *counted = None;
         return Ok(Flow::GoOn);
     }
-    let flow = sink.record(number, u64::from(site.0))?;
+    let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
-        return Ok(sink.record(number, subject.step(thread)?.wrapping_sub(subject.bias))?);
+        return Ok(sink.record(number, images.in_file(subject.step(thread)?))?);
     }
     Ok(flow)
 }

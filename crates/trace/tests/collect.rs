@@ -36,6 +36,7 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
         jumps: &[],
         blocks: &[],
         guarded: &HashSet::new(),
+        libraries: &[],
         recipe,
         first,
         stop: &stop,

@@ -54,6 +54,7 @@ fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64
         jumps: &[],
         blocks,
         guarded: &HashSet::new(),
+        libraries: &[],
         recipe,
         first: None,
         stop: &stop,

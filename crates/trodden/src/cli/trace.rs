@@ -116,6 +116,7 @@ Examples:
   trodden trace record --runs 1 -- ./server-with-threads      every block in one run
   trodden trace record --pid 1234 --for 5s --output now.trace
   trodden trace record --collector single-step -- ./prog
+  trodden trace record --library libz -- ./prog               inside a shared library, too
   trodden trace record --weights earlier.trace --strategy weighted -- ./prog
   trodden trace record --plan --json -- ./prog > plan.json
 
@@ -164,6 +165,10 @@ pub struct TraceRecord {
     /// At most this many runs at a time; default: one for each core.
     #[arg(short, long, value_name = "N")]
     pub jobs: Option<u32>,
+    /// Trace inside this shared library of the program, too: `libz`, `libz.so.1`, or a path, as one that is loaded later needs. May be
+    /// given several times.
+    #[arg(long, value_name = "NAME")]
+    pub library: Vec<String>,
     /// Do not trace inside this function. May be given several times.
     #[arg(long, value_name = "FUNCTION")]
     pub opaque: Vec<String>,

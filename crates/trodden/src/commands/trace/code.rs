@@ -1,8 +1,10 @@
 //! The code of an image as a trace names it: functions and blocks by address, with their source lines.
 
+use super::files::Files;
 use anyhow::Result;
 use std::collections::HashMap;
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
+use trodden_binary::linked::in_file;
 use trodden_binary::{Binary, SourceLocations, demangled};
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceFunction};
 
@@ -70,15 +72,16 @@ impl Code {
     ///
     /// # Errors
     /// The line tables are damaged.
-    pub fn blocks_about(&self, binary: &Binary) -> Result<(Vec<BlockAbout>, Vec<String>)> {
-        let source = SourceLocations::read(binary)?;
+    pub fn blocks_about(&self, traced: &Files) -> Result<(Vec<BlockAbout>, Vec<String>)> {
+        let sources = traced.sources()?;
         let mut files: HashMap<String, u32> = HashMap::new();
         let mut names = Vec::new();
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for (address, function, place) in &self.blocks {
             let size = self.graphs.functions[*function].blocks[*place as usize].size;
             let mut lines: Vec<(u32, u32)> = Vec::new();
-            for (file, line) in source.iter().flat_map(|s| lines_of(s, binary, *address, size)) {
+            let (binary, at) = traced.at(*address);
+            for (file, line) in sources[in_file(*address).0].iter().flat_map(|s| lines_of(s, binary, at, size)) {
                 let next = names.len() as u32;
                 let number = *files.entry(file.clone()).or_insert(next);
                 if number == next {

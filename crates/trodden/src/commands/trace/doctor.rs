@@ -54,6 +54,7 @@ pub fn works(collector: &dyn Collector) -> Result<()> {
         jumps: &[],
         blocks: std::slice::from_ref(&block),
         guarded: &HashSet::new(),
+        libraries: &[],
         recipe: Recipe::NONE,
         first: None,
         stop: &stop,

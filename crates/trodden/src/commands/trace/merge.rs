@@ -7,6 +7,7 @@ use anyhow::Result;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, Site};
 use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
 use trodden_trace::container::ContainerError;
@@ -124,7 +125,7 @@ pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
     match model.program.site(WitnessKind::Nodes, witness) {
         Site::Node(function, _) => {
             let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
-            model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{address:#x} in {name}"))
+            model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{:#x} in {name}", in_file(address).1))
         }
         Site::Edge(..) => String::new(),
     }

@@ -21,6 +21,7 @@ mod distribute;
 mod doctor;
 mod explain;
 mod export;
+mod files;
 mod find;
 mod fresh;
 mod imports;

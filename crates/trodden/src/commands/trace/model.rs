@@ -15,6 +15,7 @@ use super::imports::{Assumption, Image, opaque, plain};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use trodden_binary::linked::in_file;
 use trodden_flow::graph::{Graph, Node};
 use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, Witness};
 
@@ -152,17 +153,17 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
         }
         let fatal = |d: &Doubt| matches!(d, Doubt::Undecodable) || (matches!(d, Doubt::UnresolvedJump) && !observed);
         if let Some(doubt) = function.uncertain.iter().find(|u| fatal(&u.doubt)) {
-            opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", doubt.address, doubt.doubt));
+            opaque.entry(number).or_insert_with(|| format!("{:#x}: {}", in_file(doubt.address).1, doubt.doubt));
         }
         if function.blocks.is_empty() {
             opaque.entry(number).or_insert_with(|| "no code is known of it".to_owned());
         }
         if let Some(entry) = function.other_entries.first() {
-            opaque.entry(number).or_insert_with(|| format!("it is entered in its middle, at {entry:#x}"));
+            opaque.entry(number).or_insert_with(|| format!("it is entered in its middle, at {:#x}", in_file(*entry).1));
         }
         for block in &function.blocks {
             if let Some(other) = owners.insert(block.start, number).filter(|other| *other != number) {
-                let shared = format!("{:#x} belongs to two functions", block.start);
+                let shared = format!("{:#x} belongs to two functions", in_file(block.start).1);
                 opaque.entry(number).or_insert_with(|| shared.clone());
                 opaque.entry(other).or_insert(shared);
             }

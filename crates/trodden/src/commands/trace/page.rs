@@ -9,10 +9,12 @@
 //! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
 
 use super::calls::{LeftOut, Step, walk};
+use super::files::Files;
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_binary::{Binary, instruction};
+use trodden_binary::instruction;
+use trodden_binary::linked::in_file;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceFile, TraceFunction};
 
 const PAGE: &str = include_str!("page/page.html");
@@ -209,7 +211,7 @@ fn is_executed(trace: &TraceFile, executed: &[u64]) -> Vec<bool> {
 fn functions(trace: &TraceFile, executed: &[u64]) -> Value {
     let is_executed = is_executed(trace, executed);
     let all = trace.about().functions.iter().zip(is_executed);
-    all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", f.address)]) } else { Value::Null }).collect()
+    all.map(|(f, shown)| if shown { json!([f.name, format!("{:#x}", in_file(f.address).1)]) } else { Value::Null }).collect()
 }
 
 /// Blocks of the functions that were executed: function, address, lines, machine code; nothing for the others.
@@ -217,7 +219,7 @@ fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>
     let is_executed = is_executed(trace, executed);
     let all = (0u32..).zip(&trace.about().blocks);
     all.map(|(number, b)| match is_executed[b.function.0 as usize] {
-        true => json!([b.function.0, format!("{:#x}", b.address), b.lines, code.get(&number)]),
+        true => json!([b.function.0, format!("{:#x}", in_file(b.address).1), b.lines, code.get(&number)]),
         false => Value::Null,
     })
     .collect()
@@ -226,13 +228,13 @@ fn blocks(trace: &TraceFile, executed: &[u64], code: &BTreeMap<u32, Vec<String>>
 /// The instructions of blocks, and why there are not all of them.
 fn machine_code(trace: &TraceFile, executed: &[u64]) -> (BTreeMap<u32, Vec<String>>, Option<String>) {
     let about = trace.about();
-    let image = std::path::Path::new(&about.image);
     let none = |why: &str| (BTreeMap::new(), Some(format!("no machine code is shown: {why}")));
-    let binary = match Binary::read(image) {
-        Ok(binary) => binary,
+    let paths = [&about.image].into_iter().chain(&about.libraries).map(std::path::Path::new);
+    let files = match Files::read(paths) {
+        Ok(files) => files,
         Err(error) => return none(&error.to_string()),
     };
-    if trodden_trace::container::hash(binary.data()) != about.hash {
+    if files.hash() != about.hash {
         return none(&format!("{} has changed since the trace was recorded", about.image));
     }
     let mut of_functions: BTreeMap<u32, (u64, Vec<u32>)> = BTreeMap::new();
@@ -246,7 +248,7 @@ fn machine_code(trace: &TraceFile, executed: &[u64]) -> (BTreeMap<u32, Vec<Strin
     let (mut code, mut left) = (BTreeMap::new(), MOST_INSTRUCTIONS);
     let mut without = 0;
     for (_, blocks) in order {
-        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(&binary, trace, TraceBlock(*b)))).collect();
+        let texts: Vec<(u32, Vec<String>)> = blocks.iter().map(|b| (*b, instructions(&files, trace, TraceBlock(*b)))).collect();
         let size: usize = texts.iter().map(|(_, t)| t.len()).sum();
         match left.checked_sub(size) {
             Some(rest) => {
@@ -261,9 +263,10 @@ fn machine_code(trace: &TraceFile, executed: &[u64]) -> (BTreeMap<u32, Vec<Strin
 }
 
 /// The text of a block's instructions.
-fn instructions(binary: &Binary, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
+fn instructions(files: &Files, trace: &TraceFile, block: TraceBlock) -> Vec<String> {
     let block = trace.block(block);
-    let (mut at, end) = (block.address, block.address + u64::from(block.size));
+    let (binary, start) = files.at(block.address);
+    let (mut at, end) = (start, start + u64::from(block.size));
     let mut texts = Vec::new();
     while at < end {
         let Some(decoded) = binary.code_at(at).and_then(|code| instruction::decode(code, at)) else { break };

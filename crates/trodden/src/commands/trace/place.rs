@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
-use trodden_trace::{TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_binary::linked::in_file;
+use trodden_trace::{BlockAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,8 +114,8 @@ pub fn functions_left_out(trace: &TraceFile, names: &[String], files: &[String])
 
 fn blocks_at(trace: &TraceFile, address: u64) -> Result<Vec<TraceBlock>> {
     let blocks = (0..).zip(&trace.about().blocks);
-    let found: Vec<TraceBlock> =
-        blocks.filter(|(_, b)| (b.address..b.address + u64::from(b.size.max(1))).contains(&address)).map(|(n, _)| TraceBlock(n)).collect();
+    let has = |b: &BlockAbout| in_file(b.address).1 <= address && address < in_file(b.address).1 + u64::from(b.size.max(1));
+    let found: Vec<TraceBlock> = blocks.filter(|(_, b)| has(b)).map(|(n, _)| TraceBlock(n)).collect();
     ensure!(!found.is_empty(), "no block of the trace has the address {address:#x}: addresses are those of the file, as `nm` prints them");
     Ok(found)
 }
@@ -130,6 +131,14 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
     Ok(found)
 }
 
+/// How an address is shown: that of its file, and the file's name behind it where there are several.
+pub fn address(trace: &TraceFile, address: u64) -> String {
+    let (file, at) = in_file(address);
+    let about = trace.about();
+    let path = file.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image);
+    if about.libraries.is_empty() { format!("{at:#x}") } else { format!("{at:#x} {}", short(path)) }
+}
+
 /// How a block is shown: its address, function, offset and line.
 pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
     let about = trace.about();
@@ -142,8 +151,8 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         _ => format!("{}-{:#x}", function.name, -offset),
     };
     match data.lines.first() {
-        Some((file, line)) => format!("{:#x} {place} {}:{line}", data.address, short(&about.files[*file as usize])),
-        None => format!("{:#x} {place}", data.address),
+        Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
+        None => format!("{} {place}", address(trace, data.address)),
     }
 }
 

@@ -8,6 +8,7 @@
 use super::code::Code;
 use super::collectors::collector;
 use super::explain::{Missing, first_missing};
+use super::files::Files;
 use super::imports::{Assumption, Image};
 use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, uncertain_jumps};
 use super::merge::{Hits, MergeError, Merged, merge, place};
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, Observation, ProgramGraph};
-use trodden_binary::{AddressMap, Binary, recover};
+use trodden_binary::linked::in_file;
 use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
     Collector, Ending, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, StoredEnding, ThreadNumber, TraceAbout, TraceEnd,
@@ -46,10 +47,11 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let subject = Subject::new(job, folder)?;
-    let binary = Binary::read(&subject.executable.path)?;
-    let map = AddressMap::read(&binary)?;
-    let graphs = recover(&binary, map.as_ref(), &[])?;
-    let mut recording = Recording { job, subject, image: Image::read(&binary)?, binary, map, graphs, observed: BTreeSet::new() };
+    let libraries = subject.libraries.iter().map(|l| &l.executable);
+    let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
+    let image = files.image()?;
+    let graphs = files.graphs(&image, &[])?;
+    let mut recording = Recording { job, subject, image, files, graphs, observed: BTreeSet::new() };
     let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind), true),
@@ -74,9 +76,8 @@ fn usual_collector(job: &TraceRecord) -> CollectorKind {
 struct Recording<'a> {
     job: &'a TraceRecord,
     subject: Subject<'a>,
-    binary: Binary,
+    files: Files,
     image: Image,
-    map: Option<AddressMap>,
     graphs: ProgramGraph,
     /// What executions showed of jumps.
     observed: BTreeSet<Observation>,
@@ -86,7 +87,7 @@ impl Recording<'_> {
     /// The graphs with what executions have shown.
     fn amended(&self) -> Result<ProgramGraph> {
         let observed: Vec<Observation> = self.observed.iter().copied().collect();
-        Ok(recover(&self.binary, self.map.as_ref(), &observed)?)
+        self.files.graphs(&self.image, &observed)
     }
 
     fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
@@ -283,9 +284,10 @@ impl Recording<'_> {
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
         Ok(match first_missing(model, addresses) {
             Some(Missing { position, from: Some(from), to }) => {
-                format!("block {position}, {to:#x} in {}, comes behind {from:#x} in {}", name(to), name(from))
+                let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
+                format!("block {position}, {}, comes behind {}", shown(to), shown(from))
             }
-            Some(Missing { to, .. }) => format!("it begins with {to:#x} in {}", name(to)),
+            Some(Missing { to, .. }) => format!("it begins with {:#x} in {}", in_file(to).1, name(to)),
             None => otherwise,
         })
     }
@@ -298,8 +300,7 @@ impl Recording<'_> {
     }
 
     fn planner<'b>(&'b self, model: &'b Model, code: &'b Code, collector: &dyn Collector, weights: &'b Weights) -> Planner<'b> {
-        let hash = trodden_trace::container::hash(self.binary.data());
-        Planner { job: self.job, model, code, weights, most_sites: collector.most_sites(), hash }
+        Planner { job: self.job, model, code, weights, most_sites: collector.most_sites(), hash: self.files.hash() }
     }
 
     /// How often blocks are executed: estimated, measured by a run of its own, or those of a trace.
@@ -307,10 +308,7 @@ impl Recording<'_> {
         let estimated = weights::estimated(model, &self.graphs);
         match &self.job.weights {
             WeightsFrom::Static => Ok(estimated),
-            WeightsFrom::Trace(path) => {
-                let hash = trodden_trace::container::hash(self.binary.data());
-                Ok(Executions::of_trace(path, hash)?.weights(model, &self.graphs))
-            }
+            WeightsFrom::Trace(path) => Ok(Executions::of_trace(path, self.files.hash())?.weights(model, &self.graphs)),
             WeightsFrom::FirstRun => {
                 let watched = weights::watched_first(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
@@ -322,13 +320,14 @@ impl Recording<'_> {
     }
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
-        let (blocks, files) = code.blocks_about(&self.binary)?;
+        let (blocks, files) = code.blocks_about(&self.files)?;
         let environment =
             std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let about = TraceAbout {
             command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
-            hash: trodden_trace::container::hash(self.binary.data()),
+            libraries: self.subject.libraries.iter().map(|l| l.executable.path.display().to_string()).collect(),
+            hash: self.files.hash(),
             collector: collector.name().to_owned(),
             runs,
             environment: environment.filter(|(name, _)| !self.job.redact.contains(name)).collect(),

@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_trace::{
-    Collector, Executable, Flow, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Sink, Target, ThreadNumber, cores,
+    Collector, Executable, Flow, Library, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Sink, Target, ThreadNumber,
+    cores,
 };
 
 /// Standard input, given to each run from its beginning.
@@ -41,7 +42,9 @@ pub struct Subject<'a> {
     job: &'a TraceRecord,
     /// Its image.
     pub executable: Executable,
-    /// All blocks of the image, ascending.
+    /// Shared libraries that are traced, too.
+    pub libraries: Vec<Library>,
+    /// All blocks of the files, ascending.
     pub blocks: Vec<Range<u64>>,
     /// Where those of them start that code may enter in their middle.
     pub guarded: HashSet<u64>,
@@ -160,6 +163,7 @@ impl<'a> Subject<'a> {
 
     fn with(job: &'a TraceRecord, program: PathBuf, input: Input, folder: PathBuf, fresh: Option<FreshFolder>) -> Result<Self> {
         let executable = Executable::read(&program)?;
+        let libraries = super::files::libraries(job, &program)?;
         let fixes = |part| !job.no_repeat.contains(&part);
         let recipe = Recipe {
             addresses: fixes(RepeatPart::Addresses),
@@ -169,7 +173,7 @@ impl<'a> Subject<'a> {
             core: None,
         };
         let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), AtomicBool::new(false));
-        Ok(Self { job, executable, blocks, guarded, input, folder, environment: None, fresh, recipe, stop })
+        Ok(Self { job, executable, libraries, blocks, guarded, input, folder, environment: None, fresh, recipe, stop })
     }
 
     /// The subject of another machine's collection.
@@ -330,7 +334,8 @@ impl<'a> Subject<'a> {
         let Watched { sites, jumps, first } = watched;
         let (stop, limit) = (&self.stop, self.job.duration);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
-        let run = Run { target, executable, sites, jumps, blocks, guarded, recipe, first, stop, limit };
+        let libraries = &self.libraries;
+        let run = Run { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));

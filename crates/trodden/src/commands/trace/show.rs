@@ -1,7 +1,7 @@
 //! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
 
 use super::open;
-use super::place::{Place, described};
+use super::place::{Place, address, described};
 use crate::cli::TraceShow;
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub fn follow(frames: &mut Frames, event: TraceEvent, trace: &TraceFile) -> bool
 fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &Frames, span: &Span) -> Result<()> {
     let TraceEvent::Block(block) = event else { return Ok(()) };
     if job.addresses {
-        writeln!(out, "{:#x}", trace.block(block).address)?;
+        writeln!(out, "{}", address(trace, trace.block(block).address))?;
         return Ok(());
     }
     let depth = frames.open.len().saturating_sub(1);

@@ -1,0 +1,163 @@
+//! The graphs of a program and of some of its shared libraries as one.
+//!
+//! Each file has a part of the address space of its own: an address of the `n`-th library (from 1) has `n` above its low 48 bits, which
+//! are the address in the file. The program's own addresses are those of its file. Processors have no user addresses above 2^47, and files
+//! lie far below that, so nothing overlaps.
+
+use crate::graph::{Callee, Doubt, FunctionGraph, Observation, ProgramGraph};
+use std::collections::BTreeMap;
+
+/// Addresses of a file.
+const FILE: u64 = 1 << 48;
+
+/// What is added to the addresses of a file: of the program itself (number 0) nothing.
+pub fn first_address(file: usize) -> u64 {
+    file as u64 * FILE
+}
+
+/// The number of the file that an address belongs to, and the address in that file.
+pub fn in_file(address: u64) -> (usize, u64) {
+    ((address / FILE) as usize, address % FILE)
+}
+
+impl ProgramGraph {
+    /// Joins the graphs of a program and of its libraries, in the order of their numbers. `exports` says which function a name means to
+    /// other files: calls of such a name are calls of that function.
+    pub fn linked(files: Vec<ProgramGraph>, exports: &BTreeMap<String, u64>) -> ProgramGraph {
+        let mut all = ProgramGraph::default();
+        for (number, mut graph) in files.into_iter().enumerate() {
+            graph.shift(first_address(number));
+            all.functions.append(&mut graph.functions);
+            all.stubs.append(&mut graph.stubs);
+            all.stub_ranges.append(&mut graph.stub_ranges);
+            all.observations.append(&mut graph.observations);
+        }
+        for call in all.functions.iter_mut().flat_map(|f| &mut f.calls) {
+            let Callee::Import(name) = &call.callee else { continue };
+            if let Some(entry) = exports.get(name.split('@').next().unwrap_or(name)) {
+                call.callee = Callee::Function(*entry);
+            }
+        }
+        all
+    }
+
+    /// Adds to all addresses.
+    fn shift(&mut self, by: u64) {
+        self.functions.iter_mut().for_each(|f| f.shift(by));
+        for stub in &mut self.stubs {
+            stub.address += by;
+            stub.resolver = stub.resolver.map(|r| r + by);
+        }
+        self.stub_ranges.iter_mut().for_each(|r| *r = r.start + by..r.end + by);
+        self.observations.iter_mut().for_each(|o| *o = Observation { from: o.from + by, to: o.to + by });
+    }
+}
+
+impl FunctionGraph {
+    fn shift(&mut self, by: u64) {
+        self.entry += by;
+        self.other_entries.iter_mut().for_each(|e| *e += by);
+        self.ranges.iter_mut().for_each(|r| *r = r.start + by..r.end + by);
+        for block in &mut self.blocks {
+            block.start += by;
+            block.last += by;
+        }
+        for call in &mut self.calls {
+            call.address += by;
+            call.return_address = call.return_address.map(|a| a + by);
+            call.landing_pad = call.landing_pad.map(|a| a + by);
+            match &mut call.callee {
+                Callee::Function(entry) => *entry += by,
+                Callee::OneOf(entries) => entries.iter_mut().for_each(|e| *e += by),
+                Callee::Import(_) | Callee::Indirect => {}
+            }
+        }
+        self.landing_pads.iter_mut().for_each(|p| *p += by);
+        for uncertain in &mut self.uncertain {
+            uncertain.address += by;
+            match &mut uncertain.doubt {
+                Doubt::JumpTableWithoutBound { table: place, .. }
+                | Doubt::OutsideCode { target: place }
+                | Doubt::Amended { target: place } => {
+                    *place = place.wrapping_add(by);
+                }
+                Doubt::UnresolvedJump
+                | Doubt::AnyLabel
+                | Doubt::AssumedTailCall
+                | Doubt::Overlap
+                | Doubt::Undecodable
+                | Doubt::Unreached { .. } => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Binary;
+    use std::path::Path;
+
+    #[test]
+    fn addresses_tell_their_file() {
+        assert_eq!(in_file(first_address(3) + 0x1234), (3, 0x1234));
+        assert_eq!(in_file(0x40_1000), (0, 0x40_1000));
+    }
+
+    /// Every address of a graph that is linked as the first library lies in its part, and is the graph's own there.
+    #[test]
+    fn a_library_is_moved_as_a_whole() {
+        let Ok(binary) = Binary::read(Path::new("/bin/true")) else { return };
+        let own = ProgramGraph::of_binary(&binary).unwrap();
+        assert!(!own.functions.is_empty());
+        let linked = ProgramGraph::linked(vec![ProgramGraph::default(), own.clone()], &BTreeMap::new());
+        assert_eq!(linked.functions.len(), own.functions.len());
+        for (moved, original) in linked.functions.iter().zip(&own.functions) {
+            assert_eq!(in_file(moved.entry), (1, original.entry));
+            assert_eq!(moved.edges, original.edges);
+            assert!(
+                moved.blocks.iter().zip(&original.blocks).all(|(m, o)| in_file(m.start) == (1, o.start) && in_file(m.last) == (1, o.last))
+            );
+            for (m, o) in moved.calls.iter().zip(&original.calls) {
+                assert_eq!((in_file(m.address), m.return_address.map(in_file)), ((1, o.address), o.return_address.map(|a| (1, a))));
+                if let (Callee::Function(m), Callee::Function(o)) = (&m.callee, &o.callee) {
+                    assert_eq!(in_file(*m), (1, *o));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_linked_to_functions() {
+        let call = crate::graph::CallSite {
+            block: crate::graph::BlockIndex(0),
+            address: 16,
+            return_address: Some(21),
+            callee: Callee::Import("deflate@ZLIB_1".to_owned()),
+            kind: crate::graph::CallKind::Call,
+            returns: crate::graph::Returns::Maybe,
+            landing_pad: None,
+            always_lands: false,
+        };
+        let function = FunctionGraph {
+            name: "main".to_owned(),
+            has_symbol: true,
+            entry: 16,
+            other_entries: Vec::new(),
+            ranges: Vec::from([16..32; 1]),
+            blocks: Vec::new(),
+            edges: Vec::new(),
+            calls: vec![call],
+            landing_pads: Vec::new(),
+            source: crate::graph::GraphSource::Recovered,
+            uncertain: Vec::new(),
+            address_taken: false,
+            returns: true,
+            frequencies: None,
+        };
+        let program = ProgramGraph { functions: vec![function], ..ProgramGraph::default() };
+        let deflate = first_address(1) + 0x40;
+        let linked = ProgramGraph::linked(vec![program], &BTreeMap::from([("deflate".to_owned(), deflate)]));
+        assert_eq!(linked.functions[0].calls[0].callee, Callee::Function(deflate));
+    }
+}

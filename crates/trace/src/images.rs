@@ -1,0 +1,174 @@
+//! The files that a collection watches: the program, and those of its shared libraries that were asked for by name.
+//!
+//! A library is watched from the moment in which its code is mapped, before anything of it has run: its constructors are seen, and it does
+//! not matter whether the loader maps it at the start or `dlopen` later. Addresses of the `n`-th library have `n` in their upper bits
+//! ([`trodden_binary::linked`]), so that one number says where something is.
+
+use crate::CollectError;
+use crate::memory::{Memory, mappings};
+use crate::ptrace::Tid;
+use crate::subject::{AREA, Executable, Subject};
+use std::ops::Range;
+use std::path::Path;
+use trodden_binary::Binary;
+use trodden_binary::linked::{first_address, in_file};
+
+/// How far below a library its area lies: other libraries are mapped below it, and a jump must reach it.
+const BELOW: u64 = 1 << 30;
+/// Places that are tried for an area.
+const AREAS: u64 = 8;
+
+/// A shared library that is watched.
+#[derive(Clone, Debug)]
+pub struct Library {
+    /// Its file; addresses have the library's number in them.
+    pub executable: Executable,
+    number: usize,
+    binary: Binary,
+    /// Place in the file of the segment with code that is mapped last.
+    offset: u64,
+}
+
+impl Library {
+    /// Reads the library of a number, from 1.
+    ///
+    /// # Errors
+    /// It is no shared library of x86-64, or has no code.
+    pub fn read(path: &Path, number: usize) -> Result<Self, CollectError> {
+        let fault = |fault: String| CollectError::Executable { path: path.to_owned(), fault };
+        let path = path.canonicalize().map_err(|e| fault(format!("cannot be read: {e}")))?;
+        let mut executable = Executable::read(&path)?;
+        let binary = Binary::read(&path).map_err(|e| fault(format!("cannot be watched: {e}")))?;
+        let code = binary.segments().iter().filter(|s| s.executable).max_by_key(|s| s.file_offset);
+        let offset = code.ok_or_else(|| fault("has no code".to_owned()))?.file_offset & !0xfff;
+        let by = first_address(number);
+        let moved = |range: &Range<u64>| range.start + by..range.end + by;
+        executable.code = executable.code.iter().map(moved).collect();
+        executable.span = moved(&executable.span);
+        executable.entry += by;
+        Ok(Self { executable, number, binary, offset })
+    }
+
+    /// Whether a mapping of a process is this library's code: `file` is where the mapped file can be read.
+    fn is_mapped(&self, file: &Path, offset: u64) -> bool {
+        if offset != self.offset {
+            return false;
+        }
+        let name = std::fs::read_link(file).unwrap_or_else(|_| file.to_owned());
+        // A copy of a folder, laid in its place, has the file under another path.
+        name == self.executable.path
+            || name.file_name() == self.executable.path.file_name() && std::fs::read(file).is_ok_and(|bytes| bytes == self.binary.data())
+    }
+
+    /// What is added to its addresses, numbers included, when its code is mapped at `start`.
+    fn bias(&self, start: u64) -> Option<u64> {
+        Some(self.binary.load_bias(start, self.offset)?.wrapping_sub(first_address(self.number)))
+    }
+}
+
+/// A file in memory.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// The file's number.
+    pub number: usize,
+    /// Its code in memory.
+    pub code: Vec<Range<u64>>,
+    /// What is added to addresses of the file, with its number in them; wraps.
+    pub bias: u64,
+    /// The memory for slots or copies of its code.
+    pub area: u64,
+}
+
+/// The files that are in memory, the program first.
+#[derive(Clone, Debug)]
+pub struct Images(Vec<Image>);
+
+impl Images {
+    /// The program alone.
+    pub fn new(subject: &Subject, executable: &Executable) -> Self {
+        Self(vec![Image::new(0, executable, subject.bias, subject.area)])
+    }
+
+    /// The address of the file for one in memory: that of the program if it is nowhere in the files' code.
+    pub fn in_file(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.at(address).unwrap_or(&self.0[0]).bias)
+    }
+
+    /// The file whose code lies at an address in memory.
+    pub fn at(&self, address: u64) -> Option<&Image> {
+        self.0.iter().find(|image| image.code.iter().any(|c| c.contains(&address)))
+    }
+
+    /// The one that was mapped last.
+    pub fn last(&self) -> &Image {
+        &self.0[self.0.len() - 1]
+    }
+
+    /// Memory that was mapped for libraries.
+    pub fn areas(&self) -> impl Iterator<Item = Range<u64>> {
+        self.0[1..].iter().map(|image| image.area..image.area + AREA)
+    }
+
+    /// Takes libraries out whose code lies in memory that is unmapped.
+    pub fn forget(&mut self, unmapped: &Range<u64>) -> Vec<Image> {
+        let gone = |image: &Image| image.number > 0 && image.code.iter().any(|c| c.start < unmapped.end && unmapped.start < c.end);
+        let (gone, left) = std::mem::take(&mut self.0).into_iter().partition(gone);
+        self.0 = left;
+        gone
+    }
+
+    /// A library's code has been mapped. Its area is mapped in the name of a stopped thread; gives what a collector sets its sites with.
+    ///
+    /// # Errors
+    /// There is no memory near it, or the thread is gone.
+    pub fn add(&mut self, subject: &Subject, thread: Tid, library: &Library, start: u64) -> Result<Option<Subject>, CollectError> {
+        let Some(bias) = library.bias(start) else { return Ok(None) };
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+        for place in (0..AREAS).map(|n| (start & !0xfff).wrapping_sub(BELOW + n * AREA)) {
+            let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
+            if got as u64 == place {
+                self.0.push(Image::new(library.number, &library.executable, bias, place));
+                return Ok(Some(Subject {
+                    process: subject.process,
+                    memory: Memory::open(subject.process)?,
+                    bias,
+                    area: place,
+                    fresh: false,
+                }));
+            }
+        }
+        Err(CollectError::Unexpected { what: format!("no memory for slots near {}", library.executable.path.display()) })
+    }
+}
+
+impl Image {
+    fn new(number: usize, executable: &Executable, bias: u64, area: u64) -> Self {
+        let code = executable.code.iter().map(|c| c.start.wrapping_add(bias)..c.end.wrapping_add(bias)).collect();
+        Self { number, code, bias, area }
+    }
+}
+
+/// Of libraries, the one that a process has just mapped code of, from the descriptor of a file.
+pub fn mapped(libraries: &[Library], process: Tid, descriptor: u64, offset: u64) -> Option<&Library> {
+    let file = format!("/proc/{process}/fd/{}", descriptor as i32);
+    libraries.iter().find(|library| library.is_mapped(Path::new(&file), offset))
+}
+
+/// Libraries whose code a process has mapped already, and where.
+///
+/// # Errors
+/// The process is gone.
+pub fn mapped_already(libraries: &[Library], process: Tid) -> std::io::Result<Vec<(&Library, u64)>> {
+    let all = mappings(process)?;
+    let of = |library: &Library| {
+        let code = all.iter().filter(|m| m.executable && Path::new(&m.name) == library.executable.path);
+        code.filter(|m| m.offset == library.offset).map(|m| m.start).next()
+    };
+    Ok(libraries.iter().filter_map(|library| Some((library, of(library)?))).collect())
+}
+
+/// The sites of a file among those of a run, each with its number there.
+pub fn sites_of(file: usize, sites: &[u64]) -> Vec<(u32, u64)> {
+    (0..).zip(sites).filter(|(_, site)| in_file(**site).0 == file).map(|(number, site)| (number, *site)).collect()
+}

@@ -1,0 +1,168 @@
+//! The files that are traced: the program, and those of its shared libraries that were asked for by name.
+
+use super::imports::Image;
+use crate::cli::{CollectorKind, TraceRecord};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_binary::graph::{Observation, ProgramGraph};
+use trodden_binary::linked::{first_address, in_file};
+use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
+use trodden_trace::Library;
+
+/// Files by number, the program first.
+pub struct Files(Vec<File>);
+
+struct File {
+    binary: Binary,
+    map: Option<AddressMap>,
+}
+
+impl Files {
+    /// Reads files, the program first.
+    ///
+    /// # Errors
+    /// One cannot be read, or its tables are damaged.
+    pub fn read<'a>(paths: impl Iterator<Item = &'a Path>) -> Result<Self> {
+        let read = |path: &Path| {
+            let binary = Binary::read(path)?;
+            let map = AddressMap::read(&binary)?;
+            Ok(File { binary, map })
+        };
+        Ok(Self(paths.map(read).collect::<Result<_>>()?))
+    }
+
+    /// The graphs of all files as one, with what executions showed.
+    ///
+    /// # Errors
+    /// The tables of one are damaged.
+    pub fn graphs(&self, image: &Image, observed: &[Observation]) -> Result<ProgramGraph> {
+        let mut graphs = Vec::new();
+        for (number, file) in self.0.iter().enumerate() {
+            // A jump out of a file says nothing about the file.
+            let own = observed.iter().filter(|o| in_file(o.from).0 == number && in_file(o.to).0 == number);
+            let own: Vec<Observation> = own.map(|o| Observation { from: in_file(o.from).1, to: in_file(o.to).1 }).collect();
+            graphs.push(recover(&file.binary, file.map.as_ref(), &own)?);
+        }
+        if graphs.len() == 1 {
+            return Ok(graphs.remove(0));
+        }
+        Ok(ProgramGraph::linked(graphs, &image.exports))
+    }
+
+    /// What their tables say.
+    ///
+    /// # Errors
+    /// They are damaged.
+    pub fn image(&self) -> Result<Image> {
+        let mut all = Image::default();
+        for (number, file) in self.0.iter().enumerate() {
+            let image = Image::read(&file.binary)?;
+            let moved = |address: u64| address + first_address(number);
+            // A library has no entry.
+            all.starts.extend(image.starts.into_iter().filter(|s| *s != 0).map(moved));
+            for (name, address) in image.exports {
+                all.exports.entry(name).or_insert(moved(address));
+            }
+            all.raises |= image.raises;
+            all.jumps |= image.jumps;
+        }
+        Ok(all)
+    }
+
+    /// A hash of all of them.
+    pub fn hash(&self) -> u64 {
+        let hashes: Vec<u64> = self.0.iter().map(|f| trodden_trace::container::hash(f.binary.data())).collect();
+        match hashes.as_slice() {
+            [own] => *own,
+            all => trodden_trace::container::hash(&all.iter().flat_map(|h| h.to_le_bytes()).collect::<Vec<u8>>()),
+        }
+    }
+
+    /// The source lines of each file, where it has some.
+    ///
+    /// # Errors
+    /// The line tables are damaged.
+    pub fn sources(&self) -> Result<Vec<Option<SourceLocations>>> {
+        self.0.iter().map(|file| Ok(SourceLocations::read(&file.binary)?)).collect()
+    }
+
+    /// The file of an address, and the address in it.
+    pub fn at(&self, address: u64) -> (&Binary, u64) {
+        let (file, at) = in_file(address);
+        (&self.0[file].binary, at)
+    }
+}
+
+/// The libraries of a collection.
+///
+/// # Errors
+/// The program has no such library, or it cannot be watched.
+pub fn libraries(job: &TraceRecord, program: &Path) -> Result<Vec<Library>> {
+    if job.library.is_empty() {
+        return Ok(Vec::new());
+    }
+    let breakpoints = !matches!(job.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
+    ensure!(breakpoints, "--library works with the collectors trampolines, ptrace and single-step: take one of them");
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for name in &job.library {
+        let path = match name.contains('/') {
+            true => PathBuf::from(name),
+            false => find(job, program, name)?,
+        };
+        let path = path.canonicalize().with_context(|| format!("the library {} cannot be read", path.display()))?;
+        if !paths.contains(&path) {
+            paths.push(path);
+        }
+    }
+    let read = |(number, path): (usize, &PathBuf)| Ok(Library::read(path, number)?);
+    (1..).zip(&paths).map(read).collect()
+}
+
+/// The library of a name among those that the loader loads, or has loaded: `libz.so.1`, or `libz`.
+fn find(job: &TraceRecord, program: &Path, name: &str) -> Result<PathBuf> {
+    let loaded = match job.pid {
+        Some(process) => of_process(process)?,
+        None => of_program(program)?,
+    };
+    let fits = |file: &str| file == name || file.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so") || rest.starts_with('-'));
+    let found = loaded.iter().find(|(called, path)| fits(called) || path.file_name().is_some_and(|n| fits(&n.to_string_lossy())));
+    match found {
+        Some((_, path)) => Ok(path.clone()),
+        None => {
+            let names: Vec<&str> = loaded.iter().map(|l| l.0.as_str()).collect();
+            bail!(
+                "{} does not load a library `{name}` at its start: give the path of one that it loads later; it loads {}",
+                program.display(),
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            )
+        }
+    }
+}
+
+/// What the program's own loader would load: names and files.
+fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let binary = Binary::read(program)?;
+    let (_, loader) = binary.section(".interp").with_context(|| {
+        format!("{} names no loader, so that its libraries are not known: give the library's path, if it has any", program.display())
+    })?;
+    let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
+    let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("{loader} cannot be asked"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{loader} --list {} fails: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim());
+    // NAME => FILE (ADDRESS)
+    let library = |line: &str| {
+        let (name, file) = line.trim().split_once(" => ")?;
+        Some((name.to_owned(), PathBuf::from(file.rsplit_once(" (")?.0)))
+    };
+    Ok(text.lines().filter_map(library).collect())
+}
+
+/// Files that a process has mapped.
+fn of_process(process: i32) -> Result<Vec<(String, PathBuf)>> {
+    let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("there is no process {process}"))?;
+    let mut files: Vec<PathBuf> = maps.lines().filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..]))).collect();
+    files.dedup();
+    let name = |path: PathBuf| Some((path.file_name()?.to_string_lossy().into_owned(), path));
+    Ok(files.into_iter().filter_map(name).collect())
+}

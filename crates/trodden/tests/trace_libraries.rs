@@ -1,0 +1,141 @@
+//! `trodden trace record --library`: shared libraries are traced inside like the program, whether they are loaded at the start or later.
+
+mod traced;
+
+use std::process::Command;
+use traced::{Folder, errors, installed, must};
+
+/// Has a constructor, calls its own functions by name and by pointer, and calls back.
+const LIBRARY: &str = r#"
+static int seen;
+__attribute__((constructor)) static void begin(void) { seen = 3; }
+int weigh(int n) {
+    switch (n % 6) { case 0: return 5; case 1: return n * 2; case 2: return 7; case 3: return n ^ 9; case 4: return 1; default: return n; }
+}
+static int odd(int n) { return n & 1 ? weigh(n) : seen++; }
+static int even(int n) { return n & 1 ? 2 : weigh(n + 1); }
+static int (*const table[2])(int) = { odd, even };
+int sum(int n, int (*each)(int)) {
+    int all = 0;
+    for (int i = 0; i < n; i++) all += table[i % 2](i) + each(i);
+    return all + seen;
+}
+"#;
+
+const PROGRAM: &str = r#"
+#include <stdio.h>
+int sum(int n, int (*each)(int));
+int weigh(int n);
+static int square(int i) { return i % 3 ? i * i : weigh(i); }
+int main(void) {
+    for (int n = 1; n < 5; n++) printf("%d\n", sum(n, square));
+    return 0;
+}
+"#;
+
+/// Loads the library twice, and takes it out in between; the second time something else may lie where it was.
+const LOADS: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+static int half(int i) { return i / 2; }
+int main(int argc, char **argv) {
+    for (int time = 0; time < 2; time++) {
+        void *library = dlopen(argv[1], RTLD_NOW);
+        if (!library) { puts(dlerror()); return 1; }
+        int (*sum)(int, int (*)(int)) = (int (*)(int, int (*)(int)))dlsym(library, "sum");
+        printf("%d\n", sum(3 + time, half));
+        dlclose(library);
+    }
+    return 0;
+}
+"#;
+
+impl Folder {
+    fn library(&self) {
+        std::fs::write(self.path("twice.c"), LIBRARY).unwrap();
+        let words = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
+        must(Command::new("cc").current_dir(self.path(".")).args(words).output().unwrap());
+    }
+
+    /// Each way to record gives what stepping gives, in the library, too.
+    fn agrees_inside(&self, library: &str, program: &[&str], ways: &[&[&str]]) -> Vec<String> {
+        let options = ["--library", library];
+        let stepped = self.record(&[&options[..], &["--collector", "single-step"]].concat(), "stepped.trace", program);
+        let output = must(stepped);
+        let stepped = self.addresses("stepped.trace");
+        for way in ways {
+            let merged = self.record(&[&options[..], way].concat(), "merged.trace", program);
+            assert!(!errors(&merged).contains("of one run instead"), "{way:?}: {}", errors(&merged));
+            assert_eq!(must(merged), output);
+            let merged = self.addresses("merged.trace");
+            let parts = merged.iter().zip(&stepped).position(|(a, b)| a != b);
+            assert!(merged == stepped, "{way:?}: {} and {} blocks, part at {parts:?}", merged.len(), stepped.len());
+        }
+        stepped
+    }
+}
+
+const WAYS: [&[&str]; 4] =
+    [&["--runs", "4"], &["--runs", "4", "--collector", "ptrace"], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"]];
+
+#[test]
+fn a_library_is_traced_inside() {
+    let folder = Folder::new();
+    folder.library();
+    std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
+    let words = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
+    must(Command::new("cc").current_dir(folder.path(".")).args(words).output().unwrap());
+    let blocks = folder.agrees_inside("libtwice", &["./app"], &WAYS);
+    // Each address has its file behind it.
+    let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
+    assert!(of(" libtwice.so") > 40 && of(" app") > 20 && of(" libtwice.so") + of(" app") == blocks.len(), "{blocks:?}");
+    // Calls go from file to file, and the constructor runs before all of them.
+    let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+    let times = |name: &str| -> u64 {
+        let calls = tree.lines().filter(|l| l.ends_with(&format!(" {name}")));
+        calls.filter_map(|l| l.split_whitespace().next()?.parse::<u64>().ok()).sum()
+    };
+    assert_eq!([times("sum"), times("square"), times("begin")], [4, 10, 1], "{tree}");
+    // Lines are those of the library's own source.
+    let found = must(folder.trodden(&["trace", "find", "twice.c:12", "merged.trace", "--json"]));
+    assert!(serde_json::from_str::<serde_json::Value>(&found).unwrap()["times"].as_u64().unwrap() >= 4, "{found}");
+    // Without being asked for, it stays outside.
+    must(folder.record(&["--runs", "2"], "plain.trace", &["./app"]));
+    let plain = folder.addresses("plain.trace");
+    assert_eq!(plain.len(), of(" app"));
+}
+
+#[test]
+fn a_library_that_is_loaded_later_is_traced_inside() {
+    let folder = Folder::new();
+    folder.library();
+    folder.compile("cc", "loads.c", LOADS);
+    let blocks = folder.agrees_inside("./libtwice.so", &["./app", "./libtwice.so"], &WAYS);
+    assert!(blocks.iter().filter(|line| line.ends_with(" libtwice.so")).count() > 30, "{blocks:?}");
+    // A library that is loaded later disturbs nothing where it is not asked for.
+    folder.agrees(&["./app", "./libtwice.so"], 0);
+}
+
+#[test]
+fn a_library_of_the_system_is_traced_inside() {
+    if installed("/usr/bin/bzip2") {
+        let folder = Folder::new();
+        let blocks = folder.agrees_inside("libbz2", &["/usr/bin/bzip2", "-1", "-c", "input"], &[&["--runs", "4"]]);
+        assert!(blocks.iter().filter(|line| line.contains(" libbz2.so")).count() > 1000, "{} blocks", blocks.len());
+    }
+}
+
+#[test]
+fn libraries_that_cannot_be_traced_are_named() {
+    let folder = Folder::new();
+    folder.library();
+    let said = |options: &[&str]| errors(&folder.record(options, "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let unknown = said(&["--library", "libnone"]);
+    assert!(unknown.contains("does not load a library `libnone`") && unknown.contains("libc.so.6"), "{unknown}");
+    let missing = said(&["--library", "./libnone.so"]);
+    assert!(missing.contains("./libnone.so cannot be read"), "{missing}");
+    let other = said(&["--library", "./input"]);
+    assert!(other.contains("is no ELF file"), "{other}");
+    let hardware = said(&["--library", "./libtwice.so", "--collector", "hardware"]);
+    assert!(hardware.contains("--library works with the collectors"), "{hardware}");
+}
