@@ -27,10 +27,10 @@ def differs(engine, found, expected):
 def compare(engine, rows, all_rows):
     """Rows of the query as it stands, and without its limit, as dictionaries."""
     named = lambda r: (r["build"], r["function"], r["path"], r["counter"], r["users"], r["reports"], r["executions"])
-    told = lambda p: (p["image_identity"], p["function"], p["id"], p["counter"], p["users"], p["reports"], p["count"])
+    reported = lambda p: (p["image_identity"], p["function"], p["id"], p["counter"], p["users"], p["reports"], p["count"])
     number = lambda row: tuple(int(v) if isinstance(v, str) and v.isdigit() else v for v in row)
     key = lambda row: tuple(str(v) for v in row)
-    differs(engine, sorted(map(number, map(named, all_rows)), key=key), sorted(map(number, map(told, sums["paths"])), key=key))
+    differs(engine, sorted(map(number, map(named, all_rows)), key=key), sorted(map(number, map(reported, sums["paths"])), key=key))
     # Equal ones may come in any order.
     rank = lambda users, executions: (int(users), int(executions))
     expected = [rank(p["users"], p["count"]) for p in sums["paths"][:limit]]

@@ -61,7 +61,7 @@ Examples:
   cargo xtask bench --programs lua --compare docs/benchmarks/2026-01-31.json
   cargo xtask bench --compare old.json --with new.json         two results, nothing measured
 
---compare exits with status 1 if something has really become slower; `docs/book/src/benchmarks.md` says how that is told from noise.")]
+--compare exits with status 1 if something has really become slower; `docs/book/src/benchmarks.md` says how that differs from noise.")]
 pub struct Options {
     /// Programs of the corpus, or `all`.
     #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]

@@ -2,7 +2,7 @@
 //!
 //! Each bug of `corpus/bugs` is a patch of a program of the corpus: two branches of one function that give a wrong
 //! result only when one execution takes both. Runs take both branches, but only failing ones in one execution. Whether
-//! a run fails is told by the output of the program without the bug. Line and branch coverage of each run is clang's,
+//! a run fails is known by the output of the program without the bug. Line and branch coverage of each run is clang's,
 //! of a build without optimisation; the rank of the path is that of `trodden isolate`, of a build as users make it.
 
 use crate::bench::variant::Variant;

@@ -301,7 +301,7 @@ impl<'a> Subject<'a> {
             match (printed, lost) {
                 (Ok(_), Some(None)) => bail!("the copies were done before a node could be lost: take --input ref"),
                 (printed, lost) => {
-                    lost.flatten().iter().for_each(|told| eprintln!("{told}"));
+                    lost.flatten().iter().for_each(|reported| eprintln!("{reported}"));
                     printed
                 }
             }

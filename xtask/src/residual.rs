@@ -21,7 +21,7 @@ use std::process::Command;
 
 /// Programs that are not too large to be built in minutes.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "zstd", "lua", "linkgrammar", "quickjs", "sqlite", "gnugo", "x264"];
-/// Builds whose size is told, beside the plain one.
+/// Builds whose size is reported, beside the plain one.
 const SIZES: [&str; 4] = ["trodden", "ppp", "known-table", "residual"];
 
 const SCHEMA_VERSION: u32 = 2;
@@ -224,7 +224,7 @@ impl<'a> Subject<'a> {
         for known in tests {
             residual.arg("--known").arg(known);
         }
-        let told = summary(&mut residual)?;
+        let reported = summary(&mut residual)?;
         let expected = [
             ("untested_paths", checked.untested_paths),
             ("counted_paths", checked.executed_paths),
@@ -235,9 +235,9 @@ impl<'a> Subject<'a> {
             ("every_edge_known", checked.every_edge_known),
         ];
         for (name, wanted) in expected {
-            ensure!(told[name] == wanted, "{}: `trodden residual` says {name} {}, the oracle {wanted}", self.program, told[name]);
+            ensure!(reported[name] == wanted, "{}: `trodden residual` says {name} {}, the oracle {wanted}", self.program, reported[name]);
         }
-        ensure!(number(&told["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
+        ensure!(number(&reported["untested_executions"]) == checked.untested_executions, "{}: untested executions differ", self.program);
         Ok(checked)
     }
 
@@ -245,8 +245,8 @@ impl<'a> Subject<'a> {
     fn residual_build(&self, tests: &Path, field: &Path) -> Result<ResidualBuild> {
         let counted = self.profile(&self.made("residual", &["--residual".as_ref(), tests.as_ref()])?, Input::Ref, "field")?;
         let of = |field: &Path| -> Result<(String, String)> {
-            let told = summary(trodden().arg("residual").arg(field).arg("--known").arg(tests))?;
-            Ok((number(&told["untested_paths"]), number(&told["untested_executions"])))
+            let reported = summary(trodden().arg("residual").arg(field).arg("--known").arg(tests))?;
+            Ok((number(&reported["untested_paths"]), number(&reported["untested_executions"])))
         };
         let expected = of(field)?;
         if of(&counted)? == expected {
@@ -289,8 +289,8 @@ impl<'a> Subject<'a> {
 /// The summary of a report of untested paths.
 fn summary(residual: &mut Command) -> Result<serde_json::Value> {
     let text = steps::output(residual.args(["--json", "--top", "0"]))?;
-    let mut told: serde_json::Value = serde_json::from_str(&text).context("`trodden residual --json` prints no JSON")?;
-    Ok(told["summary"].take())
+    let mut reported: serde_json::Value = serde_json::from_str(&text).context("`trodden residual --json` prints no JSON")?;
+    Ok(reported["summary"].take())
 }
 
 /// A number in JSON, which is a string if it is large.

@@ -64,7 +64,7 @@ pub fn check() -> Result<Vec<String>> {
 /// git failed.
 pub fn files() -> Result<Vec<String>> {
     let mut command = Command::new("git");
-    // A fresh checkout may belong to somebody else.
+    // A fresh checkout may belong to another user.
     command.current_dir(steps::root()).args(["-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]);
     Ok(steps::output(&mut command)?.lines().map(str::to_owned).collect())
 }

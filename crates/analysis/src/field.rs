@@ -1,6 +1,6 @@
 //! Reports of many users: what a machine sends, and the sums over all reports.
 //!
-//! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (somebody who guesses
+//! A report has identities of builds and of paths, executions, and the sender's number: a hash of the sender's name (a reader who guesses
 //! the name can check it). It has no names, no command lines and no times. Reports follow each other in a file, so collecting them is
 //! appending.
 //!

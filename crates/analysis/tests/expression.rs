@@ -125,7 +125,7 @@ fn matching_is_what_trying_everything_finds() {
 }
 
 #[test]
-fn places_that_are_nowhere_are_told() {
+fn places_that_are_nowhere_are_reported() {
     let subject = Subject::random(&mut Random::new(1), "f", 3);
     let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = unit();

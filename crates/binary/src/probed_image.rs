@@ -56,7 +56,7 @@ pub struct ProbedImage {
     pub marks: Vec<ProbeAt>,
     /// Ascending.
     pub ranges: Vec<CodeRange>,
-    /// Functions that lie in the image but whose addresses cannot be told, each with the reason.
+    /// Functions that lie in the image but whose addresses are unknown, each with the reason.
     pub without: Vec<String>,
     /// Executable parts: address, content.
     code: Vec<(u64, Vec<u8>)>,

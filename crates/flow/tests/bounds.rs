@@ -21,7 +21,7 @@ struct Subject {
     ends: Ends,
     /// Edges of each path before its end, as bits among `labels`; and its end.
     paths: Vec<(u32, DagEdgeId)>,
-    /// Executions of the edges that may have labels that tell anything apart.
+    /// Executions of the edges that may have labels that separate anything.
     labels: Vec<u64>,
 }
 
@@ -111,7 +111,7 @@ fn no_division_of_the_paths_is_below_the_bound() {
         let count = subject.paths.len();
         let costs: Vec<u64> = (0..1u32 << count).map(|set| subject.cost(set)).collect();
         // Every path in one copy: in several it only costs more.
-        let division = |number: usize| {
+        let partition = |number: usize| {
             let mut sets = vec![0; copies];
             (0..count).fold(number, |rest, at| {
                 sets[rest % copies] |= 1 << at;
@@ -119,7 +119,7 @@ fn no_division_of_the_paths_is_below_the_bound() {
             });
             sets.iter().map(|set| costs[*set as usize]).max().unwrap()
         };
-        let best = (0..copies.pow(count as u32)).map(&division).min().unwrap();
+        let best = (0..copies.pow(count as u32)).map(&partition).min().unwrap();
         let bound = bound(std::slice::from_ref(&subject.procedure), copies, Measure::All);
         let found = bound.proven();
         assert!(found <= best, "seed {seed}: at least {found} for {copies} copies, but {best} are enough");
@@ -128,7 +128,7 @@ fn no_division_of_the_paths_is_below_the_bound() {
             let copy_of = |at: usize| number / copies.pow(at as u32) % copies;
             (0..count).all(|a| (0..a).all(|b| end_of(a) != end_of(b) || copy_of(a) == copy_of(b)))
         };
-        let best_whole = (0..copies.pow(count as u32)).filter(leaves_ends_whole).map(division).min().unwrap();
+        let best_whole = (0..copies.pow(count as u32)).filter(leaves_ends_whole).map(partition).min().unwrap();
         assert!(bound.proven_for_whole_ends() <= best_whole, "seed {seed}: {bound:?} for {copies} copies, but {best_whole} are enough");
         (tight, all) = (tight + u32::from(found == best), all + 1);
     }

@@ -45,16 +45,16 @@ fn set_of(dag: &Dag, chosen: &BTreeSet<Path>) -> InterestingSet {
     InterestingSet::from_paths(dag, &Numbering::ball_larus(dag).unwrap(), &list).unwrap()
 }
 
-/// Interesting paths must be told, each as another; returns how many others are told as one of them.
+/// Interesting paths must be reported, each as another; returns how many others are reported as one of them.
 fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interesting: &BTreeSet<Path>) -> usize {
-    let mut told = BTreeMap::new();
+    let mut reported = BTreeMap::new();
     for path in interesting {
         let Class::Known(slot) = labelling.classify(dag, labelling.run(path)) else { panic!("seed {seed}: {path:?} is not known") };
         assert!(u128::from(slot) < labelling.slots(), "seed {seed}");
-        assert_eq!(told.insert(slot, path), None, "seed {seed}, {}: two paths have slot {slot}", labelling.scheme.name());
+        assert_eq!(reported.insert(slot, path), None, "seed {seed}, {}: two paths have slot {slot}", labelling.scheme.name());
     }
     let all = Numbering::ball_larus(dag).unwrap();
-    for (slot, path) in &told {
+    for (slot, path) in &reported {
         assert_eq!(labelling.path(dag, &all, *slot).as_ref(), Some(*path), "seed {seed}");
     }
     let known = |p: &&Path| matches!(labelling.classify(dag, labelling.run(p)), Class::Known(_));

@@ -216,7 +216,7 @@ fn two_diamonds() -> Graph {
 }
 
 #[test]
-fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
+fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
     let graph = two_diamonds();
     let frequencies = Frequencies::estimate(&graph, &[1.0; 8]);
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
@@ -237,10 +237,10 @@ fn known_paths_are_told_from_combinations_of_them_by_what_costs_least() {
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
     // Where both are as frequent, the node where they meet is copied.
     assert_eq!(of([1_000_000, 1_000_000], &[]), ((0..8).collect(), 0, 2));
-    // Where it cannot be, or where there is little to be gained, a look at the end costs less than a way iteration.
+    // Where it cannot be, or where there is little to be gained, a check at the end costs less than a detour.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
-    // Where caches are under pressure, copies are expensive; so is a way iteration that is taken more often, since its code is not there.
+    // Where caches are under pressure, copies are expensive; so is a detour that is taken more often, since its code is not there.
     assert_eq!(of([1_000_000, 2000], &[]), ((0..8).collect(), 0, 2));
     assert_eq!(of_program([1_000_000, 2000], &[], full_pressure()), (vec![0, 2, 4, 6], 0, 1));
     assert_eq!(of_program([1_000_000, 5000], &[], full_pressure()), ((0..8).collect(), 0, 2));

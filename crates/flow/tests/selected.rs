@@ -59,16 +59,16 @@ fn words_count_the_paths_that_were_asked_for() {
             let listed: BTreeMap<u64, u64> = selected.paths.iter().copied().collect();
             assert_eq!(listed.len(), selected.paths.len(), "seed {seed}: a word for each path");
             let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| selected.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
-            let (mut told, mut wrong) = (BTreeSet::new(), 0u128);
+            let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
                 let id = selected.numbering.id(path);
                 match listed.get(&selected.ending.word(register(&selected, path))) {
-                    Some(named) if *named == id => drop(told.insert(id)),
+                    Some(named) if *named == id => drop(reported.insert(id)),
                     Some(_) => wrong += 1,
                     None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
                 }
             }
-            assert_eq!(told.len(), listed.len(), "seed {seed} {}", scheme.name());
+            assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
             match scheme.is_exact() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
                 false => assert_eq!(selected.aliases, Aliases::Exactly(wrong), "seed {seed} {}", scheme.name()),

@@ -1,4 +1,4 @@
-//! The tier `addresses`: no counter, no changed code; blocks are only marked, so that their addresses can be told afterwards.
+//! The tier `addresses`: no counter, no changed code; blocks are only marked, so that their addresses can be found afterwards.
 //!
 //! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation
 //! copies the block, and ends as an entry (function, number, address) of the section `.pseudo_probe`, which is not
@@ -92,7 +92,7 @@ impl PseudoProbes {
     }
 }
 
-/// Whether a block is empty and not needed to tell ways apart: code generation removes such blocks, and a mark would
+/// Whether a block is empty and not needed to separate paths: code generation removes such blocks, and a mark would
 /// keep them. Who comes from one of its predecessors to its successor must have come this way.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };

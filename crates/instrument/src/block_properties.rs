@@ -2,7 +2,7 @@
 //!
 //! Blocks are prepared and described exactly as for instrumentation, so that their numbers, and those of files and
 //! scopes, are the ones in the unit's map. What is not understood is a value that equals no other, or a write to any
-//! memory: facts may say too little, never too much.
+//! memory: properties may say too little, never too much.
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
@@ -19,7 +19,7 @@ use std::ffi::CStr;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
-/// The facts of the functions that would be instrumented.
+/// The properties of the functions that would be instrumented.
 pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
     let mut names = Names { module, operations: Vec::new(), numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();

@@ -9,7 +9,7 @@
 //! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has looked at
 //! [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
 //! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the
-//! count is the same increment as in arrays. Executions that find neither are counted apart: they are lost for the
+//! count is the same increment as in arrays. Executions that find neither are counted separately: they are lost for the
 //! profile, but not silently.
 //!
 //! # Unknown paths

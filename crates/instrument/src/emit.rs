@@ -39,7 +39,7 @@ pub fn declare_bias(module: Module) -> Value {
     Value(bias)
 }
 
-/// Declares a function of the runtime that claims a region.
+/// Declares a function of the runtime that acquires a region.
 pub fn declare_enter(module: Module, name: &str) -> Value {
     declare_of_runtime(module, name, llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0)))
 }

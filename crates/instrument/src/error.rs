@@ -26,8 +26,8 @@ pub enum Error {
         /// What happened.
         source: std::io::Error,
     },
-    /// The file for facts cannot be written.
-    #[error("the file {file} for facts cannot be written ({source}): give facts=FILE a name in a folder that can")]
+    /// The file for block properties cannot be written.
+    #[error("the file {file} for block properties cannot be written ({source}): give properties=FILE a name in a folder that can")]
     Properties {
         /// The file.
         file: PathBuf,

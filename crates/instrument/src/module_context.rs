@@ -11,6 +11,6 @@ pub struct ModuleContext {
     pub counters: Value,
     /// The thread-local bias.
     pub bias: Value,
-    /// The runtime's function that claims a region.
+    /// The runtime's function that acquires a region.
     pub enter: Value,
 }

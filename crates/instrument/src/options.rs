@@ -70,7 +70,7 @@ pub struct Options {
     pub count_hits: bool,
     /// Write what the unit's blocks compute to this file, and make no code.
     pub properties: Option<PathBuf>,
-    /// Change the code as these directions say, and count nothing.
+    /// Change the code as this plan says, and count nothing.
     pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
     pub tier: Tier,
@@ -144,9 +144,9 @@ pub enum BadOption {
         /// What is wrong.
         source: NoSegments,
     },
-    /// The file of directions is none.
+    /// The file is no transformation plan.
     #[error("{file}: {source}", file = file.display())]
-    Directions {
+    Transformation {
         /// The file.
         file: PathBuf,
         /// What is wrong.
@@ -272,7 +272,6 @@ fn choices(experiment: &Experiment) -> Choices {
         dominant: match placement.dominant_iteration {
             DominantIteration::Shared => DominantCounting::Shared,
             DominantIteration::Split => DominantCounting::Split,
-            DominantIteration::Register => DominantCounting::Register,
         },
     }
 }
@@ -310,5 +309,5 @@ fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, Bad
 
 fn read_plan(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
     let bytes = folder.get(InputKind::Apply, identity)?;
-    TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Directions { file: folder.path(identity), source })
+    TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Transformation { file: folder.path(identity), source })
 }

@@ -5,7 +5,7 @@
 //! several now are merged ([`crate::sample::ssa`]); then the probes come, as into any other graph, but that they count
 //! by jumps to the runtime and back: such code hardly ever runs, so it is to be small, and must not make a frame
 //! necessary. Last, loops of the checking code get [`gates`], so that code generation sees them as they were; and it is
-//! told how often the known paths take each way ([`weigh`]).
+//! given how often the known paths take each edge ([`weigh`]).
 //!
 //! Indirect branches have addresses of blocks in data, so the jumps of all versions arrive in one block; there it is known
 //! whether the path that begins is.

@@ -14,7 +14,7 @@
 //! 3. Where a first path ends, the word of its number is counted. Paths that begin at a back edge begin with a constant, and no code is
 //!    made for them.
 //!
-//! Where the growth of code allows it, callees of the same unit are not told by the word: [`crate::supergraph`].
+//! Where the growth of code allows it, callees of the same unit do not read the variable: [`crate::supergraph`].
 //!
 //! A local function that other units call by a pointer has a hidden name for them to compare the pointer with.
 //!
@@ -30,7 +30,7 @@ use crate::calls;
 use crate::describe::{FunctionCfg, Site, ending_call};
 use crate::emit;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
-use crate::supergraph::version::{Told, Version};
+use crate::supergraph::version::{ContextSource, Version};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
@@ -80,7 +80,7 @@ pub struct SegmentPlan {
     tables: Tables,
 }
 
-/// A call whose callee is told the context.
+/// A call that passes the context to its callee.
 struct CallOnSegment {
     call: Value,
     /// The functions with their places among the transitions; an indirect call's are compared with what it calls.
@@ -242,13 +242,13 @@ impl SegmentPlan {
     /// Makes the code at the entry of a version of the function; gives what the probes need.
     pub fn begin<'a>(&'a self, module: Module, version: &'a Version, word: Value, location: Option<LLVMMetadataRef>) -> SegmentCode<'a> {
         let code = SegmentCode { start: None, plan: self, word, version };
-        let is_told = version.told != Told::Nothing;
-        if !is_told || self.counted.is_empty() && self.words.contexts.is_empty() {
+        let takes_context = version.context_source != ContextSource::None;
+        if !takes_context || self.counted.is_empty() && self.words.contexts.is_empty() {
             return code;
         }
         let builder = Builder::before(module, version.code.entry().behind_variables(), location);
-        let context = match version.told {
-            Told::ByArgument => Value(llvm!(LLVMGetLastParam(version.code.0))),
+        let context = match version.context_source {
+            ContextSource::Argument => Value(llvm!(LLVMGetLastParam(version.code.0))),
             _ => {
                 let passed = builder.load(module.i64(), word);
                 builder.store(module.constant(0), word);
@@ -277,7 +277,7 @@ impl SegmentCode<'_> {
             self.tell(module, builder, location, call, (known, number));
         }
         // A path whose number is a constant does not begin where the function does.
-        if known.is_some() || self.version.told == Told::Nothing || !self.plan.counted.contains(&edge) {
+        if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
             return None;
         }
         let first = builder.offset(module.i64(), base, module.constant(self.plan.words.first_word as i64));

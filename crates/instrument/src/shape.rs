@@ -78,7 +78,7 @@ fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
     }
 }
 
-/// The phi nodes of `block`'s successors get told that it was `before`.
+/// The phi nodes of `block`'s successors name it in the place of `before`.
 fn successors_see(module: Module, block: Block, before: Block) {
     let successors: IndexSet<Block> = block.terminator().successors().into_iter().collect();
     for to in successors {

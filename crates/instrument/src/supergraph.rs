@@ -16,7 +16,7 @@
 //! A function to which all calls on segments lead by copies counts nothing itself: other callers pay nothing.
 //!
 //! Not copied: functions whose calls or addresses there must be once only, that jump by addresses, take any number of arguments, look at
-//! their caller's frame, or may be replaced by another unit's. They are told by the word, as functions of other units are.
+//! their caller's frame, or may be replaced by another unit's. They read the variable, as functions of other units do.
 
 mod attributes;
 pub mod calls;
@@ -42,7 +42,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
 use trodden_unit::SegmentSet;
-use version::{Target, Told, Version};
+use version::{ContextSource, Target, Version};
 
 /// A function that segments run through, before anything is inserted.
 #[derive(Clone, Copy)]
@@ -77,14 +77,14 @@ impl Supergraph {
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
             codes.push(declare(module, functions[version.function].function, at, version.kind));
         }
-        let told = sites.told_by_word(source, set, functions, &choice);
+        let by_variable = sites.by_variable(source, set, functions, &choice);
         let mut work = Supergraph { module, versions: Vec::new(), of_function: vec![Vec::new(); functions.len()] };
         for (at, version) in choice.versions.iter().enumerate() {
             let on = functions[version.function];
-            let told = match version.kind {
-                Kind::Own if told.contains(&version.function) => Told::ByWord,
-                Kind::Own => Told::Nothing,
-                _ => Told::ByArgument,
+            let context_source = match version.kind {
+                Kind::Own if by_variable.contains(&version.function) => ContextSource::Variable,
+                Kind::Own => ContextSource::None,
+                _ => ContextSource::Argument,
             };
             let copies = (version.kind != Kind::Own).then(|| copy(module, on.function, codes[at]));
             let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| moved(on.cfg, copies));
@@ -95,7 +95,7 @@ impl Supergraph {
             let targets = sites.of_function[version.function].iter().enumerate().filter_map(target).collect();
             work.of_function[version.function].push(at);
             let passings = RefCell::new(Vec::new());
-            work.versions.push(Version { code: codes[at], told, cfg, kind: version.kind, copies, targets, passings });
+            work.versions.push(Version { code: codes[at], context_source, cfg, kind: version.kind, copies, targets, passings });
         }
         work
     }
@@ -190,12 +190,12 @@ impl Sites {
         sites
     }
 
-    /// The functions that are told their context by the word: by another unit, or by a version of a function of this one.
-    fn told_by_word(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &Choice) -> BTreeSet<usize> {
+    /// The functions that read their context from the variable: another unit calls them, or a version of a function of this one.
+    fn by_variable(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &Choice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
         let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
-        let mut told: BTreeSet<usize> = functions.iter().enumerate().filter(|(_, f)| from_elsewhere(f)).map(|(at, _)| at).collect();
+        let mut found: BTreeSet<usize> = functions.iter().enumerate().filter(|(_, f)| from_elsewhere(f)).map(|(at, _)| at).collect();
         for (at, version) in choice.versions.iter().enumerate() {
             let sites = &self.of_function[version.function];
             let by_argument = |call: &Value, number: u32| {
@@ -203,9 +203,9 @@ impl Sites {
                 site.is_some_and(|site| choice.target(&self.candidates, at, site).is_some())
             };
             let calls = functions[version.function].plan.calls();
-            told.extend(calls.filter(|c| !by_argument(&c.call, c.callee)).filter_map(|c| by_number.get(&c.callee).copied()));
+            found.extend(calls.filter(|c| !by_argument(&c.call, c.callee)).filter_map(|c| by_number.get(&c.callee).copied()));
         }
-        told
+        found
     }
 }
 

@@ -89,7 +89,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     }
 }
 
-/// Counters of larger steps iterate too soon to tell all iterations apart; with this one, it takes 2^52 of them.
+/// Counters of larger steps iterate too soon to distinguish all iterations; with this one, it takes 2^52 of them.
 const MOST_SHIFT: u32 = 12;
 
 /// What tells how often a loop iterated.

@@ -1,4 +1,4 @@
-//! How often branches go which way, as code generation is told: weights in LLVM's metadata.
+//! How often branches take which edge, for code generation: weights in LLVM's metadata.
 
 use crate::llvm::{Block, Module, Value, llvm};
 use indexmap::IndexMap;

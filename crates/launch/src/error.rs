@@ -55,7 +55,7 @@ pub enum Error {
         /// The second.
         other: PathBuf,
     },
-    /// Somebody wants this process to end.
+    /// A signal asked this process to end.
     #[error("interrupted; what was running has been ended")]
     Interrupted,
     /// A template without what it needs.

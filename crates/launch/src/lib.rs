@@ -7,7 +7,7 @@
 //!    generated manifest ([`kubernetes`]).
 //!
 //! Invariants: a result is there whole or not at all, and never changes once it is there. A task may run twice (a node
-//! was thought to be lost): the first result stays, and a second one that differs is kept beside it and told
+//! was thought to be lost): the first result stays, and a second one that differs is kept beside it and reported
 //! ([`Error::Duplicate`]). A task without a result is run again, a few times.
 #![forbid(unsafe_code)]
 
@@ -130,7 +130,7 @@ impl Job {
     }
 }
 
-/// Whether somebody wants this process to end: while one of these is there, the signals that ask for it are noted, and do nothing else.
+/// Whether a signal asked this process to end: while one of these is there, such signals are noted, and do nothing else.
 pub struct Stop {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
@@ -164,10 +164,10 @@ impl Stop {
         Ok(stop)
     }
 
-    /// Whether nobody does.
+    /// Whether none did.
     ///
     /// # Errors
-    /// [`Error::Interrupted`]: somebody does.
+    /// [`Error::Interrupted`]: one did.
     pub fn check(&self) -> Result<(), Error> {
         if self.flag.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }

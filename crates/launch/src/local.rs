@@ -161,7 +161,7 @@ fn ended(job: &Job, running: &mut All) -> Result<Vec<Running>, Error> {
     let mut at = 0;
     while at < running.0.len() {
         let Running { task, child, .. } = &mut running.0[at];
-        // It is only looked at, not waited for: so its number is nobody else's, nor is that of its group.
+        // Its state is read without reaping it: so no other process gets its number, nor that of its group.
         let process = Pid::from_raw(child.id() as i32);
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         if waitid(Id::Pid(process), flags).map_err(|e| failed(e.into()))? == WaitStatus::StillAlive {

@@ -1,6 +1,6 @@
 //! Tasks as a job array of a Slurm cluster whose machines all see the job's folder.
 //!
-//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is told by its result
+//! Slurm puts tasks of a lost node back into its queue (`--requeue`). Whether a task is done is known by its result
 //! alone; what ends without one is submitted again, a few times. The queue is polled: `sbatch --wait` looks ever more
 //! rarely.
 

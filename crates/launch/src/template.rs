@@ -60,7 +60,7 @@ fn run_all_at_once(
         }
         let one = Job { tasks: vec![job.tasks[first].clone()], ..job.clone() };
         match run_commands(&one, 1, 0, start, stop, tell) {
-            // It is looked at again, and told in the end.
+            // It is checked again, and reported in the end.
             Ok(_) | Err(Error::Failed { .. }) => {}
             Err(error) => return Err(error),
         }

@@ -32,7 +32,7 @@ pub struct BranchFindings {
     /// Functions that were executed.
     pub executed: usize,
     /// Functions of which sequences of blocks were not understood; they are not compared.
-    pub doubtful: Vec<(String, u64)>,
+    pub uncertain: Vec<(String, u64)>,
     /// Functions without addresses; not compared.
     pub without: Vec<String>,
     /// Counters that differ, of all other functions.
@@ -94,18 +94,18 @@ pub fn check(
 /// Compares counts with those of a trace. Units stand in the same order in both programs.
 pub fn compare(subject: &Subject, counts: &[UnitCounts], traced: &BranchImport) -> BranchFindings {
     let losses = traced.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
-    let (doubtful, without) = (traced.doubtful.clone(), traced.without.clone());
-    let mut findings = BranchFindings { doubtful, without, broken: losses.broken, ..BranchFindings::default() };
+    let (uncertain, without) = (traced.uncertain.clone(), traced.without.clone());
+    let mut findings = BranchFindings { uncertain, without, broken: losses.broken, ..BranchFindings::default() };
     for ((unit, counted), other) in subject.units.iter().zip(counts).zip(&traced.profile.images[0].units) {
         for function in &unit.map.functions {
             let name = function.plain_name();
             let expected: BTreeMap<u64, u64> = counts_of(function, counted).into_iter().collect();
             findings.executed += usize::from(!expected.is_empty());
-            if findings.doubtful.iter().any(|(f, _)| f == name) || findings.without.iter().any(|f| f.contains(&format!("`{name}`"))) {
+            if findings.uncertain.iter().any(|(f, _)| f == name) || findings.without.iter().any(|f| f.contains(&format!("`{name}`"))) {
                 continue;
             }
-            let twin = other.map.functions.iter().find(|f| f.name == function.name && f.shape == function.shape);
-            let found: BTreeMap<u64, u64> = twin.map(|f| other.counts_of(f).collect()).unwrap_or_default();
+            let namesake = other.map.functions.iter().find(|f| f.name == function.name && f.shape == function.shape);
+            let found: BTreeMap<u64, u64> = namesake.map(|f| other.counts_of(f).collect()).unwrap_or_default();
             let ids: std::collections::BTreeSet<&u64> = expected.keys().chain(found.keys()).collect();
             let number = |of: &BTreeMap<u64, u64>, id: &u64| of.get(id).copied().unwrap_or(0);
             let different = ids.into_iter().filter(|id| number(&expected, id) != number(&found, id));

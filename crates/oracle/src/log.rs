@@ -74,7 +74,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
 #[derive(Debug)]
 pub struct Replay {
     /// For each unit, for each function of its map.
-    units: Vec<Vec<Told>>,
+    units: Vec<Vec<Observed>>,
 }
 
 /// A path: its blocks, whether it begins behind a cut edge, the edge by which it ends (none: it did not).
@@ -82,7 +82,7 @@ type PathShape = (Vec<u32>, bool, Option<u32>);
 
 /// What a log tells of a function.
 #[derive(Debug, Default)]
-struct Told {
+struct Observed {
     counters: BTreeMap<u64, u64>,
     paths: BTreeMap<PathShape, u64>,
     blocks: Vec<u64>,
@@ -126,13 +126,13 @@ impl Replay {
             walks.push(unit.map.functions.iter().map(Walk::new).collect());
             owner.extend(functions.iter().enumerate().map(|(f, marks)| (marks.first, u, f)));
         }
-        let mut told: Vec<Vec<Told>> = walks.iter().map(|unit| unit.iter().map(Walk::nothing).collect()).collect();
+        let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(Walk::nothing).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
         for &record in records {
             let (token, step, number) = parse(record)?;
             let at = owner.partition_point(|o| o.0 <= number).checked_sub(1).ok_or_else(|| damaged("a record of no function"))?;
             let (first, unit, function) = owner[at];
-            let (walk, told) = (&walks[unit][function], &mut told[unit][function]);
+            let (walk, observed) = (&walks[unit][function], &mut observed[unit][function]);
             let node = number - first;
             if step == Step::Enter {
                 let new = Activation { unit, function, sum: 0, path: vec![], begun_by_cut: false, between: true, tail: false };
@@ -142,15 +142,15 @@ impl Replay {
             if (activation.unit, activation.function) != (unit, function) {
                 return Err(damaged("a step of another function's activation"));
             }
-            if walk.step(activation, step, node, told) {
+            if walk.step(activation, step, node, observed) {
                 running.remove(&token);
             }
         }
         for activation in running.into_values() {
             let (unit, function) = (activation.unit, activation.function);
-            walks[unit][function].abandon(activation, &mut told[unit][function]);
+            walks[unit][function].abandon(activation, &mut observed[unit][function]);
         }
-        Ok(Replay { units: told })
+        Ok(Replay { units: observed })
     }
 
     /// Compares counters, paths, unfinished paths, and the counts of blocks and edges, of every function.
@@ -159,12 +159,12 @@ impl Replay {
     /// A map is damaged.
     pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<Verdict, Error> {
         let mut verdict = Verdict::default();
-        for ((unit, counted), told) in subject.units.iter().zip(counts).zip(&self.units) {
-            for (function, told) in unit.map.functions.iter().zip(told) {
+        for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
+            for (function, observed) in unit.map.functions.iter().zip(observed) {
                 verdict.functions += 1;
-                verdict.executed += usize::from(!told.paths.is_empty());
-                judge_counters(function, told, counted, &mut verdict);
-                judge_paths(function, told, &decode(function, counted)?, &mut verdict);
+                verdict.executed += usize::from(!observed.paths.is_empty());
+                judge_counters(function, observed, counted, &mut verdict);
+                judge_paths(function, observed, &decode(function, counted)?, &mut verdict);
             }
         }
         Ok(verdict)
@@ -209,35 +209,35 @@ impl<'a> Walk<'a> {
         Walk { map, out, real, leave, enter, reach }
     }
 
-    fn nothing(&self) -> Told {
-        Told { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.edges.len()], ..Told::default() }
+    fn nothing(&self) -> Observed {
+        Observed { blocks: vec![0; self.map.blocks.len()], edges: vec![0; self.map.edges.len()], ..Observed::default() }
     }
 
     /// Takes a step; whether the activation is over.
-    fn step(&self, activation: &mut Activation, step: Step, node: u32, told: &mut Told) -> bool {
+    fn step(&self, activation: &mut Activation, step: Step, node: u32, observed: &mut Observed) -> bool {
         match step {
-            Step::Enter => self.arrive(activation, node, told),
+            Step::Enter => self.arrive(activation, node, observed),
             Step::Block if self.map.blocks[node as usize].kind == BlockKind::Continuation => {
                 // Behind a call that returns twice: perhaps out of nowhere.
                 if !activation.between {
-                    self.unfinished(activation, told);
+                    self.unfinished(activation, observed);
                 }
                 activation.sum = self.enter[node as usize].unwrap_or(0);
                 activation.path.clear();
                 activation.begun_by_cut = true;
-                self.arrive(activation, node, told);
+                self.arrive(activation, node, observed);
             }
-            Step::Block => self.go(activation, node, told),
+            Step::Block => self.go(activation, node, observed),
             Step::Twice => match self.find(node, |e| self.map.edges[e].kind == EdgeKind::ReturnsTwice) {
-                Some(edge) => self.take(activation, edge, told),
-                None => told.nonsense.push(format!("block {node} makes a call that returns twice, and no edge says so")),
+                Some(edge) => self.take(activation, edge, observed),
+                None => observed.nonsense.push(format!("block {node} makes a call that returns twice, and no edge says so")),
             },
             Step::Tail => activation.tail = true,
             Step::End => {
                 let ends = |e: usize| self.map.edges[e].to == self.map.exit();
                 match self.find(node, ends) {
-                    Some(edge) => self.take(activation, edge, told),
-                    None => told.nonsense.push(format!("block {node} ends the function, and no edge says so")),
+                    Some(edge) => self.take(activation, edge, observed),
+                    None => observed.nonsense.push(format!("block {node} ends the function, and no edge says so")),
                 }
                 return true;
             }
@@ -250,15 +250,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Goes to a block, through dispatch blocks and landings if needed.
-    fn go(&self, activation: &mut Activation, to: u32, told: &mut Told) {
+    fn go(&self, activation: &mut Activation, to: u32, observed: &mut Observed) {
         activation.tail = false;
         let Some(&from) = activation.path.last() else {
-            told.nonsense.push(format!("block {to} is executed out of nowhere"));
+            observed.nonsense.push(format!("block {to} is executed out of nowhere"));
             return;
         };
         match self.way(from, to, 0) {
-            Some(edges) => edges.into_iter().for_each(|e| self.take(activation, e, told)),
-            None => told.nonsense.push(format!("control went from block {from} to block {to}, where the map has no edge")),
+            Some(edges) => edges.into_iter().for_each(|e| self.take(activation, e, observed)),
+            None => observed.nonsense.push(format!("control went from block {from} to block {to}, where the map has no edge")),
         }
     }
 
@@ -279,95 +279,95 @@ impl<'a> Walk<'a> {
         None
     }
 
-    fn take(&self, activation: &mut Activation, edge: u32, told: &mut Told) {
+    fn take(&self, activation: &mut Activation, edge: u32, observed: &mut Observed) {
         let e = edge as usize;
-        told.edges[e] += 1;
+        observed.edges[e] += 1;
         let flow = &self.map.edges[e];
         let ends = flow.to == self.map.exit();
         match (self.real[e], self.leave[e]) {
-            (Some(value), _) if ends => self.complete(activation, activation.sum + value, edge, told),
+            (Some(value), _) if ends => self.complete(activation, activation.sum + value, edge, observed),
             (Some(value), _) => activation.sum += value,
             (None, Some(value)) => {
-                self.complete(activation, activation.sum + value, edge, told);
+                self.complete(activation, activation.sum + value, edge, observed);
                 activation.sum = self.enter[flow.to.index()].unwrap_or(0);
                 activation.begun_by_cut = true;
             }
-            (None, None) => told.nonsense.push(format!("edge {edge} was taken, which the paths leave out")),
+            (None, None) => observed.nonsense.push(format!("edge {edge} was taken, which the paths leave out")),
         }
         if !ends && flow.kind != EdgeKind::ReturnsTwice {
-            self.arrive(activation, flow.to.0, told);
+            self.arrive(activation, flow.to.0, observed);
         }
     }
 
-    fn arrive(&self, activation: &mut Activation, node: u32, told: &mut Told) {
+    fn arrive(&self, activation: &mut Activation, node: u32, observed: &mut Observed) {
         activation.between = false;
         activation.path.push(node);
-        told.blocks[node as usize] += 1;
+        observed.blocks[node as usize] += 1;
         if let Some(edge) = self.reach[node as usize] {
             match self.real[edge as usize] {
-                Some(value) => *told.counters.entry((activation.sum + value) as u64).or_default() += 1,
-                None => told.nonsense.push(format!("block {node} was executed, which the paths leave out")),
+                Some(value) => *observed.counters.entry((activation.sum + value) as u64).or_default() += 1,
+                None => observed.nonsense.push(format!("block {node} was executed, which the paths leave out")),
             }
         }
     }
 
-    fn complete(&self, activation: &mut Activation, id: i64, edge: u32, told: &mut Told) {
-        *told.counters.entry(id as u64).or_default() += 1;
+    fn complete(&self, activation: &mut Activation, id: i64, edge: u32, observed: &mut Observed) {
+        *observed.counters.entry(id as u64).or_default() += 1;
         let path = std::mem::take(&mut activation.path);
-        *told.paths.entry((path, activation.begun_by_cut, Some(edge))).or_default() += 1;
+        *observed.paths.entry((path, activation.begun_by_cut, Some(edge))).or_default() += 1;
         activation.between = true;
     }
 
-    fn unfinished(&self, activation: &mut Activation, told: &mut Told) {
+    fn unfinished(&self, activation: &mut Activation, observed: &mut Observed) {
         let path = std::mem::take(&mut activation.path);
         let at = path.last().copied().unwrap_or(0);
         if self.reach[at as usize].is_none() {
-            told.stopped.push(at);
+            observed.stopped.push(at);
         }
-        *told.paths.entry((path, activation.begun_by_cut, None)).or_default() += 1;
+        *observed.paths.entry((path, activation.begun_by_cut, None)).or_default() += 1;
     }
 
     /// The log is over, and control did not come back.
-    fn abandon(&self, mut activation: Activation, told: &mut Told) {
+    fn abandon(&self, mut activation: Activation, observed: &mut Observed) {
         if activation.tail {
             // The tail call took the function's place.
             let from = *activation.path.last().expect("a block made the call");
             let to = self.find(from, |_| true).map(|e| self.map.edges[e as usize].to.0).expect("the block goes on to a return");
-            self.go(&mut activation, to, told);
-            self.step(&mut activation, Step::End, to, told);
+            self.go(&mut activation, to, observed);
+            self.step(&mut activation, Step::End, to, observed);
         } else if !activation.between {
-            self.unfinished(&mut activation, told);
+            self.unfinished(&mut activation, observed);
         }
     }
 }
 
-fn judge_counters(function: &FunctionMap, told: &Told, counts: &UnitCounts, verdict: &mut Verdict) {
-    for what in &told.nonsense {
+fn judge_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCounts, verdict: &mut Verdict) {
+    for what in &observed.nonsense {
         verdict.differences.push(Difference { function: function.name.clone(), what: what.clone() });
     }
-    for at in &told.stopped {
+    for at in &observed.stopped {
         let what = format!("control left block {at} for good, where no call was expected not to return");
         verdict.differences.push(Difference { function: function.name.clone(), what });
     }
     let own: HashMap<u64, u64> = counts_of(function, counts).into_iter().collect();
-    let either: BTreeSet<u64> = own.keys().chain(told.counters.keys()).copied().filter(|id| *id < function.counters).collect();
+    let either: BTreeSet<u64> = own.keys().chain(observed.counters.keys()).copied().filter(|id| *id < function.counters).collect();
     for id in either {
         let trodden = own.get(&id).copied().unwrap_or(0);
-        let oracle = told.counters.get(&id).copied().unwrap_or(0);
+        let oracle = observed.counters.get(&id).copied().unwrap_or(0);
         verdict.compare(&function.name, || format!("counter {id}"), trodden, oracle);
     }
-    if let Some(beyond) = told.counters.keys().find(|id| **id >= function.counters) {
-        let what = format!("the steps make up path {beyond}, and there are {}", function.counters);
+    if let Some(path) = observed.counters.keys().find(|id| **id >= function.counters) {
+        let what = format!("the steps make up path {path}, and there are {}", function.counters);
         verdict.differences.push(Difference { function: function.name.clone(), what });
     }
 }
 
-fn judge_paths(function: &FunctionMap, told: &Told, paths: &FunctionPaths, verdict: &mut Verdict) {
+fn judge_paths(function: &FunctionMap, observed: &Observed, paths: &FunctionPaths, verdict: &mut Verdict) {
     let name = &function.name;
-    for (at, (trodden, oracle)) in paths.blocks.iter().zip(&told.blocks).enumerate() {
+    for (at, (trodden, oracle)) in paths.blocks.iter().zip(&observed.blocks).enumerate() {
         verdict.compare(name, || format!("block {at}"), *trodden, *oracle);
     }
-    for (at, (trodden, oracle)) in paths.edges.iter().zip(&told.edges).enumerate() {
+    for (at, (trodden, oracle)) in paths.edges.iter().zip(&observed.edges).enumerate() {
         verdict.compare(name, || format!("edge {at}"), *trodden, *oracle);
     }
     if !paths.all_finished() {
@@ -387,7 +387,7 @@ fn judge_paths(function: &FunctionMap, told: &Told, paths: &FunctionPaths, verdi
         let count = shapes.entry((blocks, path.beginning != Beginning::Entry, None)).or_default();
         *count = count.wrapping_add_signed(path.count);
     }
-    for (shape, oracle) in &told.paths {
+    for (shape, oracle) in &observed.paths {
         verdict.compare(name, || format!("path {shape:?}"), shapes.remove(shape).unwrap_or(0), *oracle);
     }
     for (shape, count) in shapes {

@@ -201,7 +201,7 @@ fn baselines(profile: &Path) -> Result<ExitCode, Error> {
     println!("{:24}{:>14}{:>14}{:>10}{:>16}", "scheme", "register", "counts", "of all", "executions lost");
     for (name, cost) in cost::SCHEMES.iter().zip(&costs) {
         let share = all(cost) / all(&costs[0]).max(1.0);
-        println!("{name:24}{:>14}{:>14}{share:>10.3}{:>16}", cost.register, cost.counts, cost.untold);
+        println!("{name:24}{:>14}{:>14}{share:>10.3}{:>16}", cost.register, cost.counts, cost.unknown);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -27,7 +27,7 @@ pub enum Purpose {
     Log,
 }
 
-/// Hands out numbers to the nodes of all functions of a program.
+/// Gives numbers to the nodes of all functions of a program.
 #[derive(Debug, Default)]
 pub struct Numbers {
     next: u32,
@@ -56,7 +56,7 @@ pub struct Marked {
 }
 
 impl Numbers {
-    /// How many were handed out.
+    /// How many were given.
     pub fn count(&self) -> u32 {
         self.next
     }

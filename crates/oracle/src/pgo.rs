@@ -32,7 +32,7 @@ struct Dump {
 }
 
 /// What LLVM says of a unit.
-struct Told {
+struct ReadBack {
     dumps: HashMap<String, Dump>,
     /// Functions with a profile, by the names that profiles use.
     known: HashSet<String>,
@@ -58,7 +58,7 @@ pub fn check(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &
     }
     let profile = merge(subject, tools, &raw)?;
     let known = functions_in(tools, &profile)?;
-    let told = subject.units.iter().map(|unit| read_back(subject, unit, tools, &profile, &known)).collect::<Result<Vec<_>, _>>()?;
+    let read = subject.units.iter().map(|unit| read_back(subject, unit, tools, &profile, &known)).collect::<Result<Vec<_>, _>>()?;
     let mut verdict = Verdict::default();
     let kept = linked_copies(&both, &paths);
     for (at, (unit, counted)) in both.units.iter().zip(&paths).enumerate() {
@@ -68,7 +68,7 @@ pub fn check(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &
             }
             let decoded = decode(function, counted)?;
             let by_tail_call = left_by_tail_call.iter().any(|l| l.starts_with(&format!("{} (", function.name)));
-            judge_function(&subject.units[at], function, &decoded, &told[at], by_tail_call, &mut verdict);
+            judge_function(&subject.units[at], function, &decoded, &read[at], by_tail_call, &mut verdict);
         }
     }
     Ok((outcome, verdict))
@@ -161,7 +161,7 @@ fn functions_in(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Erro
     Ok(text.lines().filter_map(name).collect())
 }
 
-fn read_back(subject: &Subject, unit: &Unit, tools: &Toolkit, profile: &Path, known: &HashSet<String>) -> Result<Told, Error> {
+fn read_back(subject: &Subject, unit: &Unit, tools: &Toolkit, profile: &Path, known: &HashSet<String>) -> Result<ReadBack, Error> {
     let named = named(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
@@ -176,7 +176,7 @@ fn read_back(subject: &Subject, unit: &Unit, tools: &Toolkit, profile: &Path, kn
     let known = known.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
     let refused =
         said.lines().filter(|l| l.contains("warning") && l.contains("mismatch")).flat_map(|l| l.split(' ').map(str::to_owned)).collect();
-    Ok(Told { dumps: dumps(&said), known, refused, labels: labels.collect() })
+    Ok(ReadBack { dumps: dumps(&said), known, refused, labels: labels.collect() })
 }
 
 /// Reads the dumps of all functions.
@@ -225,9 +225,9 @@ fn assemble(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(
     Dump { blocks, edges: sums }
 }
 
-fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, told: &Told, left: bool, verdict: &mut Verdict) {
+fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, read: &ReadBack, left: bool, verdict: &mut Verdict) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
-    if let Some(reason) = why_not(function, paths, told, left) {
+    if let Some(reason) = why_not(function, paths, read, left) {
         if executed {
             let list = if paths.all_finished() { &mut verdict.not_checked } else { &mut verdict.unfinished };
             list.push(format!("{} ({}): {reason}", function.name, unit.map.source));
@@ -237,8 +237,8 @@ fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, to
     verdict.functions += 1;
     verdict.executed += usize::from(executed);
     let nothing = Dump::default();
-    let dump = told.dumps.get(&function.name).unwrap_or(&nothing);
-    let labels = &told.labels[&function.name];
+    let dump = read.dumps.get(&function.name).unwrap_or(&nothing);
+    let labels = &read.labels[&function.name];
     let name = |node: u32| &labels[node as usize];
     for node in 0..labels.len() as u32 {
         let oracle = dump.blocks.get(name(node)).copied().unwrap_or(0);
@@ -253,7 +253,7 @@ fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, to
 }
 
 /// Why LLVM cannot check a function.
-fn why_not(function: &FunctionMap, paths: &FunctionPaths, told: &Told, left_by_tail_call: bool) -> Option<String> {
+fn why_not(function: &FunctionMap, paths: &FunctionPaths, read: &ReadBack, left_by_tail_call: bool) -> Option<String> {
     if !paths.all_finished() {
         let count: i64 = paths.unfinished.iter().map(|u| u.count).chain(paths.lost.iter().map(|l| l.count)).sum();
         return Some(format!("{count} unfinished paths"));
@@ -265,10 +265,10 @@ fn why_not(function: &FunctionMap, paths: &FunctionPaths, told: &Told, left_by_t
         return Some("it was left for good by a tail call".into());
     }
     let name = function.name.as_str();
-    if told.refused.contains(name) {
+    if read.refused.contains(name) {
         return Some("LLVM refuses its own profile of it".into());
     }
-    if told.dumps.contains_key(name) || told.known.contains(name) {
+    if read.dumps.contains_key(name) || read.known.contains(name) {
         return None;
     }
     Some("LLVM does not profile it".into())

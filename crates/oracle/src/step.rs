@@ -4,7 +4,7 @@
 //! The text is the trace of all branches as of Intel PT (`--itrace=b -F pid,tid,ip,addr`), from which windows of
 //! branches as of branch records (`-F pid,tid,ip,brstack`) can be taken ([`windows`]). System calls and signals look as
 //! they do when the kernel is not recorded. Whether an instruction branched is seen from where the next one is; only
-//! short jumps forward and system calls have to be told by their first bytes.
+//! short jumps forward and system calls have to be known by their first bytes.
 
 use crate::error::Error;
 use crate::subject::Outcome;

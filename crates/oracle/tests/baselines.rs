@@ -24,8 +24,8 @@ enum End {
     Cut(Edge),
 }
 
-/// Walks at random and counts by the plan's actions. Edges that are set aside are never taken.
-fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, aside: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
+/// Walks at random and counts by the plan's actions. Excluded edges are never taken.
+fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], counts: &mut BTreeMap<i64, u64>, log: &mut Vec<Walked>) {
     let (mut at, mut register) = (graph.entry(), 0i64);
     let (mut begin, mut edges) = (None, Vec::new());
     for step in 0.. {
@@ -33,7 +33,7 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, aside: &[bool], cou
         if step >= 60 && at != graph.exit() {
             return;
         }
-        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !aside[e.index()]).collect();
+        let out: Vec<Edge> = graph.out(at).iter().copied().filter(|e| !excluded[e.index()]).collect();
         if at == graph.exit() {
             return log.push((begin, edges, End::Exit));
         }
@@ -100,10 +100,10 @@ fn shared_entries(random: &mut Random) -> PlanOptions {
     PlanOptions { entries: Entries::Shared, ..options(random) }
 }
 
-fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, aside: &[bool]) {
+fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool]) {
     let (mut counts, mut log) = (BTreeMap::new(), Vec::new());
     for _ in 0..12 {
-        walk(random, graph, plan, aside, &mut counts, &mut log);
+        walk(random, graph, plan, excluded, &mut counts, &mut log);
     }
     let (mut expected, mut lost) = (BTreeMap::<i64, u64>::new(), 0);
     for path in log {
@@ -114,10 +114,10 @@ fn check(seed: u64, random: &mut Random, graph: &Graph, plan: &Baseline, aside: 
     }
     // Walks that were given up have counted the paths that they completed, and those are in the log.
     let paths = plan.numbering.paths() as i64;
-    let beyond = plan.beyond() as i64;
-    let (told, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));
-    assert_eq!(told, expected, "seed {seed}");
-    assert!(other.keys().all(|id| (paths..paths + beyond).contains(id)), "seed {seed}: {other:?} beyond {paths} + {beyond}");
+    let overflow = plan.overflow() as i64;
+    let (reported, other): (BTreeMap<i64, u64>, BTreeMap<i64, u64>) = counts.into_iter().partition(|(id, _)| (0..paths).contains(id));
+    assert_eq!(reported, expected, "seed {seed}");
+    assert!(other.keys().all(|id| (paths..paths + overflow).contains(id)), "seed {seed}: {other:?} overflow {paths} + {overflow}");
     assert_eq!(other.values().sum::<u64>(), lost, "seed {seed}");
 }
 
@@ -129,20 +129,20 @@ fn paths_without_what_is_left_out_are_counted_exactly_and_the_others_behind_them
         let Some((graph, frequencies)) = subject(&mut random) else { continue };
         let cuts = forced(&mut random, &graph);
         let options = shared_entries(&mut random);
-        let aside: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.chance(10)).collect();
+        let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.chance(10)).collect();
         let none = vec![false; graph.edge_count()];
         let plan = match random.below(3) {
-            0 => targeted(&graph, &cuts, &frequencies, &aside, &options),
-            1 => practical(&graph, &cuts, &frequencies, &aside, 50.0, &options),
+            0 => targeted(&graph, &cuts, &frequencies, &excluded, &options),
+            1 => practical(&graph, &cuts, &frequencies, &excluded, 50.0, &options),
             _ => {
                 let cold = graph.edges().map(|_| random.chance(30)).collect();
-                leave_out(&graph, &cuts, &frequencies, &Left { aside: aside.clone(), cold }, &options)
+                leave_out(&graph, &cuts, &frequencies, &Left { excluded: excluded.clone(), cold }, &options)
             }
         };
         partial += u64::from(plan.is_partial());
         obvious += u64::from(is_obvious(plan.numbered(), &plan.numbering));
-        let aside = if plan.is_partial() { &aside } else { &none };
-        check(seed, &mut random, &graph, &plan, aside);
+        let excluded = if plan.is_partial() { &excluded } else { &none };
+        check(seed, &mut random, &graph, &plan, excluded);
     }
     assert!(partial > GRAPHS / 10 && obvious > 0, "{partial} {obvious}");
 }

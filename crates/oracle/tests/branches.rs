@@ -27,15 +27,15 @@ fn a_trace_of_all_branches_gives_the_counts() {
             std::fs::create_dir(&place).unwrap();
             let found = findings(seed, variant, &tools, &place);
             println!(
-                "seed {seed} {variant:?}: {} functions executed, doubtful {:?}, without {:?}, {} broken, overlaps {:.3?}",
-                found.executed, found.doubtful, found.without, found.broken, found.overlaps
+                "seed {seed} {variant:?}: {} functions executed, uncertain {:?}, without {:?}, {} broken, overlaps {:.3?}",
+                found.executed, found.uncertain, found.without, found.broken, found.overlaps
             );
             all.push(found);
         }
     }
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
-    assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.doubtful.is_empty() && f.without.is_empty()));
+    assert!(all.iter().all(|f| f.broken == 0 && f.executed > 1 && f.uncertain.is_empty() && f.without.is_empty()));
     // What calls the C library spans more branches than a window, and these programs print; what fits is not counted too often, see above.
     assert!(all.iter().all(|f| f.overlaps[0] > 0.3 && f.overlaps[0] >= f.overlaps[1] - 0.02), "{all:#?}");
 }

@@ -66,7 +66,7 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
 }
 
 /// What a call gives that may throw is defined by the end of a block; where only unknown paths come to that, the block
-/// is in the counted version alone.
+/// is in the instrumented code alone.
 #[test]
 fn results_of_calls_that_may_throw_outlive_their_version() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,19 +153,19 @@ fn rounds(unit: &UnitProfile) -> HashSet<u64> {
 fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
     let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
     sightings.add(0, &mut filtered, &known).unwrap();
-    let told = Summary::of(&filtered, &known).unwrap();
+    let reported = Summary::of(&filtered, &known).unwrap();
     let checked = compare(tests, field).unwrap();
-    let told = Untested {
+    let reported = Untested {
         tested_paths: checked.tested_paths,
         executed_paths: sightings.counted.len() as u64,
-        untested_paths: told.paths,
+        untested_paths: reported.paths,
         executions: sightings.executions,
-        untested_executions: told.executions,
-        functions: told.functions,
-        untested_edges: told.edges,
-        functions_with_untested_edges: told.functions_with_new_edges,
-        in_functions_without_untested_edges: told.in_functions_without_new_edges,
-        every_edge_known: told.old_edges_only,
+        untested_executions: reported.executions,
+        functions: reported.functions,
+        untested_edges: reported.edges,
+        functions_with_untested_edges: reported.functions_with_new_edges,
+        in_functions_without_untested_edges: reported.in_functions_without_new_edges,
+        every_edge_known: reported.old_edges_only,
     };
-    assert_eq!(told, checked);
+    assert_eq!(reported, checked);
 }

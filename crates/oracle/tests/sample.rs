@@ -162,6 +162,6 @@ fn an_interpreter_changes_versions_where_its_program_jumps() {
     assert_eq!(done.outcome, (b"1\n".to_vec(), Some(0)));
     let counted: u64 = done.counts().into_iter().filter(|((function, _), _)| function == "run").map(|(_, count)| count).sum();
     // From behind the first jump (over one instruction) to the second one: 6 that go on, the call that was reached, its
-    // round, 4 more and the jump.
+    // iteration, 4 more and the jump.
     assert_eq!(counted, 13);
 }

@@ -46,12 +46,12 @@ fn selected_paths_are_counted_as_the_full_tier_counts_them() {
             } else if found.misplaced > 0 {
                 assert!(done.profile.inexact().iter().any(|i| matches!(i, Inexact::Aliases { .. })), "seed {seed}: {found:?}");
             }
-            let told = done
+            let reported = done
                 .profile
                 .inexact()
                 .iter()
                 .any(|i| matches!(i, Inexact::Interesting { executions, .. } if u128::from(*executions) == found.others));
-            assert!(told || scheme == Scheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
+            assert!(reported || scheme == Scheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
             all.functions += found.functions;
             all.executed += found.executed;
             all.others += found.others;

@@ -135,7 +135,7 @@ pub fn raw_files(folder: &Path) -> Result<Vec<PathBuf>, ProfileError> {
 /// Makes a profile of the raw files of a run. Files of one image are added up; each file is opened once, and read to its end.
 pub fn collect<P: AsRef<Path>>(files: impl IntoIterator<Item = P>, mut run: Run, store: Option<&UnitStore>) -> Collected {
     let mut collector = Collector::new(store);
-    // What does not know its image's path is read when another file may have told it.
+    // What does not know its image's path is read when another file may have named it.
     let mut without_path = Vec::new();
     for file in files {
         match RawFile::open(file.as_ref()) {

@@ -105,7 +105,7 @@ fn stripped_programs_are_read_with_the_unit_store() {
 }
 
 #[test]
-fn rebuilt_programs_are_told_with_both_identities() {
+fn rebuilt_programs_are_reported_with_both_identities() {
     let built = Built::new();
     let mut other = Built::new();
     other.units[0].0 = Identity([9; 16]);
@@ -146,7 +146,7 @@ fn one_bad_file_or_image_does_not_spoil_the_others() {
 }
 
 #[test]
-fn damaged_frames_and_wrong_maps_are_told() {
+fn damaged_frames_and_wrong_maps_are_reported() {
     let mut built = Built::new();
     let mut frames = built.frames();
     frames[1] = Frame::pack(built.units[1].0, &built.maps[2], b"");

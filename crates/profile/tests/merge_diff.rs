@@ -125,7 +125,7 @@ fn a_profile_does_not_differ_from_itself_or_its_double() {
 }
 
 #[test]
-fn appeared_vanished_and_changed_paths_are_told_with_their_shares() {
+fn appeared_vanished_and_changed_paths_are_reported_with_their_shares() {
     for seed in 0..100 {
         let (before, after) = (profile(0, seed), profile(0, seed + 1000));
         let result = diff(("a", &before), ("b", &after), &DiffOptions::default()).unwrap();

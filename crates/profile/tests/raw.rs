@@ -54,7 +54,7 @@ fn holes_of_terabytes_are_passed_over() {
 }
 
 #[test]
-fn what_is_cut_off_is_told_and_the_rest_read() {
+fn what_is_cut_off_is_reported_and_the_rest_read() {
     let bytes = example().bytes();
     let (head, stride) = example().head();
     let (_folder, path) = stored("a.raw", &bytes[..head.len() + stride as usize + 8]);
@@ -68,7 +68,7 @@ fn what_is_cut_off_is_told_and_the_rest_read() {
 }
 
 #[test]
-fn every_truncation_is_an_error_or_is_told() {
+fn every_truncation_is_an_error_or_is_reported() {
     let bytes = example().bytes();
     let head = example().head().0.len();
     for length in (0..head + 64).step_by(8) {
@@ -82,7 +82,7 @@ fn every_truncation_is_an_error_or_is_told() {
 }
 
 #[test]
-fn stray_counts_are_told() {
+fn stray_counts_are_reported() {
     let mut file = example();
     file.regions[0].insert(600, 4); // between the units
     let mut bytes = file.bytes();
@@ -107,7 +107,7 @@ fn the_holder_of_a_region_is_no_count() {
 }
 
 #[test]
-fn counts_that_are_lost_are_told() {
+fn counts_that_are_lost_are_reported() {
     use trodden_wire::{Lost, LostReason};
     let mut file = example();
     let lost = Lost::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
@@ -127,7 +127,7 @@ fn counts_that_are_lost_are_told() {
 }
 
 #[test]
-fn a_program_without_room_for_its_file_is_told() {
+fn a_program_without_room_for_its_file_is_reported() {
     let (_folder, path) = stored("a.raw", &[0]);
     assert!(matches!(RawProfile::read(&path), Err(ProfileError::GivenUp(_))));
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);

@@ -34,7 +34,7 @@ struct Output {
 pub struct Stream {
     buffers: Box<[AtomicPtr<Buffer>]>,
     output: Mutex<Output>,
-    beyond: AtomicUsize,
+    overflow: AtomicUsize,
     memory: bool,
     /// The process that writes; its children do not.
     process: u32,
@@ -56,7 +56,7 @@ impl Stream {
         file.write_all(&hello)?;
         let buffers = (0..MOST_THREADS).map(|_| AtomicPtr::new(std::ptr::null_mut())).collect();
         let output = Mutex::new(Output { file, blocks: 0, files: Vec::new(), anonymous: Vec::new(), broken: false });
-        let stream = Stream { buffers, output, beyond: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
+        let stream = Stream { buffers, output, overflow: AtomicUsize::new(0), memory, process, base: AtomicU64::new(0) };
         STREAM.set(stream).map_err(|_| io::Error::other("the plugin is loaded twice"))
     }
 
@@ -73,7 +73,7 @@ impl Stream {
     /// A thread begins.
     pub fn begin_thread(&self, thread: u32) {
         let Some(place) = self.buffers.get(thread as usize) else {
-            self.beyond.fetch_add(1, Ordering::Relaxed);
+            self.overflow.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let buffer = Box::new(Buffer { words: Vec::with_capacity(BUFFER_WORDS) });
@@ -127,8 +127,8 @@ impl Stream {
                 self.write(thread as u32, buffer);
             }
         }
-        let beyond = self.beyond.load(Ordering::Relaxed) as u64;
-        self.frame(FrameKind::End, 0, &beyond.to_le_bytes());
+        let overflow = self.overflow.load(Ordering::Relaxed) as u64;
+        self.frame(FrameKind::End, 0, &overflow.to_le_bytes());
     }
 
     /// The program installs a handler: `action` is the address of its description, whose first word is the handler's address.

@@ -35,7 +35,7 @@ function percent(share) {
 
 function showHeader() {
   $("program").textContent = summary.program;
-  $("command").textContent = [summary.command, ...summary.facts].filter(Boolean).join("   ·   ");
+  $("command").textContent = [summary.command, ...summary.about_run].filter(Boolean).join("   ·   ");
   $("command").title = summary.command;
   $("measure").textContent = summary.measure;
   const t = summary.totals;

@@ -206,8 +206,8 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
     let width = (Page::new(options).width.saturating_sub(BETWEEN.chars().count() + 4) / 2).max(COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };
     let column = |path: &PathOn| -> Vec<String> {
-        let told = path_lines(path.function, &path.listing, sources, &page);
-        let lines = told.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
+        let outline = path_lines(path.function, &path.listing, sources, &page);
+        let lines = outline.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
         std::iter::once(path.name()).chain(lines).collect()
     };
     let columns: Vec<Vec<String>> = paths.iter().map(column).collect();

@@ -120,22 +120,22 @@ fn header(view: &View, page: &Page) -> String {
 
 pub(crate) fn run_summary(view: &View) -> String {
     let run = &view.profile.run;
-    let mut facts = Vec::new();
+    let mut details = Vec::new();
     if run.runs > 1 {
-        facts.push(format!("{} merged", words::plural(run.runs.into(), "run", "runs")));
+        details.push(format!("{} merged", words::plural(run.runs.into(), "run", "runs")));
     }
     if run.started_ns > 0 {
-        facts.push(words::moment(run.started_ns));
+        details.push(words::moment(run.started_ns));
     }
     if run.duration_ns > 0 {
-        facts.push(words::duration(run.duration_ns));
+        details.push(words::duration(run.duration_ns));
     }
-    facts.extend(words::ending(run.ending));
+    details.extend(words::ending(run.ending));
     if !run.host.is_empty() {
-        facts.push(format!("on {}", printable(&run.host)));
+        details.push(format!("on {}", printable(&run.host)));
     }
-    facts.extend(run.suite.as_ref().map(|s| format!("suite {}", printable(s))));
-    facts.join(", ")
+    details.extend(run.suite.as_ref().map(|s| format!("suite {}", printable(s))));
+    details.join(", ")
 }
 
 fn executions(number: u128) -> String {

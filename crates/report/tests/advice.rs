@@ -85,7 +85,7 @@ fn subject() -> Profile {
 }
 
 /// Line 8 loads what line 4 did; line 14 as well, but half of the time something was written.
-fn facts() -> UnitProperties {
+fn properties() -> UnitProperties {
     let access = Access { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
         let what = Action::Load { result: ValueId(result), operation: OperationId(0), access, constant: false };
@@ -117,9 +117,9 @@ fn wanted() -> AdviceSelection {
 }
 
 fn render(options: &TextOptions) -> String {
-    let (profile, facts) = (subject(), facts());
+    let (profile, properties) = (subject(), properties());
     let view = View::of(&profile);
-    let advice = wanted().advise(&view, &|_| Some((&facts, &facts.functions[0]))).unwrap();
+    let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     text::advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
 }
 
@@ -137,9 +137,9 @@ fn on_a_terminal() {
 
 #[test]
 fn as_json_and_sarif() {
-    let (profile, facts) = (subject(), facts());
+    let (profile, properties) = (subject(), properties());
     let view = View::of(&profile);
-    let advice = wanted().advise(&view, &|_| Some((&facts, &facts.functions[0]))).unwrap();
+    let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     let value = json::advice(&view, &advice, &SourceCache::new(&sources));
     golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
     let log = sarif::advice(&advice, &SourceCache::new(&sources));
@@ -152,10 +152,10 @@ fn as_json_and_sarif() {
 
 #[test]
 fn only_what_is_wanted() {
-    let (profile, facts) = (subject(), facts());
+    let (profile, properties) = (subject(), properties());
     let view = View::of(&profile);
     let count = |wanted: AdviceSelection| {
-        let advice = wanted.advise(&view, &|_| Some((&facts, &facts.functions[0]))).unwrap();
+        let advice = wanted.advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
         (advice.savings.len(), advice.others.len(), advice.found)
     };
     let (savings, others, found) = count(wanted());

@@ -110,7 +110,7 @@ fn unfinished_paths_and_missing_sources(browser: &Browser) {
     assert!(texts(browser, "#paths tr.unfinished td.text")[1].contains("stopped at a call in lines 26-27"));
     browser.click(".fn[title='table']");
     assert!(texts(browser, "#source")[0].contains("could not be read: /src/demo/generated.c"));
-    assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "lines are told where there is no source");
+    assert_eq!(browser.eval("return document.getElementById('listing').hidden"), false, "lines are reported where there is no source");
     picture(browser, "no-source");
     browser.click(".fn[title='never']");
     assert!(texts(browser, "#head")[0].contains("never executed"));

@@ -131,7 +131,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         0 => find_free(stream),
         slots => Some(overwrite(stream, slots as usize)),
     };
-    // A chunk that is given up was never full, so that nobody reads it.
+    // A chunk that is given up was never full, so that the recorder does not read it.
     if chunk.is_some() && before != 0 {
         state_of(before - CHUNK).store(CHUNK_FULL, Release);
     }

@@ -327,7 +327,7 @@ pub fn renew() -> Result<u64, Failure> {
     events.begin()
 }
 
-/// The thread's counter cannot be read any more: the program closed its descriptor, or forked without anybody being told.
+/// The thread's counter cannot be read any more: the program closed its descriptor, or forked without its handlers.
 extern "C" fn lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
     tell_lost();

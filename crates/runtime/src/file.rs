@@ -121,13 +121,13 @@ impl HeaderLock<'_> {
     }
 }
 
-/// Waits for the lock of a byte that nobody has for long; but not for ever: its holder might be stopped.
+/// Waits for the lock of a byte that is never held for long; but not for ever: its holder might be stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
     const PATIENCE_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
     for _ in 0..PATIENCE_MS {
         match result {
-            // Somebody has it.
+            // Another process has it.
             Err(system::EAGAIN | system::EACCES) => system::sleep_ms(1),
             _ => break,
         }

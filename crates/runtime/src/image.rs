@@ -1,4 +1,4 @@
-//! What the linker put together: the unit records of this image and the extent of its counters.
+//! What the linker put together: the unit records of this image and the size of its counters.
 //!
 //! Invariant: every unit's counters lie within the section of counters, or the image is refused as a whole.
 

@@ -11,7 +11,7 @@
 use crate::file::RawFile;
 use crate::system::{self, Stat};
 
-/// A raw file, open, if nobody closed it.
+/// A raw file, open, unless the program closed it.
 pub struct Kept {
     pub raw: RawFile,
     device: u64,
@@ -26,7 +26,7 @@ impl Kept {
         Some(Kept { raw, device: stat.dev, inode: stat.ino })
     }
 
-    /// Whether the descriptor still is the same, and somebody could find the file.
+    /// Whether the descriptor still is the same, and the file still has a name.
     fn is_valid(&self) -> bool {
         let same = |stat: Stat| stat.is_regular() && stat.nlink > 0 && (stat.dev, stat.ino) == (self.device, self.inode);
         system::stat(&self.raw.descriptor).is_ok_and(same) && system::position(&self.raw.descriptor) == Ok(mark())

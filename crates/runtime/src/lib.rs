@@ -9,12 +9,12 @@
 //! | `entry.rs` | what the linker and instrumented code see: the stub, constructor, destructor, fork handlers |
 //! | `life.rs` | a thread enters, a child of `fork` starts afresh, the image starts and goes |
 //! | `state.rs` | the image's state: where its regions come from, and which there are |
-//! | `bias.rs`, `marker.rs` | how far a thread's region is; telling a child of `fork` from its parent |
+//! | `bias.rs`, `marker.rs` | how far a thread's region is; distinguishing a child of `fork` from its parent |
 //! | `table.rs` | which region belongs to which thread |
 //! | `output.rs` | `TRODDEN_OUTPUT`: finding and expanding it |
 //! | `file.rs` | opening a raw file safely; its header |
 //! | `kept.rs` | the raw file's descriptor, which stays open; knowing it again |
-//! | `region.rs` | claiming a region of a raw file; anonymous regions |
+//! | `region.rs` | acquiring a region of a raw file; anonymous regions |
 //! | `events.rs` | events of each path: a thread's counter, what reading it costs |
 //! | `stream_calls.rs`, `chunks.rs`, `stream.rs` | streams of events: what their code calls; chunks, flight recorders; frames and bounds |
 //! | `untested.rs` | of residual builds: when a path was first taken, what is done about it; paths that became known later |

@@ -14,7 +14,7 @@ use crate::system;
 use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
 
-/// Claims a region for the calling thread; returns its bias, 0 without memory.
+/// Acquires a region for the calling thread; returns its bias, 0 without memory.
 pub fn enter() -> i64 {
     let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
@@ -32,8 +32,8 @@ fn begin_stream(bias: i64) {
     }
 }
 
-/// Claims the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
-/// the template, which nobody reads.
+/// Acquires the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
+/// the template, which is never read.
 pub fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
@@ -83,7 +83,7 @@ pub fn finish() {
     }
 }
 
-/// Before `fork`: nobody is in the middle of a change.
+/// Before `fork`: no thread may be in the middle of a change.
 pub fn before_fork() {
     events::note();
     let mask = system::set_signal_mask(u64::MAX);

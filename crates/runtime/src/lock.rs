@@ -1,4 +1,4 @@
-//! The image's lock. Its holder cannot be interrupted by a signal handler, nobody waits for a holder that no longer exists, and nobody for
+//! The image's lock. Its holder cannot be interrupted by a signal handler, no thread waits for a holder that no longer exists, and none for
 //! ever (a thread that forks has the lock while it waits for libc's own, which the waiting thread might have).
 //!
 //! Invariant: a thread that holds it has all signals blocked, but between the fork handlers `prepare` and `parent`, where a
@@ -7,7 +7,7 @@
 use crate::system;
 use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Bit of the lock word that says that somebody sleeps. Thread ids are below 2^22.
+/// Bit of the lock word that says that a thread sleeps. Thread ids are below 2^22.
 const SLEEPERS: u32 = 1 << 31;
 /// After such a time without news, a waiting thread looks whether the holder exists.
 const DOZE_MS: i64 = 20;

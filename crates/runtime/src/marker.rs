@@ -1,4 +1,4 @@
-//! A page of memory that tells a child of `fork` from its parent.
+//! A page of memory that distinguishes a child of `fork` from its parent.
 
 use crate::system;
 use core::ptr::null_mut;
@@ -34,7 +34,7 @@ pub fn mark() {
     }
 }
 
-/// Unmaps the page: no process is told from another until it is made again.
+/// Unmaps the page: no child is known as one until it is made again.
 pub fn unmake() {
     let marker = MARKER.swap(null_mut(), SeqCst);
     if !marker.is_null() {

@@ -1,6 +1,6 @@
-//! Regions: where a thread counts. Of a raw file, claimed by a lock; or anonymous memory that is thrown away.
+//! Regions: where a thread counts. Of a raw file, acquired by a lock; or anonymous memory that is thrown away.
 //!
-//! A claim is an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that
+//! A region is acquired by an open-file-description lock (fcntl(2)) on the region's lock byte, by way of the one description that
 //! the process keeps (see `kept.rs`). The kernel keeps the lock as long as the description, which the mapping keeps
 //! alive even if the descriptor is closed: so it ends with the process, however that ends, and survives a program that
 //! closes all descriptors. Two things are different:
@@ -9,9 +9,9 @@
 //! - a child of `fork` that cannot open the file any more uses its parent's description, with locks that belong to the process. They
 //!   exclude the parent's and all others, but go with the first descriptor of that file which the process closes.
 //!
-//! There the region's tail names the process that has it, in case somebody closes the descriptor.
+//! There the region's tail names the process that has it, in case the program closes the descriptor.
 //!
-//! A description never finds its own locks in the way. So a process never looks twice at a region ([`Claims::next`]).
+//! A description never finds its own locks in the way. So a process never looks twice at a region ([`RegionSearch::next`]).
 //!
 //! Invariant: a region is mapped by at most one process that counts in it.
 
@@ -67,14 +67,14 @@ pub enum LockLife {
     Descriptor,
 }
 
-/// What the claims of a process know of its raw file.
-pub struct Claims {
+/// What a process knows of the regions of its raw file.
+pub struct RegionSearch {
     /// All regions below were taken when this process looked, or are its own.
     pub next: u64,
     pub life: LockLife,
 }
 
-/// Maps zeros that nobody will read.
+/// Maps zeros that will not be read.
 pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     let length = region_stride(counters) as usize;
     match over.is_none() && is_stream() {
@@ -84,27 +84,27 @@ pub fn anonymous(counters: u64, over: Option<usize>) -> Result<Region, Errno> {
     .map(|address| Region { address, index: None, event: 0 })
 }
 
-/// Claims a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first claim replaces
-/// `raw` by that.
-pub fn claim(
+/// Acquires a region of `raw` for `process` and maps it (at `over`, if given). `reopen` opens the file once more; the first call
+/// replaces `raw` by that.
+pub fn acquire(
     raw: &mut RawFile,
-    claims: &mut Claims,
+    search: &mut RegionSearch,
     process: u32,
     over: Option<usize>,
     counters: u64,
     reopen: impl FnOnce() -> Result<RawFile, Failure>,
 ) -> Result<Region, Failure> {
     loop {
-        let (index, before) = match find_free(raw, claims.next, process, counters)? {
+        let (index, before) = match find_free(raw, search.next, process, counters)? {
             Some(found) => found,
             None => (grow(raw)?, 0),
         };
-        claims.next = index + 1;
+        search.next = index + 1;
         let address = map(raw, index, over)?;
-        let named = claims.life != LockLife::Mapping || raw.descriptor.locks_for_process();
+        let named = search.life != LockLife::Mapping || raw.descriptor.locks_for_process();
         let holder = if named { u64::from(process) } else { 0 };
         let result = match set_holder(address, counters, before, holder) {
-            true => learn_life(raw, index, claims, reopen),
+            true => learn_life(raw, index, search, reopen),
             // Another copy of this image in this process, for which the lock counts as well, was faster.
             false => {
                 discard(address, over, raw);
@@ -155,7 +155,7 @@ fn unlock(raw: &RawFile, index: u64) {
     let _ = system::lock_byte(&raw.descriptor, region_lock_byte(index), false);
 }
 
-/// Locks the first region from `next` on that nobody has; returns it with the holder that it names.
+/// Locks the first region from `next` on that is free; returns it with the holder that it names.
 fn find_free(raw: &RawFile, next: u64, process: u32, counters: u64) -> Result<Option<(u64, u64)>, Failure> {
     for index in next..count(raw)? {
         match system::lock_byte(&raw.descriptor, region_lock_byte(index), true) {
@@ -186,7 +186,7 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
     let _lock = HeaderLock::take(&raw.descriptor)?;
     let index = count(raw)?;
     let start = raw.regions_offset + index * raw.region_stride;
-    // Before the region can be seen, so that nobody else takes it.
+    // Before the region can be seen, so that no other process takes it.
     system::lock_byte(&raw.descriptor, region_lock_byte(index), true).map_err(cannot_lock)?;
     file::check_room(&raw.descriptor, start + raw.region_stride, raw.region_stride)?;
     // Reserved, however large: a disk that fills up later would kill the subject.
@@ -198,25 +198,25 @@ fn grow(raw: &RawFile) -> Result<u64, Failure> {
 fn learn_life(
     raw: &mut RawFile,
     index: u64,
-    claims: &mut Claims,
+    search: &mut RegionSearch,
     reopen: impl FnOnce() -> Result<RawFile, Failure>,
 ) -> Result<LockLife, Failure> {
-    if claims.life == LockLife::Unknown && !raw.descriptor.locks_for_process() {
+    if search.life == LockLife::Unknown && !raw.descriptor.locks_for_process() {
         // Not the region's own byte, which others lock for a moment when they look for a free one.
         let trial = (u64::from(system::process_id()) << 28 | system::now_ns() & 0xfff_ffff) % TRIALS;
         let trial = HEADER_LOCK_BYTE - 1 - trial as i64;
         let tried = system::lock_byte(&raw.descriptor, trial, true).is_ok();
         *raw = reopen()?;
-        claims.life = match tried && system::is_locked(&raw.descriptor, trial).map_err(cannot_lock)? {
+        search.life = match tried && system::is_locked(&raw.descriptor, trial).map_err(cannot_lock)? {
             true => LockLife::Mapping,
             false => LockLife::Descriptor,
         };
-        if claims.life == LockLife::Descriptor {
+        if search.life == LockLife::Descriptor {
             // Until it is taken again, the holder's name in the region keeps others away.
             file::lock(&raw.descriptor, region_lock_byte(index))?;
         }
     }
-    Ok(claims.life)
+    Ok(search.life)
 }
 
 /// The process that the region names as its holder; 0 for none.

@@ -1,5 +1,5 @@
-//! The entry of executables without libc's start-up: thread-local storage and relative relocations where nobody else sees to them, then the
-//! program's own `_start`.
+//! The entry of executables without libc's start-up: thread-local storage and relative relocations, which neither
+//! kernel nor libc sees to there, then the program's own `_start`.
 //!
 //! Instrumented code reads `__trodden_bias` by way of the FS base, which is 0 when the kernel starts a static program.
 //! This is an object of its own (`trodden_start.o`, made by `build_object.rs`), for those links only that bring no

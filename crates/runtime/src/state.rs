@@ -11,7 +11,7 @@ use crate::kept::{self, Kept};
 use crate::lock::Guard;
 use crate::marker::{self, is_forked};
 use crate::output;
-use crate::region::{self, Claims, LockLife, Region};
+use crate::region::{self, LockLife, Region, RegionSearch};
 use crate::stream::{self, Frames};
 use crate::system;
 use crate::table::{PINNED, Table};
@@ -38,7 +38,7 @@ pub struct State {
     running: bool,
     process: u32,
     table: Table,
-    claims: Claims,
+    search: RegionSearch,
     kept: Option<Kept>,
     /// Why nothing is written any more, after it was once.
     lost: Option<LostReason>,
@@ -60,7 +60,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     running: false,
     process: 0,
     table: Table::new(),
-    claims: Claims { next: 0, life: LockLife::Unknown },
+    search: RegionSearch { next: 0, life: LockLife::Unknown },
     kept: None,
     lost: None,
     inherited: None,
@@ -216,7 +216,7 @@ impl State {
     fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
         let image = Image::of_linker();
         if self.source == Source::File {
-            match self.claim(&image, over) {
+            match self.acquire(&image, over) {
                 Ok(region) => return Some(region),
                 Err(failure) => self.source = self.give_up(&failure),
             }
@@ -253,14 +253,14 @@ impl State {
         }
     }
 
-    fn claim(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
-        let State { claims, pattern, path, scratch, kept, process, .. } = self;
+    fn acquire(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
+        let State { search, pattern, path, scratch, kept, process, .. } = self;
         let mut open = || file::open(image, pattern, Missing::Make, path, scratch);
         if let Some(kept) = kept::check(kept) {
-            return region::claim(&mut kept.raw, claims, *process, over, image.region_words, open);
+            return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
         }
         let mut raw = open()?;
-        let region = region::claim(&mut raw, claims, *process, over, image.region_words, open);
+        let region = region::acquire(&mut raw, search, *process, over, image.region_words, open);
         // A child of vfork has descriptors of its own. Where there is no region, the file is kept to say so.
         if system::process_id() == *process {
             *kept = Kept::new(raw);
@@ -274,7 +274,7 @@ impl State {
         if self.source != Source::File {
             return None;
         }
-        let region = match self.claim(&Image::of_linker(), None) {
+        let region = match self.acquire(&Image::of_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
                 // It is tried again with each chunk, and said once: what is lost is counted.
@@ -288,7 +288,7 @@ impl State {
         Some(region.address)
     }
 
-    /// Makes a child of `fork` count apart from its parent. The address of the forking thread's region stays, since functions that are
+    /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region stays, since functions that are
     /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
     pub fn renew(&mut self) -> Option<(Frames, usize)> {
         let image = Image::of_linker();
@@ -300,7 +300,7 @@ impl State {
         let parents = [current, shared].map(|address| self.table.of_file_at(address));
         self.table.remove(|address, _| address != current && address != shared, |region| region.unmap(image.region_words));
         self.table.remove(|_, _| true, drop);
-        self.claims.next = 0;
+        self.search.next = 0;
         self.leave_description(&image);
         let mut event = 0;
         let frames = if current == 0 { None } else { Frames::keep(current) };
@@ -347,17 +347,17 @@ impl State {
         if *source != Source::File {
             return;
         }
-        let apart = output::is_per_process(pattern);
-        let missing = if apart { Missing::Make } else { Missing::Refuse };
+        let per_process = output::is_per_process(pattern);
+        let missing = if per_process { Missing::Make } else { Missing::Refuse };
         let own = file::open(image, pattern, missing, path, scratch).ok().and_then(Kept::new);
-        *kept = own.filter(|own| apart || own.is_same_file(&inherited));
+        *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {
             inherited.raw.descriptor.lock_for_process();
             *kept = Some(inherited);
         }
     }
 
-    /// Other threads may be running (at the process's end), so their regions stay; the kernel or nobody frees them.
+    /// Other threads may be running (at the process's end), so their regions stay; the kernel frees them, or they stay.
     pub fn finish(&mut self) {
         if !self.running {
             return;
@@ -390,7 +390,7 @@ impl State {
         );
         if self.table.is_empty() {
             self.kept = None;
-            self.claims.next = 0;
+            self.search.next = 0;
             marker::unmake();
             self.running = false;
         }

@@ -5,7 +5,7 @@
 //! program* are filled where nothing is in use: in the thread's regions in turn, which form a ring; if all are in use,
 //! since the recorder is slower, the thread gets one region more, up to a bound. Then it waits until the recorder
 //! gives a chunk back. Where none comes back for the time of patience, as when the recorder is dead, or where there is
-//! no room for another region, the last chunk's events are given up, and counted; and nobody waits again before a
+//! no room for another region, the last chunk's events are given up, and counted; and no thread waits again before a
 //! chunk came back. A *flight recorder* overwrites the first chunks of the one region.
 //!
 //! Invariants: signals are blocked while a thread's chunk changes; a region's stream is written by its thread alone; a

@@ -50,7 +50,7 @@ impl Descriptor {
         Descriptor { number, lock_command: LOCK_FOR_DESCRIPTION }
     }
 
-    /// Leaves the number alone: it is somebody else's by now.
+    /// Leaves the number alone: another file has it by now.
     pub fn forget(self) {
         core::mem::forget(self);
     }
@@ -426,7 +426,7 @@ pub fn now_ns() -> u64 {
     (time.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(time.nanoseconds as u64)
 }
 
-/// Waits until somebody wakes `word`, if it still holds `value`; at most `milliseconds`.
+/// Waits until another thread wakes `word`, if it still holds `value`; at most `milliseconds`.
 pub fn futex_wait(word: *const u32, value: u32, milliseconds: i64) -> Result<(), Errno> {
     const FUTEX_WAIT_PRIVATE: i32 = 128;
     let time = Time { seconds: 0, nanoseconds: milliseconds * 1_000_000 };
@@ -466,7 +466,7 @@ pub fn abort() {
     let _ = system!(231, 134);
 }
 
-/// Writes to a descriptor if that needs no waiting and somebody reads it; otherwise does nothing (so that neither SIGPIPE nor a full
+/// Writes to a descriptor if that needs no waiting and has a reader; otherwise does nothing (so that neither SIGPIPE nor a full
 /// pipe can harm).
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// `struct pollfd`.

@@ -1,6 +1,6 @@
 //! Which region belongs to which thread.
 //!
-//! A thread's end is not announced to anybody (TLS destructors would need libc); so a region is looked at again when regions run short:
+//! A thread's end is not announced (TLS destructors would need libc); so a region is looked at again when regions run short:
 //! one whose thread the kernel no longer knows goes to the next thread. Sweeps happen only when there are twice as many regions as
 //! survived the last one, so that they cost a constant per new region.
 //!
@@ -11,7 +11,7 @@ use crate::system;
 
 /// Owner that never ends: a thread which borrowed the calling thread's TLS (a child of `vfork`), whose id says nothing.
 pub const PINNED: u32 = u32::MAX;
-const NOBODY: u32 = 0;
+const NO_OWNER: u32 = 0;
 const INLINE: usize = 8;
 
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ struct Entry {
     owner: u32,
 }
 
-const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 }, owner: NOBODY };
+const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
 
 /// The regions of this process and image.
 pub struct Table {
@@ -63,7 +63,7 @@ impl Table {
     pub fn take(&mut self, process: u32, owner: u32) -> Option<Region> {
         // Ids are given again: an entry of this thread's id is of a thread that has ended (or of this one, whose bias was reset).
         let found = match self.take_from(owner, owner) {
-            None => self.take_from(NOBODY, owner),
+            None => self.take_from(NO_OWNER, owner),
             found => found,
         };
         if found.is_some() || self.length < 2 * self.survivors + INLINE {
@@ -72,12 +72,12 @@ impl Table {
         let mut living = 0;
         for entry in self.entries() {
             match entry.owner != PINNED && system::thread_is_gone(process, entry.owner) {
-                true => entry.owner = NOBODY,
+                true => entry.owner = NO_OWNER,
                 false => living += 1,
             }
         }
         self.survivors = living;
-        self.take_from(NOBODY, owner)
+        self.take_from(NO_OWNER, owner)
     }
 
     fn take_from(&mut self, before: u32, owner: u32) -> Option<Region> {
@@ -104,7 +104,7 @@ impl Table {
         }
     }
 
-    /// Forgets and hands out the regions that `choose` picks, given address and owner.
+    /// Forgets the regions that `choose` picks, given address and owner; `dispose` gets them.
     pub fn remove(&mut self, choose: impl Fn(usize, u32) -> bool, mut dispose: impl FnMut(Region)) {
         let mut kept = 0;
         let entries = self.entries();
@@ -128,7 +128,7 @@ impl Table {
     fn enlarge(&mut self) -> bool {
         let capacity = 4 * self.capacity.max(4 * INLINE);
         let Ok(address) = system::map_zeros(capacity * size_of::<Entry>(), None) else { return false };
-        // SAFETY: fresh memory of that many entries, of which all zeros is a valid one; nobody else knows it.
+        // SAFETY: fresh memory of that many entries, of which all zeros is a valid one; known here only.
         let fresh = unsafe { core::slice::from_raw_parts_mut(address as *mut Entry, capacity) };
         fresh.iter_mut().zip(self.entries()).for_each(|(to, from)| *to = *from);
         if self.mapped != 0 {

@@ -105,7 +105,7 @@ fn load(path: &Text, image: &Image) -> Result<usize, &'static Failure> {
     let checksum = checksum_of(header.get(..have).unwrap_or(&header), image)?;
     let length = image.counters.div_ceil(8) as usize;
     let address = system::map_zeros(length.max(1), None).map_err(|_| &NO_MEMORY)?;
-    // SAFETY: fresh memory of that length, which nobody else knows.
+    // SAFETY: fresh memory of that length, known here only.
     let bits = unsafe { core::slice::from_raw_parts_mut(address as *mut u8, length) };
     if fill(bits, &file, header.len()) && wire::checksum(bits) == checksum {
         return Ok(address);

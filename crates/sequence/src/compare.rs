@@ -6,9 +6,9 @@
 //! compared in turn. Behind the frame the comparison goes on. So one more iteration or one changed call is one small difference, however
 //! long the execution is.
 //!
-//! Equal stretches, calls among them, are told from fingerprints ([`crate::grammar::Fingerprints`]) and never expanded. Of a long frame,
-//! [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison goes on. If they have
-//! none in common, the rest of the frame is one difference.
+//! Equal stretches, calls among them, are known by their fingerprints ([`crate::grammar::Fingerprints`]) and never expanded. Of a long
+//! frame, [`MOST_UNITS`] units are aligned at a time, up to the longest stretch that both have; from there the comparison
+//! goes on. If they have none in common, the rest of the frame is one difference.
 
 use crate::events::{Classify, EventClass};
 use crate::grammar::{Fingerprint, Fingerprints, Frames, Grammar, common_extension};

@@ -29,7 +29,7 @@ const RINGBUF_OUTPUT: i32 = 130;
 const RINGBUF_QUERY: i32 = 134;
 const GET_ATTACH_COOKIE: i32 = 174;
 
-/// `BPF_RB_NO_WAKEUP`: nobody waits for records.
+/// `BPF_RB_NO_WAKEUP`: no thread waits for records.
 const NO_WAKEUP: i32 = 1;
 /// `BPF_RB_AVAIL_DATA`.
 const AVAILABLE: i32 = 0;
@@ -67,7 +67,7 @@ impl Attribute {
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_ptr(), self.0.len()) };
         match result {
             -1 => Err(io::Error::last_os_error()),
-            // SAFETY: the kernel has just made the descriptor, and nobody else has it.
+            // SAFETY: the kernel has just made the descriptor, and it is known here only.
             descriptor => Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }),
         }
     }

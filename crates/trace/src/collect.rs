@@ -207,7 +207,7 @@ impl Collector for Uprobes {
 /// The kernel's page lies below this address, far from the image, the heap and libraries.
 const BELOW: u64 = 0x6000_0000_0000;
 
-/// Lets the kernel map its page for displaced instructions where it is in nobody's way. It takes the highest free place when an
+/// Lets the kernel map its page for displaced instructions where it is in no mapping's way. It takes the highest free place when an
 /// instruction is displaced first, so that the program's later mappings lie elsewhere than in a run without probes. So all higher places
 /// are filled for a moment, while the program's first instruction is executed under a probe and then undone.
 fn place_slots(subject: &Subject, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {

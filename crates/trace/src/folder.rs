@@ -1,4 +1,4 @@
-//! A copy of a folder in a process's place of the folder itself: it sees the copy under the folder's own path, and nobody else does.
+//! A copy of a folder in a process's place of the folder itself: it sees the copy under the folder's own path, and no other process does.
 //!
 //! The copy is bound over the folder in a mount namespace of the process's own; without the privilege for that, in a user namespace in
 //! which it has its own user and group. Source: mount_namespaces(7), user_namespaces(7).

@@ -9,8 +9,8 @@
 //! | other trap, other signal | delivered; a fault in a slot is moved back to the instruction's own place before |
 //! | system call | answered or compared by [`repeat`](crate::repeat) |
 //! | new thread, `vfork` child | it shares the breakpoints, and gets a stream of its own |
-//! | `fork` child | breakpoints are taken out of its copy of the memory; it runs as if nobody traced |
-//! | `exec` | the trace ends; the new program runs as if nobody traced |
+//! | `fork` child | breakpoints are taken out of its copy of the memory; it runs as if it were not traced |
+//! | `exec` | the trace ends; the new program runs as if it were not traced |
 //!
 //! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction.
 
@@ -120,7 +120,7 @@ fn unless_killed(error: CollectError) -> Result<Flow, CollectError> {
 enum Role {
     /// Its stream is recorded.
     Recorded(ThreadNumber),
-    /// It runs as if nobody traced.
+    /// It runs as if it were not traced.
     Guest,
 }
 

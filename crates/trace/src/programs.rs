@@ -1,10 +1,10 @@
-//! Every program that a command runs, by ptrace(2): nothing else tells how a process ended that somebody else started.
+//! Every program that a command runs, by ptrace(2): nothing else says how a process ended that another one started.
 //!
 //! A *program* begins where a process executes a file and has that process and those it forks which execute nothing. It
 //! ends as its first process does. Processes stop for the moment in which they fork, execute a file, or get a signal;
 //! nothing else of them is touched.
 //!
-//! A child's first stop may be told before its parent's fork or after it. If before, the parent is still stopped, and
+//! A child's first stop may be reported before its parent's fork or after it. If before, the parent is still stopped, and
 //! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
 //! known with its program before it runs.
 

@@ -1,4 +1,4 @@
-//! What a subject reads of its own mappings: `/proc/self/maps` as it would be if nobody traced.
+//! What a subject reads of its own mappings: `/proc/self/maps` as it would be if it were not traced.
 //!
 //! A collector maps memory into the subject (slots), and single-stepping changes the protection of the image's code. A
 //! program that reads its mappings (programs with libsigsegv do, and garbage collectors) would execute other blocks for

@@ -104,7 +104,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Somebody may have killed it meanwhile; its end will be told.
+/// Another process may have killed it meanwhile; its end will be reported.
 fn present(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
 }

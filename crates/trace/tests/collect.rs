@@ -1,4 +1,4 @@
-//! Collectors against each other on programs that nobody built for it: what breakpoints see is what stepping sees at the same places.
+//! Collectors against each other on programs that were not built for it: what breakpoints see is what stepping sees at the same places.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;

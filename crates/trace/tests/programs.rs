@@ -26,7 +26,7 @@ fn programs(script: &str) -> (ExitStatus, Vec<(Program, usize)>) {
 }
 
 #[test]
-fn each_program_is_told_with_its_arguments_and_its_end() {
+fn each_program_is_reported_with_its_arguments_and_its_end() {
     let (status, all) = programs(
         "NAME=one sh -c 'exit 3'; NAME='a b' sh -c 'kill -9 $$'; sh -c 'kill -SEGV $$' 2>/dev/null; cd /; true; /bin/true x ''; exit 7",
     );
@@ -68,7 +68,7 @@ fn who_is_stopped_stays_stopped() {
 }
 
 #[test]
-fn many_at_a_time_are_told_apart() {
+fn many_at_a_time_are_distinguished() {
     let (status, all) =
         programs("for i in 1 2 3 4 5 6 7 8; do (for j in 1 2 3 4 5; do sh -c \"exit $j\" & done; wait) & done; wait; exit 0");
     assert!(status.success());

@@ -137,7 +137,7 @@ fn mawk() {
 }
 
 #[test]
-fn children_run_as_if_nobody_traced() {
+fn children_run_untraced() {
     let folder = tempfile::tempdir().unwrap();
     let source = r#"
         #include <signal.h>

@@ -33,19 +33,19 @@ pub fn fail(text: impl Display) {
 /// Why something failed: each reason once. Errors name their causes themselves where they are shown without them, as in
 /// a compiler plugin, and name what their caller names, too.
 pub fn reasons(error: &anyhow::Error) -> String {
-    let mut told: Vec<String> = Vec::new();
+    let mut causes: Vec<String> = Vec::new();
     for cause in error.chain().map(ToString::to_string) {
-        if told.iter().any(|before| before.contains(&cause)) {
+        if causes.iter().any(|before| before.contains(&cause)) {
             continue;
         }
         // Whole words: a file's name may be the beginning of one.
         let goes_on = |before: &String| cause.strip_prefix(before.as_str()).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric));
-        if told.last().is_some_and(goes_on) {
-            told.pop();
+        if causes.last().is_some_and(goes_on) {
+            causes.pop();
         }
-        told.push(cause);
+        causes.push(cause);
     }
-    told.join(": ")
+    causes.join(": ")
 }
 
 /// A program that the user named could not be run: why, and what can be done.
@@ -65,7 +65,7 @@ pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> anyhow::Error {
     anyhow::anyhow!("cannot run {name}: {error}{remedy}")
 }
 
-/// Nobody may be reading any more (`2>&1 | head`): then nothing is said, and the work goes on.
+/// The reader may be gone (`2>&1 | head`): then nothing is said, and the work goes on.
 fn say(text: fmt::Arguments) {
     let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
 }
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_once() {
+    fn each_reason_is_reported_once() {
         let source = || io::Error::other("no such file");
         let unread = || ProfileError::Io { path: "a.profile".into(), action: "read", source: source() };
-        let told = |error: anyhow::Error| reasons(&error);
-        assert_eq!(told(unread().into()), "a.profile: cannot read: no such file");
+        let causes = |error: anyhow::Error| reasons(&error);
+        assert_eq!(causes(unread().into()), "a.profile: cannot read: no such file");
         let again = Err::<(), _>(unread()).context("a.profile").context("run 3").unwrap_err();
-        assert_eq!(told(again), "run 3: a.profile: cannot read: no such file");
-        assert_eq!(told(anyhow!(source()).context("cannot write b")), "cannot write b: no such file");
+        assert_eq!(causes(again), "run 3: a.profile: cannot read: no such file");
+        assert_eq!(causes(anyhow!(source()).context("cannot write b")), "cannot write b: no such file");
     }
 }

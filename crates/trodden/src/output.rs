@@ -105,8 +105,8 @@ pub fn wants_color(color: Color) -> bool {
 
 /// Columns of the terminal.
 fn width() -> usize {
-    let told = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
-    told.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
+    let columns = env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
 /// JSON with a line's end.

@@ -85,7 +85,7 @@ fn a_load_that_nearly_all_executions_repeat_is_found_in_the_kept_bitcode() {
 }
 
 #[test]
-fn without_bitcode_the_rest_is_told_and_what_is_missing_is_said() {
+fn without_bitcode_the_rest_is_reported_and_what_is_missing_is_said() {
     let place = Place::with(&[("a.c", PROGRAM)]);
     must(place.command(trodden()).args(["cc", "-O2", "-g", "a.c", "-o", "prog"]).env("TRODDEN_INSTRUMENT", "keep=map"));
     place.record("prog");

@@ -106,6 +106,6 @@ fn where_nothing_can_be_recorded_the_remedy_is_named() {
     // A machine without branch records, or one with them.
     let output = place.command(trodden()).args(["record", "--branches", "--", "./marked"]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let told = ["perf is not installed", "perf_event_paranoid"].iter().any(|w| text.contains(w));
-    assert!(output.status.code() == Some(3) || (output.status.code() == Some(2) && told), "{text}");
+    let reported = ["perf is not installed", "perf_event_paranoid"].iter().any(|w| text.contains(w));
+    assert!(output.status.code() == Some(3) || (output.status.code() == Some(2) && reported), "{text}");
 }

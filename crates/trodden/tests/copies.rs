@@ -79,8 +79,8 @@ fn copies_count_together_what_one_program_counts() {
         "--copies 2 --strategy sbl",
     ] {
         let copies = record(&place, "./prog", words);
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
         assert_eq!(counts(&place), truth, "{words}");
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
@@ -111,10 +111,10 @@ fn copies_count_edges_as_paths_tell() {
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for words in ["--copies 3 --edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --edges --no-first-run"] {
         let copies = record(&place, "./prog", words);
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
         assert_eq!(edges(&place), truth, "{words}");
-        // Under identities of their own: nobody takes them for paths of the program.
+        // Under identities of their own: they are not taken for paths of the program.
         assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
@@ -144,14 +144,14 @@ fn copies_of_a_residual_build_find_what_it_finds() {
     assert!(truth.len() > 15 && times.len() > 10, "{truth:?} {times:?}");
     for words in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
         let copies = record(&place, "./prog.field", words);
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
         assert_eq!(counts(&place), truth, "{words}");
         assert_eq!(timed(&place), times, "{words}: it is not known when paths were taken first");
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
-    let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(2) && told.contains("share by whole functions"), "{told}");
+    let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && reported.contains("share by whole functions"), "{reported}");
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn random_programs_are_divided_exactly() {
         let words = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
             [seed as usize % 3];
         let copies = record(&place, "./prog", words);
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {reported}");
         assert_eq!(counts(&place), truth, "seed {seed} {words}");
         if seed % 2 == 0 {
             let copies = record(&place, "./prog", "--copies 2 --edges --baseline --weights one.trodden");
@@ -211,8 +211,8 @@ fn copies_count_the_hits_that_are_computed() {
 }
 
 /// What is said of units that are compiled.
-fn compiled(told: &str) -> &str {
-    told.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(':')).expect(told).0
+fn compiled(reported: &str) -> &str {
+    reported.lines().find_map(|line| line.strip_prefix("trodden: compiling ")).and_then(|rest| rest.split_once(':')).expect(reported).0
 }
 
 #[test]
@@ -225,19 +225,19 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
     place.cc("-O1 work.c rest.c main.c -o prog");
     let run = |words: &[&str]| {
         let made = place.command(trodden()).arg("record").args(words).args(["--", "./prog"]).output().unwrap();
-        let told = String::from_utf8_lossy(&made.stderr).into_owned();
-        assert_eq!(made.status.code(), Some(0), "{told}");
-        told
+        let reported = String::from_utf8_lossy(&made.stderr).into_owned();
+        assert_eq!(made.status.code(), Some(0), "{reported}");
+        reported
     };
     run(&[]);
-    let told = run(&["--copies", "3"]);
-    assert!(told.contains("divided by run 1, the newest of this build (./prog)"), "{told}");
+    let reported = run(&["--copies", "3"]);
+    assert!(reported.contains("divided by run 1, the newest of this build (./prog)"), "{reported}");
     // Each unit is in three copies, and no two have a part of `rest` or `main`.
-    let first: Vec<usize> = compiled(&told).split(' ').filter_map(|word| word.parse().ok()).collect();
-    assert!(first[0] < first[1] && first[1] == 9, "{told}");
+    let first: Vec<usize> = compiled(&reported).split(' ').filter_map(|word| word.parse().ok()).collect();
+    assert!(first[0] < first[1] && first[1] == 9, "{reported}");
     assert_eq!(compiled(&run(&["--copies", "3", "--weights", "1"])), "0 of 9 units");
-    let told = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
-    assert!(!told.contains("divided by"), "{told}");
+    let reported = run(&["--copies", "3", "--no-store", "-o", "x", "--strategy", "pbl"]);
+    assert!(!reported.contains("divided by"), "{reported}");
     let stored = String::from_utf8(must(place.command(trodden()).arg("store")).stdout).unwrap();
     assert!(stored.contains("(objects of copies)"), "{stored}");
 }
@@ -258,18 +258,18 @@ fn without_a_run_the_program_is_sampled_first() {
     for (words, said) in [("", "the program runs once before the copies, sampled"), ("--no-first-run", "divided by estimated frequencies")]
     {
         let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {words}"));
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!(copies.status.code(), Some(0), "{told}");
-        assert!(told.contains(said), "{told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!(copies.status.code(), Some(0), "{reported}");
+        assert!(reported.contains(said), "{reported}");
         assert_eq!(counts(&place), truth, "{words}");
-        assert!(!words.is_empty() || !told.contains("before a sample was taken"), "{told}");
+        assert!(!words.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
     // Too short for a sample: it is counted in full, once.
     let short = Place::with(&[("prog.c", COUNTED), ("input", "")]);
     short.cc("-O1 prog.c -o prog");
     let copies = record(&short, "./prog", "--copies 2 --costs costs.html");
-    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-    assert!(copies.status.code() == Some(0) && !told.contains("estimated frequencies"), "{told}");
+    let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert!(copies.status.code() == Some(0) && !reported.contains("estimated frequencies"), "{reported}");
     let page = std::fs::read_to_string(short.path("costs.html")).unwrap();
     assert!(
         page.contains("the slowest is copy") && page.contains("--baseline runs it") && page.contains("above the ideal, an equal share"),
@@ -357,8 +357,8 @@ fn the_program_itself_runs_as_its_copies_do() {
     ]);
     place.cc("-O1 greedy.c -o greedy");
     let copies = record(&place, "./greedy", "--copies 2 --no-first-run --memory 64 --baseline");
-    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-    assert_eq!(copies.status.code(), Some(3), "{told}");
+    let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert_eq!(copies.status.code(), Some(3), "{reported}");
     // What comes by a pipe is one content for all.
     place.cc("-O1 echo.c -o echo");
     nix::unistd::mkfifo(&place.path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -374,6 +374,6 @@ fn plans_are_of_programs_that_can_be_divided() {
     let place = Place::with(&[("prog.c", COUNTED)]);
     place.cc("--trodden-sample -O1 prog.c -o prog");
     let output = place.command(trodden()).args(["plan", "./prog"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && told.contains("which copies cannot share"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && reported.contains("which copies cannot share"), "{reported}");
 }

@@ -15,7 +15,7 @@ fn record(place: &Place, words: &str) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-fn told(output: &Output) -> String {
+fn reported(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -45,8 +45,12 @@ fn copies_that_the_same_signal_ends_are_marked() {
     let place = Place::with(&[("prog.c", TIMED)]);
     place.cc("-O1 prog.c -o prog");
     let output = record(&place, "--copies 2 --no-first-run -- ./prog");
-    assert_eq!(output.status.code(), Some(128 + 14), "{}", told(&output));
-    assert!(told(&output).contains("signal 14 ended all copies") && !told(&output).contains("not the same execution"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(128 + 14), "{}", reported(&output));
+    assert!(
+        reported(&output).contains("signal 14 ended all copies") && !reported(&output).contains("not the same execution"),
+        "{}",
+        reported(&output)
+    );
     assert_eq!((profile(&place).run.interrupted, profile(&place).run.diverged), (2, 0));
     assert!(not_exact(&place)[0].contains("a signal ended the 2 copies"), "{:?}", not_exact(&place));
     // What is added up says so as well.
@@ -68,15 +72,15 @@ fn copies_that_a_signal_ends_run_once_more_where_others_end_by_themselves() {
     record(&place, "-- ./prog");
     let truth = counts(&place);
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog");
-    assert!(told(&output).contains("a signal ended 1 of 2 copies"), "{}", told(&output));
+    assert!(reported(&output).contains("a signal ended 1 of 2 copies"), "{}", reported(&output));
     // The copy came to its end the second time. What the copies did otherwise in `main` shows only where several count that.
-    assert!(place.path("once").is_dir() && !told(&output).contains("ended with"), "{}", told(&output));
+    assert!(place.path("once").is_dir() && !reported(&output).contains("ended with"), "{}", reported(&output));
     let of_work =
         |counts: &BTreeMap<(String, u64), u64>| counts.iter().filter(|(at, _)| at.0 == "work").map(|(_, n)| *n).collect::<Vec<_>>();
     assert_eq!(of_work(&counts(&place)), of_work(&truth));
     let output = record(&place, "--copies 2 --no-first-run --ignore-output -- ./prog always");
-    assert_eq!(output.status.code(), Some(1), "{}", told(&output));
-    assert!(told(&output).contains("copy 1 ended with signal 9, copy 0 with status 0"), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", reported(&output));
+    assert!(reported(&output).contains("copy 1 ended with signal 9, copy 0 with status 0"), "{}", reported(&output));
     assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
 }
 
@@ -127,11 +131,11 @@ fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
     for words in ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --strategy pbl --weights one.trodden"]
     {
         let output = record(&place, &format!("{words} -- ./prog"));
-        assert_eq!(output.status.code(), Some(1), "{words}: {}", told(&output));
+        assert_eq!(output.status.code(), Some(1), "{words}: {}", reported(&output));
         assert!(
-            told(&output).contains("not the same execution") && told(&output).contains("of function `work`"),
+            reported(&output).contains("not the same execution") && reported(&output).contains("of function `work`"),
             "{words}: {}",
-            told(&output)
+            reported(&output)
         );
         assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());
     }
@@ -153,9 +157,9 @@ fn several_runs_divide_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2000 3000");
     place.trodden("record -- ./prog 900000 0");
     let output = record(&place, "--copies 2 --costs costs.json -- ./prog 2500 2500");
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     let said = "divided by 3 runs of this build, each of the same weight: 3 (./prog 900000 0), 2 (./prog 2000 3000), 1 (./prog 3000 2000)";
-    assert!(told(&output).contains(said), "{}", told(&output));
+    assert!(reported(&output).contains(said), "{}", reported(&output));
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap() as f64;
     assert!(hits("hits_of_slowest") < 0.8 * hits("sequential_hits"), "{costs}");
@@ -164,9 +168,9 @@ fn several_runs_divide_better_than_an_unusual_one() {
     place.trodden("record -- ./prog 2500 2500");
     let output = record(&place, "--copies 2 -- ./prog 2500 2500");
     assert!(
-        told(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "),
+        reported(&output).contains("divided by 2 runs of this build, each of the same weight: 5 (./prog 2500 2500), 4 "),
         "{}",
-        told(&output)
+        reported(&output)
     );
 }
 
@@ -178,7 +182,7 @@ fn functions_that_p3_cannot_divide_are_named() {
     let place = Place::with(&[("many.c", &source)]);
     place.cc("-O1 many.c -o many");
     let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "p3"]).output().unwrap();
-    assert!(output.status.success() && told(&output).contains("strategy p3 leaves main whole"), "{}", told(&output));
+    assert!(output.status.success() && reported(&output).contains("strategy p3 leaves main whole"), "{}", reported(&output));
     let output = place.command(trodden()).args(["plan", "many", "--copies", "2", "--strategy", "weighted"]).output().unwrap();
-    assert!(output.status.success() && !told(&output).contains("leaves"), "{}", told(&output));
+    assert!(output.status.success() && !reported(&output).contains("leaves"), "{}", reported(&output));
 }

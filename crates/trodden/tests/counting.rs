@@ -19,7 +19,7 @@ const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/
       rounds(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
-/// Executions of each path: five times 8000 rounds.
+/// Executions of each path: five times 8000 iterations.
 const EACH: u64 = 5000;
 
 fn build(place: &Place, parameters: &str) -> Command {
@@ -110,21 +110,21 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
     assert!(!export.status.success() && String::from_utf8_lossy(&export.stderr).contains("are not numbered as"));
 }
 
-/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 rounds, and as often as their
-/// caller says, in steps of 1 and of 4; with a way out in the middle; and one in another.
+/// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 iterations, and as often as their
+/// caller says, in steps of 1 and of 4; with an exit edge in the middle; and one in another.
 const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
     N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
     N void steps(unsigned s) { unsigned i = -6u; STAY do { BODY i += 3; } while (i != 15); a = s; }\n\
     N void many(void) { STAY for (unsigned i = 0; i < (1 << 20) + 2; i++) { BODY } }\n\
-    N void told(unsigned n) { STAY for (unsigned i = 0; i < n; i++) { BODY } }\n\
+    N void reported(unsigned n) { STAY for (unsigned i = 0; i < n; i++) { BODY } }\n\
     N void fours(unsigned long n) { STAY for (unsigned long i = 8; i < n; i += 4) { BODY } }\n\
     N void near(unsigned long n) { STAY for (unsigned long i = 8; i < n << 12; i += 1 << 12) { BODY } }\n\
     N void far(unsigned long n) { STAY for (unsigned long i = 8; i < n << 13; i += 1 << 13) { BODY } }\n\
     N void left(unsigned n) { STAY for (unsigned i = 0; i < 16; i++) { BODY if (i == n) break; } }\n\
     N void nested(void) { STAY for (unsigned j = 0; j < 3; j++) { a = j; STAY for (unsigned i = 0; i < 9; i++) { BODY } } }\n\
-    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); told(k); fours(3 * k); near(k); far(k); \
+    int main(void) { for (unsigned k = 0; k < 10; k++) { up(); down(); steps(1); many(); reported(k); fours(3 * k); near(k); far(k); \
     left(k); nested(); } return 0; }\n";
 
 #[test]
@@ -146,16 +146,16 @@ fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
         ("down", vec![10, 10, 30], 1),
         ("steps", vec![10, 10, 50], 1),
         ("many", vec![10, 10, 10 << 20], 0),
-        ("told", vec![1, 1, 8, 8, 28], 0),
+        ("reported", vec![1, 1, 8, 8, 28], 0),
         ("fours", vec![2, 3, 5, 5, 8], 1),
         ("near", vec![1, 1, 8, 8, 28], 1),
-        // Its counter could come round to a value that it had.
+        // Its counter could return to a value that it had.
         ("far", vec![1, 1, 8, 8, 28], 0),
         ("left", vec![1, 9, 9, 36], 0),
     ] {
         assert_eq!(sorted(&counted, name), (counts, by_trip_count), "{name}");
     }
-    for name in ["up", "down", "steps", "many", "told", "fours", "near", "far", "left", "nested", "main"] {
+    for name in ["up", "down", "steps", "many", "reported", "fours", "near", "far", "left", "nested", "main"] {
         assert_eq!(sorted(&counted, name).0, sorted(&off, name).0, "{name}");
     }
     assert_eq!(sorted(&counted, "nested").1, 1);
@@ -182,7 +182,7 @@ fn endless_loops_are_counted_while_they_run() {
           while (rounds < 1000 || turns < 1000) usleep(1000);\n\
           return 0; }\n";
     let place = Place::with(&[("prog.c", ENDLESS)]);
-    for parameters in ["", "trip-counts=on dominant-iteration=register"] {
+    for parameters in ["", "trip-counts=on"] {
         assert!(build(&place, parameters).status().unwrap().success());
         let profile = record(&place);
         for name in ["spin", "turn"] {
@@ -193,8 +193,8 @@ fn endless_loops_are_counted_while_they_run() {
     }
 }
 
-/// A loop of several paths, whose first round ends another path than the others do.
-const USUAL: &str = "static volatile unsigned a, b;\n\
+/// A loop of several paths, whose first iteration ends another path than the others do.
+const DOMINANT: &str = "static volatile unsigned a, b;\n\
     __attribute__((noinline)) unsigned walk(unsigned n, unsigned seldom) {\n\
       unsigned sum = 0; if (seldom & 1) a = n;\n\
       _Pragma(\"clang loop unroll(disable)\") for (unsigned i = 0; i != n; i++) { if (__builtin_expect(i % seldom == 0, 0)) { a = i; \
@@ -212,7 +212,7 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 
 #[test]
 fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
-    let place = Place::with(&[("prog.c", USUAL)]);
+    let place = Place::with(&[("prog.c", DOMINANT)]);
     assert!(build(&place, "").status().unwrap().success());
     let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
@@ -237,15 +237,15 @@ fn a_tight_loop_that_no_test_entered_is_counted_by_trip_count() {
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
-    // A number of rounds is added, or one each time.
+    // A trip count is added, or one each time.
     let is_sum = |l: &str| (l.starts_with("addq\t%") || l.starts_with("subq\t%")) && l.contains('(');
     assert_eq!(walk_of(&place, &parameters(""), is_sum), 1);
     assert_eq!(walk_of(&place, &parameters(" trip-counts=off dominant-iteration=shared"), is_sum), 0);
 }
 
 #[test]
-fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own_or_a_register() {
-    let place = Place::with(&[("prog.c", USUAL)]);
+fn the_dominant_iteration_of_a_short_loop_has_an_instruction_of_its_own_or_with_weights_a_register() {
+    let place = Place::with(&[("prog.c", DOMINANT)]);
     let additions = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("incq") && l.contains('('));
     let sums = |parameters: &str| walk_of(&place, parameters, |l| l.starts_with("addq\t%") && l.contains('('));
     let counts = |parameters: &str| {
@@ -254,14 +254,19 @@ fn the_usual_round_of_a_short_loop_has_an_instruction_of_its_own_or_a_register()
         let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "walk").unwrap();
         unit.counts_of(function).collect::<Vec<_>>()
     };
-    // One for the usual round, or none, but a sum where the loop is left.
+    let split = counts("");
+    assert_eq!(split, counts("dominant-iteration=shared"));
+    assert_eq!(split.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
+    assert!(build(&place, "").status().unwrap().success());
+    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    run(&["record", "--no-store", "-o", "run.trodden", "--", "./prog"]);
+    run(&["export", "weights", "run.trodden", "-o", "weights"]);
+    let weights = format!("weights={}", place.path("weights").display());
+    assert_eq!(split, counts(&weights));
+    // One addition for the dominant iteration, or none, but a sum where the loop is left.
     assert_eq!(additions(""), additions("dominant-iteration=shared") + 1);
-    assert_eq!(additions("dominant-iteration=register"), additions("dominant-iteration=shared"));
-    assert_eq!([sums("dominant-iteration=register"), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
-    let held = counts("dominant-iteration=register");
-    assert_eq!(held, counts("dominant-iteration=shared"));
-    assert_eq!(held, counts(""));
-    assert_eq!(held.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
+    assert_eq!(additions(&weights), additions("dominant-iteration=shared"));
+    assert_eq!([sums(&weights), sums(""), sums("dominant-iteration=shared")], [1, 0, 0]);
 }
 
 /// Interrupted all the time by a handler that takes the same path; prints how often it is taken. With an argument.

@@ -164,7 +164,7 @@ fn exceptions_take_their_paths() {
 
 #[test]
 fn measured_weights_serve_a_later_build() {
-    // A loop that comes round a hundred times, which with weights is counted by rounds, and one that does not.
+    // A loop that iterates a hundred times, which with weights is counted by trip count, and one that does not.
     let source = "#include <stdio.h>\n__attribute__((noinline)) int sum(const int *a, int n, int odd) {\n  int s = odd ? 7 : 1;\n  for \
         (int i = 0; i < n; i++) s = s * 3 + a[i];\n  \
                   return s;\n}\nint main(void) { int a[100] = {1, 2}, t = 0; for (int i = 0; i < 9; i++) t += sum(a, i % 3 ? 100 : i / \

@@ -219,7 +219,7 @@ fn suites_show_what_each_test_adds() {
 const TESTS: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 123456\nbad\t./parse 7x\n";
 
 #[test]
-fn changed_lines_are_told_apart() {
+fn changed_lines_are_distinguished() {
     let place = Place::with(&[("parse.c", include_str!("coverage/parse.c"))]);
     let git = |words: &str| place.tool("git", &format!("-c user.name=a -c user.email=a@b {words}"));
     git("init -q .");

@@ -1,7 +1,7 @@
 //! Events of paths: counts stay those of the full tier; what is summed up is each path's own, whatever way control takes.
 //!
 //! Page faults are events that a program can cause one by one, so their sums are known from its text. Where the kernel
-//! lets nobody count them, the runtime has to say so, and there is no profile.
+//! does not let users count them, the runtime has to say so, and there is no profile.
 
 mod place;
 
@@ -59,7 +59,7 @@ fn check_squares(profile: &Profile) {
     }
 }
 
-/// Each round of `heavy` takes far longer than reading the clock does, so that its sum tells something wherever the machine is disturbed.
+/// Each iteration of `heavy` takes far longer than reading the clock does, so that its sum means something on a busy machine.
 const TIMED: &str = r#"
 #include <stdio.h>
 #include <setjmp.h>

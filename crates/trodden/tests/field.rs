@@ -79,11 +79,11 @@ fn reports_hold_path_identities_and_counts_only() {
     let report: Value = serde_json::from_slice(&place.trodden("residual a.raw --json").stdout).unwrap();
     let paths = report["paths"].as_array().unwrap();
     assert_eq!(counts.len(), paths.len());
-    let mut told: Vec<u64> = paths.iter().map(|p| p["count"].as_u64().unwrap()).collect();
-    told.sort_unstable();
+    let mut reported: Vec<u64> = paths.iter().map(|p| p["count"].as_u64().unwrap()).collect();
+    reported.sort_unstable();
     let mut packed: Vec<u64> = counts.values().copied().collect();
     packed.sort_unstable();
-    assert_eq!(packed, told);
+    assert_eq!(packed, reported);
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
     for word in ["secret_function", "prog", "main", "ann", host.trim(), place.path("").to_str().unwrap()] {
         assert!(!bytes.windows(word.len()).any(|w| w == word.as_bytes()), "{word} is in the report");

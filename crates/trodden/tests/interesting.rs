@@ -156,7 +156,7 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
     for (_, path) in &chosen.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
-        // A path's word may count others too, but then that is told.
+        // A path's word may count others too, but then that is reported.
         assert!(found == expected || found > expected && !chosen.aliases.is_none(), "{what}: path {path} {found} times, not {expected}");
     }
     let total = FunctionPaths::decode(oracle, in_full.counts_of(oracle)).unwrap().total();
@@ -182,7 +182,7 @@ fn every_scheme_counts_loops_recursion_and_long_jumps_as_the_full_build_does() {
 }
 
 #[test]
-fn what_is_not_counted_is_told() {
+fn what_is_not_counted_is_reported() {
     let place = built();
     again(&place, "--interesting touch:prog.c:4 --scheme ppp");
     let info = String::from_utf8(place.trodden("info again").stdout).unwrap();
@@ -215,13 +215,13 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
         let words = ["instrument", "prog", "-o", "again", "--interesting", "run.trodden", "--scheme", scheme];
         let said = String::from_utf8(must(place.command(trodden()).args(words)).stderr).unwrap();
         let info: serde_json::Value = serde_json::from_slice(&place.trodden("info again --json").stdout).unwrap();
-        let told: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
-        (told, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
+        let reported: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
+        (reported, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())
     };
     for (scheme, why) in [("mspp", "mspp tries every path for every edge, and there are 131072"), ("ball-larus", "")] {
-        let (told, reasons) = made(scheme);
-        assert_eq!((told.len(), reasons.len()), (1, 1), "{scheme}: {told:?} {reasons:?}");
-        for text in [&told[0], &reasons[0]] {
+        let (reported, reasons) = made(scheme);
+        assert_eq!((reported.len(), reasons.len()), (1, 1), "{scheme}: {reported:?} {reasons:?}");
+        for text in [&reported[0], &reasons[0]] {
             assert!(
                 text.contains(why) && text.contains("131072 paths where --max-paths is 4096") && text.contains("others than"),
                 "{text}"

@@ -48,8 +48,8 @@ fn what_a_killed_recorder_left_is_listed_and_removed() {
     recorder.wait().unwrap();
     must(Command::new("kill").args(children.split_whitespace()));
     fs::write(place.path(".trodden/profiles/.profile-half"), "half").unwrap();
-    let told = runs(&place, "");
-    assert!(told.contains("recordings that were killed left 2 files and folders") && told.contains("/raw-"), "{told}");
+    let reported = runs(&place, "");
+    assert!(reported.contains("recordings that were killed left 2 files and folders") && reported.contains("/raw-"), "{reported}");
     let json: serde_json::Value = serde_json::from_str(&runs(&place, "--json")).unwrap();
     assert_eq!(json["left"].as_array().unwrap().len(), 2, "{json}");
     assert!(runs(&place, "clean").contains("2 files and folders removed"));
@@ -94,9 +94,9 @@ fn exports_that_do_not_fit_leave_what_was_there() {
         "report run.trodden --html disk/old.html",
     ] {
         let output = place.command(trodden()).args(words.split(' ')).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words}: {told}");
-        assert!(told.contains("cannot write disk/") && told.contains("No space left"), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words}: {reported}");
+        assert!(reported.contains("cannot write disk/") && reported.contains("No space left"), "{words}: {reported}");
         assert_eq!(fs::read_dir(place.path("disk")).unwrap().count(), 1, "{words}");
         assert_eq!(fs::read_to_string(place.path("disk/old.html")).unwrap(), "an older page", "{words}");
     }

@@ -10,7 +10,7 @@ use trodden_oracle::random::{self, Language};
 use trodden_unit::transformations::{Copy, LastIterations, Weighed};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
-/// A loop whose last round leaves something out, as it is written in many programs of dynamic programming.
+/// A loop whose last iteration leaves something out, as it is written in many programs of dynamic programming.
 const ROUNDS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,8 +73,8 @@ fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
 fn the_last_iterations_of_a_loop_are_split_from_it() {
     let place = Place::with(&[("prog.c", ROUNDS)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let told = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
-    assert!(told.contains("row") && told.contains("loops whose last iteration has code of its own: 1"), "{told}");
+    let reported = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
+    assert!(reported.contains("row") && reported.contains("loops whose last iteration has code of its own: 1"), "{reported}");
     for n in ["0", "1", "2", "3", "9", "1000"] {
         let run = |program: &str| place.command(place.path(program)).arg(n).output().unwrap().stdout;
         assert_eq!(run("plain"), run("fast"), "{n}");
@@ -88,14 +88,14 @@ fn the_last_iterations_of_a_loop_are_split_from_it() {
 fn ways_behind_a_decided_branch_are_copied() {
     let place = Place::with(&[("prog.c", DECIDED)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
-    let told = String::from_utf8(pgo(&place, &[], "-O1 -g").stderr).unwrap();
-    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
-    let told = String::from_utf8(pgo(&place, &["--edges"], "-O1 -g").stderr).unwrap();
-    assert!(told.contains("the program is fast") && !told.contains("warning"), "{told}");
-    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
-    let told = String::from_utf8(pgo(&place, &["--min-share", "100"], "-O1 -g").stderr).unwrap();
-    assert!(told.contains("branches are weighed by the paths taken") && told.contains("nothing is copied"), "{told}");
-    assert_eq!(place.output("plain"), place.output("fast"), "{told}");
+    let reported = String::from_utf8(pgo(&place, &[], "-O1 -g").stderr).unwrap();
+    assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
+    let reported = String::from_utf8(pgo(&place, &["--edges"], "-O1 -g").stderr).unwrap();
+    assert!(reported.contains("the program is fast") && !reported.contains("warning"), "{reported}");
+    assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
+    let reported = String::from_utf8(pgo(&place, &["--min-share", "100"], "-O1 -g").stderr).unwrap();
+    assert!(reported.contains("branches are weighed by the paths taken") && reported.contains("nothing is copied"), "{reported}");
+    assert_eq!(place.output("plain"), place.output("fast"), "{reported}");
 }
 
 /// A branch that goes one way 999 times of 1,000, and a switch two of whose cases share a block.
@@ -117,15 +117,15 @@ int main(void) {
 "#;
 
 #[test]
-fn code_generation_is_told_the_ways_that_branches_went() {
+fn code_generation_knows_the_edges_that_branches_took() {
     let place = Place::with(&[("prog.c", BIASED)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
     let profile = trodden_profile::Profile::read(&place.path("run.trodden")).unwrap();
     let directed = trodden_analysis::transformations::transformed(&profile, &Default::default()).unwrap();
-    std::fs::write(place.path("directions"), trodden_analysis::transformations::plan(&directed).to_bytes()).unwrap();
+    std::fs::write(place.path("plan"), trodden_analysis::transformations::plan(&directed).to_bytes()).unwrap();
     let mut applying = place.command(trodden());
-    applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
+    applying.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("plan").display()));
     must(applying.args(["cc", "-O1", "-w", "-S", "-mllvm", "-stop-after=finalize-isel", "prog.c", "-o", "prog.mir"]));
     let text = std::fs::read_to_string(place.path("prog.mir")).unwrap();
     let weights = |line: &&str| line.contains("branch_weights");
@@ -162,7 +162,7 @@ int main(void) {
 
 /// What is hardly ever executed is laid behind the loops that it is in only if code generation takes weights for measured.
 #[test]
-fn code_generation_is_told_how_often_known_paths_enter_a_function() {
+fn code_generation_knows_how_often_known_paths_enter_a_function() {
     let place = Place::with(&[("prog.c", TOGETHER)]);
     must(place.command(trodden()).args(["cc", "-O1", "-w", "prog.c", "-o", "prog"]));
     must(place.command(trodden()).args(["record", "-o", "run.trodden", "./prog"]));
@@ -176,7 +176,7 @@ fn code_generation_is_told_how_often_known_paths_enter_a_function() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever directions say, programs do what they did: ways and loops picked at random, far more than paths would tell of.
+/// Whatever a transformation plan says, programs do what they did: ways and loops picked at random, far more than paths would tell of.
 #[test]
 fn random_programs_do_what_they_did_after_random_changes() {
     let mut larger = 0;
@@ -190,16 +190,16 @@ fn random_programs_do_what_they_did_after_random_changes() {
         let place = Place::with(&[(name, &program.text)]);
         place.tool(clang, &format!("{level} -w -pthread {name} -o plain"));
         must(place.command(trodden()).args([language, level, "-w", "-pthread", name, "-o", "prog"]));
-        let mut directions = TransformationPlan::default();
+        let mut plan = TransformationPlan::default();
         let mut dice = random::Dice::new(seed);
         for frame in &place.image("prog").frames {
             let map = frame.map().unwrap();
-            map.functions.iter().for_each(|f| directions.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
+            map.functions.iter().for_each(|f| plan.add(&map.source, &f.name, f.shape, at_random(f, &mut dice)));
         }
-        for (output, directions) in [("same", &TransformationPlan::default()), ("fast", &directions)] {
-            std::fs::write(place.path("directions"), directions.to_bytes()).unwrap();
+        for (output, plan) in [("same", &TransformationPlan::default()), ("fast", &plan)] {
+            std::fs::write(place.path("plan"), plan.to_bytes()).unwrap();
             let mut changing = place.command(trodden());
-            changing.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("directions").display()));
+            changing.env("TRODDEN_INSTRUMENT", format!("apply={}", place.path("plan").display()));
             must(changing.args([language, level, "-w", "-pthread", name, "-o", output]));
         }
         let run = |program: &str| place.command(place.path(program)).output().unwrap();

@@ -210,9 +210,9 @@ fn rust_programs() {
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let words = ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = without_cargos_variables(place.command(trodden()));
-    let told = String::from_utf8(must(command.args(words)).stderr).unwrap();
+    let reported = String::from_utf8(must(command.args(words)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
-    assert!(told.contains("step") && told.contains("copies of paths behind branches that earlier ones decide: "), "{told}");
+    assert!(reported.contains("step") && reported.contains("copies of paths behind branches that earlier ones decide: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
     let symbols = String::from_utf8(place.tool("nm", "subject.fast").stdout).unwrap();
     assert!(!symbols.contains("trodden") && !symbols.contains("__llvm_prf"), "{symbols}");
@@ -230,12 +230,12 @@ fn compilers_with_versions_are_intercepted() {
         let output = place.command(trodden()).args(words).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (status, told) = pgo("make");
-    assert_eq!(status, Some(0), "{told}");
-    assert_eq!(place.output("prog.fast"), "332667\n", "{told}");
+    let (status, reported) = pgo("make");
+    assert_eq!(status, Some(0), "{reported}");
+    assert_eq!(place.output("prog.fast"), "332667\n", "{reported}");
     let whole = String::from_utf8(place.shell("command -v clang-22").stdout).unwrap();
     place.write("Makefile", &makefile(whole.trim()));
-    let (status, told) = pgo("make");
-    assert!(status == Some(2) && told.contains("by its whole path") && !told.contains("give --clean"), "{told}");
+    let (status, reported) = pgo("make");
+    assert!(status == Some(2) && reported.contains("by its whole path") && !reported.contains("give --clean"), "{reported}");
     assert_eq!(pgo("make CC=\"$CC\"").0, Some(0), "the remedy that the error names");
 }

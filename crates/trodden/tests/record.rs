@@ -46,7 +46,7 @@ fn status_and_streams_pass_through() {
 }
 
 #[test]
-fn a_signal_that_ends_the_program_is_told() {
+fn a_signal_that_ends_the_program_is_reported() {
     for (signal, number) in [("SIGKILL", 9), ("SIGSEGV", 11), ("SIGABRT", 6)] {
         let place = program(&format!("int main(void) {{ step(1); step(2); step(3); raise({signal}); return 0; }}"));
         let output = record(&place, &["./prog"]).output().unwrap();
@@ -193,7 +193,7 @@ fn raw_files_of_other_launchers_are_collected() {
 
 #[test]
 fn a_process_that_goes_on_behind_the_command_is_warned_of() {
-    // The child goes on for as long as it is told, with none of the recorder's pipes.
+    // The child goes on for as long as it is reported, with none of the recorder's pipes.
     let place = program(
         "int main(int c, char **v) { step(c); if (fork() == 0) { close(0); close(1); close(2); usleep(1000 * atoi(v[1])); step(c); } \
             return 0; }",
@@ -218,10 +218,13 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
     let place = program(LEAVES);
     for (words, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
         let output = record(&place, words).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(status), "{told}");
-        assert!(told.contains("the counts of 1 thread are lost: the file would have been larger"), "{told}");
-        assert!(told.contains("the profile of this run lacks counts that are lost, and says so") && !told.contains("no profile"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{reported}");
+        assert!(reported.contains("the counts of 1 thread are lost: the file would have been larger"), "{reported}");
+        assert!(
+            reported.contains("the profile of this run lacks counts that are lost, and says so") && !reported.contains("no profile"),
+            "{reported}"
+        );
         let profile = profile(&place);
         assert_eq!((profile.run.lost, executions(&profile, "step")), (1, Some(1)));
         let report = place.trodden("report run.trodden --json").stdout;
@@ -242,8 +245,8 @@ fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
 fn processes_that_leave_without_giving_their_regions_back_are_exact() {
     let place = program(LEAVES);
     let output = record(&place, &["./prog", "nofile"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !told.contains("warning"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !reported.contains("warning"), "{reported}");
     assert_eq!(executions(&profile(&place), "step"), Some(2));
     let output = place.command(trodden()).args(["record", "--suite", "tests", "--", "./prog", "nofile"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -251,13 +254,13 @@ fn processes_that_leave_without_giving_their_regions_back_are_exact() {
 }
 
 #[test]
-fn a_folder_of_counts_that_is_deleted_is_told() {
+fn a_folder_of_counts_that_is_deleted_is_reported() {
     let place = program("int main(void) { step(1); return 0; }");
     for script in ["./prog; rm -r raw-*", "./prog; rm -r raw-*; ./prog"] {
         let output = record(&place, &["sh", "-c", script]).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{told}");
-        assert!(told.contains("was deleted while the command ran") && !told.contains("nothing was counted"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{reported}");
+        assert!(reported.contains("was deleted while the command ran") && !reported.contains("nothing was counted"), "{reported}");
         assert!(!place.path("run.trodden").exists());
     }
 }

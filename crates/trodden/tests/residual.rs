@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Output;
 
-/// Two branches that tests take in both ways, but only two of the four combinations; a third that no test takes; a way out by `exit`.
+/// Two branches of which tests take both edges, but only two of the four combinations; a third that no test takes; an end by `exit`.
 const SUBJECT: &str = r#"#include <stdio.h>
 #include <stdlib.h>
 #define NOP __asm__ volatile("nop")
@@ -84,7 +84,7 @@ fn check_recorded(place: &Place) {
     assert_eq!(recorded["paths"][0]["first_run"]["command"], "./prog.field 1 20");
     // What becomes known is no news.
     assert_eq!(place.command(trodden()).args(["residual", "field", "--fail-if-new"]).status().unwrap().code(), Some(1));
-    // That holds whether anybody reads it or not.
+    // That holds whether it is read or not.
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut unread = place.command(trodden());
@@ -143,7 +143,7 @@ fn the_field_tells_what_tests_did_not_take() {
 }
 
 #[test]
-fn tests_of_another_state_of_the_program_are_told() {
+fn tests_of_another_state_of_the_program_are_reported() {
     let place = place();
     let said = |words: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {words} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
@@ -298,7 +298,7 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.cc("-O1 -g prog.c callback.c -o prog");
     place.trodden("record --suite tests -- ./prog 1");
     place.trodden("instrument ./prog --residual tests -o prog.field");
-    // The first round ends another path than the others, and a third path leaves the loop. With one round there are no
+    // The first iteration ends another path than the others, and a third path leaves the loop. With one iteration there are no
     // others, and with none not even that.
     for rounds in [0, 1, 2, 6] {
         let arguments = vec!["1"; 2 + rounds];

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Runs for as many milliseconds as it is told; three of four calls take the same way.
+/// Runs for as many milliseconds as its argument says; three of four calls take the same way.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
@@ -36,7 +36,7 @@ fn step(profile: &Profile) -> (u64, f64) {
 }
 
 #[test]
-fn a_run_is_sampled_and_told_so() {
+fn a_run_is_sampled_and_says_so() {
     let place = place();
     let info = place.command(trodden()).args(["info", "--all", "prog"]).output().unwrap();
     let text = String::from_utf8_lossy(&info.stdout).into_owned();
@@ -135,8 +135,8 @@ fn programs_change_between_the_tiers_without_their_sources() {
     assert!(profile.sampling.is_none() && step(&profile).0 >= 1000);
 }
 
-/// A loop of four instructions that comes round as often as it is told, and one of two that comes round a few hundred
-/// times in each of its rounds.
+/// A loop of four instructions that iterates as often as its argument says, and one of two that iterates a few hundred
+/// times in each of its iterations.
 const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
     __attribute__((noinline)) unsigned spin(unsigned long n) { unsigned x = 1; do x = x * 1664525u + 1013904223u; while (--n); return x; \
     }\n\
@@ -157,7 +157,7 @@ fn a_burst_begins_and_ends_within_a_short_loop() {
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
-    // Without a look in the loop it would be all or nothing.
+    // Without a check in the loop it would be all or nothing.
     assert!(seen > 1000 && seen < rounds / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
@@ -206,10 +206,10 @@ fn the_fast_version_is_spared_what_two_versions_would_cost() {
     let assembly = std::fs::read_to_string(place.path("prog.s")).unwrap();
     let part = |from: &str| assembly.split_once(&format!("\n{from}:")).unwrap().1.split(".cfi_endproc").next().unwrap().to_owned();
     let times = |text: &str, what: &str| text.matches(what).count();
-    assert!(times(&part("find"), "strcmp") > 2, "several rounds of the fast version come before a look");
+    assert!(times(&part("find"), "strcmp") > 2, "several iterations of the checking code come before a check");
     let run = part("run");
     assert!(times(&run, "*") >= 4, "jumps of each version: {run}");
-    assert_eq!(times(&run, "run.table("), 1, "the fast version has its table's address from the entry on: {run}");
+    assert_eq!(times(&run, "run.table("), 1, "the checking code has its table's address from the entry on: {run}");
     place.cc("--sample -O2 -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir");
     let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
     assert_eq!(times(&code, "function_entry_count"), 1, "one node, that of both functions");

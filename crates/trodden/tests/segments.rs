@@ -230,7 +230,7 @@ fn exceptions_and_virtual_calls() {
     place.trodden("segments counted.trodden --check stream.trodden.streams --depth 2");
 }
 
-/// Callees are inlined, or copied, or told by the word, as the limit of growth has it: what is counted is the same.
+/// Callees are inlined, or copied, or get their context by the variable, as the limit of growth has it: what is counted is the same.
 #[test]
 fn inlined_and_copied_callees_count_the_same() {
     let sources = [("prog.c", PROGRAM, "-O1 -pthread"), ("prog.cc", EXCEPTIONS, "-O1"), ("levels.c", LEVELS, "-O2")];

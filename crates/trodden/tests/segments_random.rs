@@ -1,5 +1,5 @@
-//! Segments of random programs: whatever is inlined, copied or told by the word, the counts are those of the whole program path, which
-//! knows nothing of contexts.
+//! Segments of random programs: whatever is inlined, copied or gets its context by the variable, the counts are those of the
+//! whole program path, which knows nothing of contexts.
 
 mod place;
 

@@ -217,7 +217,8 @@ fn expressions_find_paths() {
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));
 }
 
-/// Takes the watched path in round 20, and says each round that it ended. `land` comes back twice, so there cannot be two versions of it.
+/// Takes the watched path in iteration 20, and says each iteration that it ended. `land` comes back twice, so it has no
+/// known-path region.
 const ROUNDS: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-//! Copies that are handed out to users, who run them on inputs of their own: what they report, and what is made of it,
+//! Copies that are distributed to users, who run them on inputs of their own: what they report, and what is made of it,
 //! against full profiles of the same runs.
 
 mod place;
@@ -99,17 +99,17 @@ fn rows(place: &Place) -> BTreeMap<String, Counts> {
 }
 
 /// What is reported of a path against the rows of all users, of 70 in all; gives the number of users that watch it.
-fn check_estimates(told: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
-    let path = (told["function"].as_str().unwrap().to_owned(), number(&told["id"]));
+fn check_estimates(reported: &Value, rows: &BTreeMap<String, Counts>, watching: &dyn Fn(&(String, u64)) -> u64) -> u64 {
+    let path = (reported["function"].as_str().unwrap().to_owned(), number(&reported["id"]));
     let watching = watching(&path);
     let saw = rows.values().filter(|counts| counts.contains_key(&path)).count() as u64;
-    assert_eq!((number(&told["watching"]), number(&told["users"])), (watching, saw), "{told}");
-    let estimate = told["estimated_users"].as_f64().unwrap();
-    assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{told}");
+    assert_eq!((number(&reported["watching"]), number(&reported["users"])), (watching, saw), "{reported}");
+    let estimate = reported["estimated_users"].as_f64().unwrap();
+    assert!((estimate - 70.0 * saw as f64 / watching as f64).abs() < 1e-9, "{reported}");
     let sum: u64 = rows.values().filter_map(|counts| counts.get(&path)).sum();
-    assert!((told["estimated_count"].as_f64().unwrap() - 70.0 * sum as f64 / watching as f64).abs() < 1e-6, "{told}");
-    let [low, high] = ["estimated_users_low", "estimated_users_high"].map(|name| told[name].as_f64().unwrap());
-    assert!(saw as f64 <= low && low <= estimate && estimate <= high && high <= 70.0, "{told}");
+    assert!((reported["estimated_count"].as_f64().unwrap() - 70.0 * sum as f64 / watching as f64).abs() < 1e-6, "{reported}");
+    let [low, high] = ["estimated_users_low", "estimated_users_high"].map(|name| reported[name].as_f64().unwrap());
+    assert!(saw as f64 <= low && low <= estimate && estimate <= high && high <= 70.0, "{reported}");
     watching
 }
 
@@ -127,8 +127,8 @@ fn check_copies(place: &Place, sums: &Value) {
 fn others_are_refused(place: &Place) {
     must(place.command(trodden()).args(["plan", "./prog", "-k", "2", "--strategy", "pbl", "--make", "others"]));
     let output = place.command(trodden()).args(["field", "aggregate", "all.field", "--copies", "others"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && told.contains("none of these reports is of these copies"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && reported.contains("none of these reports is of these copies"), "{reported}");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         place.trodden(&format!("plan ./prog -k 4 --strategy {strategy} --profile first.trodden --make parts"));
         let whole = functions(&place.path("prog"));
         let copies: Vec<Vec<FunctionMap>> = (0..4).map(|n| functions(&place.path(&format!("parts/copy-{n:04}/prog")))).collect();
-        // Nobody has the last copy; one user has two.
+        // No user has the last copy; one user has two.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
         for (user, input) in INPUTS.iter().enumerate() {
             having(user).into_iter().for_each(|copy| report(&place, copy, &format!("{}-{user}", &strategy[..1]), input));
@@ -176,7 +176,7 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         assert_eq!((number(&sums["users"]), number(&sums["reports"]), paths.len()), (7, 8, seen.len()), "{sums}");
         let watching =
             |path: &(String, u64)| (0..7).filter(|u| having(*u).iter().any(|c| watches(&whole, &copies[*c], path))).count() as u64;
-        let partly = paths.iter().filter(|told| check_estimates(told, &rows, &watching) < 7).count();
+        let partly = paths.iter().filter(|reported| check_estimates(reported, &rows, &watching) < 7).count();
         assert!(partly > 5, "{strategy}: only {partly} paths are not watched by all");
         // The most certain first.
         let shares: Vec<f64> = paths.iter().map(|p| p["estimated_users"].as_f64().unwrap()).collect();
@@ -202,7 +202,7 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
     assert!(fs::read_dir(place.path(&format!("raw-quiet-{of_f}"))).unwrap().next().is_none() || place.path("all.field").is_file());
     let sums = aggregate(&place, "");
     assert_eq!((number(&sums["users"]), number(&sums["copies"][of_f]["users"])), (1, 1), "{sums}");
-    // Without a word from the environment it writes where it was told when it was made.
+    // Without a word from the environment it writes where its build says.
     place.command(place.path(&format!("parts/copy-{of_f:04}/prog"))).args(["x", "y"]).output().unwrap();
     let raws: Vec<_> = fs::read_dir(place.path(""))
         .unwrap()
@@ -210,6 +210,6 @@ fn a_copy_of_which_nothing_came_up_reports_all_the_same() {
         .filter(|e| e.file_name().to_string_lossy().starts_with("written-"))
         .collect();
     assert_eq!(raws.len(), 1);
-    let told = place.command(trodden()).args(["field", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&told.stderr).contains("is no copy that watches a part of the paths"), "{told:?}");
+    let reported = place.command(trodden()).args(["field", "pack", "--copy", "./prog", "-o", "x.field"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&reported.stderr).contains("is no copy that watches a part of the paths"), "{reported:?}");
 }

@@ -465,8 +465,8 @@ fn what_cannot_be_traced_is_named() {
     says(&["./small"], "32 bits");
     let absent = folder.record(&["--opaque", "no_such_function"], "t.trace", &["/usr/bin/gzip", "-c", "input"]);
     assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
-    let nobody = folder.trodden(&["trace", "record", "--pid", "999999999"]);
-    assert!(errors(&nobody).contains("no process 999999999"), "{}", errors(&nobody));
+    let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
+    assert!(errors(&missing).contains("no process 999999999"), "{}", errors(&missing));
     let foreign = folder.trodden(&["trace", "show", "input"]);
     assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 13;
+pub const MAP_VERSION: u32 = 14;
 
 /// One compilation unit: its functions, and what they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub struct UnitMap {
     pub skipped: Vec<Skipped>,
     /// Functions all of whose paths are counted although only some were asked for, each with the reason.
     pub instead: Vec<Skipped>,
-    /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts apart. The first
+    /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts separately. The first
     /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions whose words are not one for each path.
     pub counters: u64,
     /// What turns the unit's paths into LLVM's edge profile, if it was built to be optimised by that.
@@ -158,7 +158,7 @@ pub struct FunctionMap {
     pub values: Vec<i64>,
     /// Edges where paths were cut (loops, mostly), each with the reason.
     pub cuts: Vec<(Edge, CutReason)>,
-    /// Edges that close loops which are counted when they are left, by their rounds: a round costs no addition.
+    /// Edges that close loops which are counted when they are left, by their trip count: an iteration costs no addition.
     pub by_trip_count: Vec<Edge>,
     /// What its blocks call, each callee of a block once, in the order of the blocks.
     pub calls: Vec<BlockCall>,

@@ -20,11 +20,11 @@ pub struct SegmentWords {
     pub keys: Vec<u64>,
     /// Pairs that are interesting, ascending.
     pub interesting: Vec<(u32, u64)>,
-    /// Calls by this function that are not told to the callee, since its code does not make them itself: callee and path.
+    /// Calls by this function whose context is not passed to the callee, since its code does not make them itself: callee and path.
     pub unplaced: Vec<UnplacedCall>,
     /// Calls of this function in the place of which its code is.
     pub inlined: u32,
-    /// Calls of a copy of this function that is told its context as an argument; 0: there is none.
+    /// Calls of a copy of this function that takes its context as an argument; 0: there is none.
     pub duplicated: u32,
 }
 

@@ -179,7 +179,7 @@ impl SegmentSet {
         self.index.contexts.get_or_init(all).get(&(function, context)).copied().unwrap_or(0)
     }
 
-    /// By how many per cent the code of a unit may grow by copies of callees that are inlined, or told their contexts as an argument.
+    /// By how many per cent the code of a unit may grow by copies of callees that are inlined, or take their contexts as an argument.
     pub fn growth(&self) -> u32 {
         self.growth
     }

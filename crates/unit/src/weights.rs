@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_survive_their_file_and_damage_is_told() {
+    fn weights_survive_their_file_and_damage_is_reported() {
         let mut weights = Weights::default();
         weights.add("f", 1, &[1, 2, u64::MAX]);
         weights.add("f", 1, &[1, 0, 1]);

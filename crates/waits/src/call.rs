@@ -100,7 +100,7 @@ pub struct Completed {
     pub is_cancelled: bool,
 }
 
-/// A call. Its enter and its exit are reported apart.
+/// A call. Its enter and its exit are reported separately.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A blocking send. `synchronous`: it ends when the receive has begun.

@@ -32,7 +32,7 @@ pub const COUNTERS_SECTION: &str = "trodden_counters";
 /// Section (not allocated) of the unit frames: maps and bitcode. See the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
-/// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region claimed.
+/// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region acquired.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
 /// Thread-local `i64`, hidden in each image that has units of the residual tier: by it their code finds the thread's
 /// copy of a counter, to see for itself whether the path was counted before in its region, and to count it then. It is
@@ -45,19 +45,19 @@ pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
 /// Function `() -> *mut u64` of such images: where the calling thread's is.
 pub const CONTEXT_PLACE_SYMBOL: &str = "__trodden_context_place";
-/// Function `() -> i64` that claims a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
-/// where there is no memory for a region: then code counts in the template itself, which nobody reads. Preserves every register but `rax`,
+/// Function `() -> i64` that acquires a region for the calling thread, stores and returns the bias. It returns 0, and stores nothing, only
+/// where there is no memory for a region: then code counts in the template itself, which is never read. Preserves every register but `rax`,
 /// `r11` and the flags (LLVM's `preserve_allcc`), so that a call on a cold path costs its caller nothing.
 pub const ENTER_SYMBOL: &str = "__trodden_enter";
 
 /// Code that is jumped to, with the counter's address in `rdi` and the address where it goes on in `r11`. It adds one
-/// to the calling thread's copy of a counter of the template, claiming a region if there is none; of the residual tier.
+/// to the calling thread's copy of a counter of the template, acquiring a region if there is none; of the residual tier.
 /// The first time in a region it notes when that was (see [`FunctionRecord`]). Preserves every register but `r10`,
 /// `r11` and the flags.
 pub const COUNT_SYMBOL: &str = "__trodden_count";
-/// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none claimed yet.
+/// Hidden `i64` in each image that has units whose threads count in one region: that region's bias. 0: none acquired yet.
 pub const SHARED_BIAS_SYMBOL: &str = "__trodden_shared_bias";
-/// Function `() -> i64` that claims the region which all threads share, and stores and returns its bias; as [`ENTER_SYMBOL`] otherwise.
+/// Function `() -> i64` that acquires the region which all threads share, and stores and returns its bias; as [`ENTER_SYMBOL`] otherwise.
 pub const ENTER_SHARED_SYMBOL: &str = "__trodden_enter_shared";
 
 /// Section of the [`FunctionRecord`]s of the residual tier. A C identifier, as [`UNITS_SECTION`].

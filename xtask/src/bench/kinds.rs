@@ -143,7 +143,7 @@ pub static KINDS: &[Kind] = &[
         ..TRODDEN
     },
     Kind { name: "pspp", about: "paths over the short run's edges, precisely selected; others together", chosen: Some("pspp"), ..TRODDEN },
-    Kind { name: "sample-off", about: "built for sampling, while nobody samples", words: "when=bursts", ..TRODDEN },
+    Kind { name: "sample-off", about: "built for sampling, while sampling is off", words: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",
         about: "the same program, sampled by `trodden record`; the recorder's own time is not in it",

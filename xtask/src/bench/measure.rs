@@ -211,7 +211,7 @@ impl Bench<'_> {
         Ok(figures)
     }
 
-    /// Instructions of a run, if anybody counts them, and if they do not depend on chance.
+    /// Instructions of a run, if a tool counts them, and if they do not depend on chance.
     fn instructions(&self, program: &str, variant: &Variant) -> Result<Option<u64>> {
         let Some(counter) = self.counter.filter(|_| !variant.is_recorded()) else { return Ok(None) };
         let run = if self.counted == Input::Train { "" } else { " of the long run" };

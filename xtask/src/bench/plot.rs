@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_told_apart() {
+    fn colours_are_distinct() {
         let all: std::collections::BTreeSet<_> = (0..3 * COLOURS.len())
             .map(|at| {
                 let RGBColor(r, g, b) = colour(at);

@@ -23,7 +23,7 @@ pub struct Suite {
     pub input: String,
     /// Runs of each variant.
     pub rounds: usize,
-    /// Who counted instructions, if anybody.
+    /// What counted instructions, if a tool did.
     pub instructions_by: Option<String>,
     /// In which run: `train` or `ref`.
     #[serde(default = "train")]

@@ -44,7 +44,7 @@ impl Cluster {
             let mut queue = Command::new("squeue");
             queue.args(["-h", "-r", "-w", "n1", "-t", "R", "-o", "%i"]).env("SLURM_CONF", self.configuration());
             if steps::output(&mut queue).is_ok_and(|jobs| !jobs.trim().is_empty()) {
-                return steps::output(self.script("kill-node").arg("n1")).map(|told| Some(told.trim().to_owned()));
+                return steps::output(self.script("kill-node").arg("n1")).map(|reported| Some(reported.trim().to_owned()));
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -67,7 +67,7 @@ pub struct Setting {
     pub lost_node: bool,
 }
 
-/// One division of one program.
+/// One partition of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What was run.

@@ -39,7 +39,7 @@ impl Row {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
     }
 
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         let Some(f) = &self.found else { return format!("{}: not checked, for two runs of it take different paths", self.program) };
         let mut text = format!(
             "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
@@ -64,7 +64,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -
         |scheme: &str, exact: bool, found: Option<Findings>| Row { program: program.to_owned(), scheme: scheme.to_owned(), exact, found };
     if !compare(oracle, &made.full, &again)?.differences.is_empty() {
         let row = row("", true, None);
-        println!("{}", row.told());
+        println!("{}", row.reported());
         return Ok(vec![row]);
     }
     let all = SCHEMES.map(|(name, _)| name.to_owned()).to_vec();
@@ -77,7 +77,7 @@ pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -
         let set = format!("{}:{}", options.interesting, made.full.display());
         let counted = made.run(corpus, scheme, &set)?;
         let row = row(scheme, *exact, Some(compare(oracle, &made.full, &counted)?));
-        println!("{}", row.told());
+        println!("{}", row.reported());
         rows.push(row);
     }
     Ok(rows)

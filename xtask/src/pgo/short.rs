@@ -18,7 +18,7 @@ const HEAD: &str = "\
            instructions to plain     of `trodden pgo` to the edge-guided build
 program    edge-guided  trodden pgo  instructions  jumps taken  branches  mispredicted  what was changed";
 
-/// Builds, runs, prints; a program that fails is told and does not end the comparison.
+/// Builds, runs, prints; a program that fails is reported and does not end the comparison.
 ///
 /// # Errors
 /// There is no counter here, or programs failed.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 const UNTESTED: &str = "\
 ## Untested paths (table 3.1)
 
-The tests are the program's short run, the field is its long one. Untested paths are told in per cent of the different paths that the \
+The tests are the program's short run, the field is its long one. Untested paths are reported in per cent of the different paths that the \
 field took, their executions in per cent of all its executions. An edge is \
 untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an \
 untested edge, which no edge coverage tells of, and paths all of whose edges are tested, \
@@ -59,8 +59,8 @@ pub fn text(results: &Results) -> String {
 fn commits(results: &Results) -> String {
     let mut programs = BTreeMap::<&str, Vec<&str>>::new();
     results.programs.iter().for_each(|(name, row)| programs.entry(&row.commit).or_default().push(name));
-    let told = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
-    told.collect::<Vec<_>>().join(", ")
+    let reported = programs.iter().map(|(commit, names)| format!("commit {commit} ({})", names.join(", ")));
+    reported.collect::<Vec<_>>().join(", ")
 }
 
 fn untested_row(name: &str, row: &Row) -> String {
@@ -135,12 +135,12 @@ fn sizes(results: &Results) -> String {
     out += &"--:|".repeat(2 * (SIZES.len() + 1));
     out.push('\n');
     let factor = |row: &Row, build: &str, what: usize| Some(row.sizes.get(build)?[what] as f64 / row.sizes.get("plain")?[what] as f64);
-    let told = |factor: Option<f64>| factor.map_or_else(String::new, |f| format!("{f:.2}"));
+    let reported = |factor: Option<f64>| factor.map_or_else(String::new, |f| format!("{f:.2}"));
     for (name, row) in &results.programs {
         write!(out, "| {name} |").expect("strings take all");
         for what in [0, 1] {
             write!(out, " {} |", row.sizes.get("plain").map_or(0, |s| s[what])).expect("strings take all");
-            SIZES.iter().for_each(|s| write!(out, " {} |", told(factor(row, s, what))).expect("strings take all"));
+            SIZES.iter().for_each(|s| write!(out, " {} |", reported(factor(row, s, what))).expect("strings take all"));
         }
         out.push('\n');
     }
@@ -149,7 +149,7 @@ fn sizes(results: &Results) -> String {
         out += " |";
         for build in SIZES {
             let all: Option<Vec<f64>> = results.programs.values().map(|row| factor(row, build, what)).collect();
-            write!(out, " {} |", told(all.and_then(|a| geometric_mean(&a)))).expect("strings take all");
+            write!(out, " {} |", reported(all.and_then(|a| geometric_mean(&a)))).expect("strings take all");
         }
     }
     out.push('\n');

@@ -7,7 +7,8 @@
 /// Each term with its replacement.
 const TERMS: &[(&str, &str)] = &[
     (concat!("like", "liest"), "most frequent"),
-    (concat!("told", " apart"), "distinguished"),
+    (concat!("to", "ld"), "reported, known, says"),
+    (concat!("unt", "old"), "unknown"),
     (concat!("tells", " apart"), "distinguishes"),
     (concat!("tell", " apart"), "distinguish"),
     (concat!("an", "ew"), "again"),
@@ -23,6 +24,18 @@ const TERMS: &[(&str, &str)] = &[
     (concat!("crow", "ding"), "instruction-cache pressure"),
     (concat!("crow", "ded"), "instruction-cache pressure"),
     (concat!("who", "ever"), "name the subject"),
+    (concat!("nob", "ody"), "name the subject"),
+    (concat!("someb", "ody"), "name the subject"),
+    (concat!("anyb", "ody"), "name the subject"),
+    (concat!("doubt", "ful"), "uncertain; call that may not return"),
+    (concat!("usual", " round"), "dominant iteration"),
+    (concat!("comes", " round"), "iterates"),
+    (concat!("goes", " round"), "iterates"),
+    (concat!("fast", " version"), "checking code; known-path region"),
+    (concat!("counted", " version"), "duplicated code; instrumented code"),
+    (concat!("second", " version"), "duplicated code; instrumented code"),
+    (concat!("handed", " out"), "distributed"),
+    (concat!("left", " aside"), "excluded"),
 ];
 
 /// Folders that keep to the table.

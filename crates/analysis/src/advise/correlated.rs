@@ -19,7 +19,7 @@ use trodden_unit::BlockKind;
 /// A branch counts as undecided by itself if no outcome has more than this share of its executions.
 const UNDECIDED: f64 = 0.99;
 /// The least share of its executions that must be decided, and the least share of its entropy that the earlier branch must give.
-const LEAST_TOLD: f64 = 0.1;
+const LEAST_DECIDED: f64 = 0.1;
 
 /// A later branch that an earlier one decides.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +115,7 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
         let still = given.iter().map(|g| bits(&g.outcomes)).sum::<f64>() + bits(&otherwise);
         let information = (entropy - still / executions as f64).max(0.0);
         let enough =
-            decided >= options.min_count && decided as f64 >= LEAST_TOLD * executions as f64 && information >= LEAST_TOLD * entropy;
+            decided >= options.min_count && decided as f64 >= LEAST_DECIDED * executions as f64 && information >= LEAST_DECIDED * entropy;
         if !enough {
             continue;
         }

@@ -11,19 +11,19 @@ const LOOK_UP: f64 = 2.0;
 /// The register, at each node where edges with different values of it meet: it is set on each edge, and something else
 /// loses its place in a register.
 const REGISTER: f64 = 3.0;
-/// a path through the instrumented code.
+/// A path through the instrumented code, in the place of one in the region.
 const DETOUR: f64 = 12.0;
-/// What it costs more in a under pressure cache, but no more often than the function is entered: while it runs, its code is there.
+/// What it costs more in a cache under pressure, but no more often than the function is entered: while it runs, its code is there.
 const COLD: f64 = 300.0;
 /// A state more, as a part of all executions, and at least, in executions: code that hardly ever runs is not made for nothing.
 const STATE: f64 = 3e-3;
 const STATE_AT_LEAST: f64 = 200.0;
-/// What it costs more in a under pressure cache, as a part of the function's entries.
+/// What it costs more in a cache under pressure, as a part of the function's entries.
 const PRESSURE_STATE: f64 = 0.3;
 /// Below so many instructions per execution there is nothing to be gained by copies.
 const CHEAP: f64 = 0.02;
 
-/// How under pressure a first-level instruction cache is by the hot code of the program: 0 where that fits, 1 where hardly any
+/// How much pressure a first-level instruction cache is under by the hot code of the program: 0 where that fits, 1 where hardly any
 /// of it stays from one execution to the next.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CachePressure(f64);

@@ -1,8 +1,8 @@
 //! Gates: blocks in front of loops of the checking code, through which comes whatever does not iterate the loop.
 //!
-//! Where the instrumented code comes back to a loop's head, it is one more way iteration, whose values are others: code
+//! Where the instrumented code comes back to a loop's head, it is one more back edge, whose values are others: code
 //! generation sees a loop of two versions, whose counters are no counters any more and whose bounds may change. With a
-//! gate in front of the head the loop has the ways iteration that it had, and what comes back enters it again:
+//! gate in front of the head the loop has the back edges that it had, and what comes back enters it again:
 //!
 //! ```text
 //!   before ---> gate ---> head ---> ... ---> latch --(back edge)--> head

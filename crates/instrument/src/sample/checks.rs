@@ -20,7 +20,7 @@
 //!   they bring;
 //! - a function that other code cannot call, and no chain of such functions calls itself through, has none at its
 //!   entry: its callers enter the version they are in. It becomes two functions then. A function that calls itself, but
-//!   only once on each way through it, may be one of them ([`recurs_once`]);
+//!   only once on each path through it, may be one of them ([`recurs_once`]);
 //! - an interpreter that is one `switch` in a loop has one where the interpreted program jumps, and none where it goes
 //!   on ([`super::latch`]).
 //!
@@ -345,7 +345,7 @@ pub fn without_entry(candidates: &[Value], calls: &IndexMap<Value, Vec<Value>>) 
     left
 }
 
-/// Whether a function that calls itself does so at most once on each way through it, in no loop, and not as the last
+/// Whether a function that calls itself does so at most once on each path through it, in no loop, and not as the last
 /// thing it does. One call of it then goes as deep as the stack is, and does no more in all: it needs no check at the
 /// switch.
 pub fn recurs_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> bool {

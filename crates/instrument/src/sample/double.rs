@@ -63,8 +63,8 @@ impl Double<'_> {
             Some(tables) => tables.part(module, function, &copies),
             None => work.join_landings(&landings, &copies),
         }
-        let (claim, _) = work.claim(copies.block(entry.1));
-        tier.insert_check(entry.0, claim, entry.1, location);
+        let (acquire, _) = work.acquire(copies.block(entry.1));
+        tier.insert_check(entry.0, acquire, entry.1, location);
         let counted = moved(&cfg, &copies);
         let counters = Counters::own(work.bases[0], first_counter);
         let replaced = probes::insert(tier.context, function, &counted, &planned.program, counters);
@@ -175,7 +175,7 @@ impl Double<'_> {
 
     /// A block that sees to it that the thread has a region, and goes on in the instrumented code.
     /// Gives its first and its last block.
-    fn claim(&mut self, to: Block) -> (Block, Block) {
+    fn acquire(&mut self, to: Block) -> (Block, Block) {
         let block = Block(llvm!(LLVMAppendBasicBlockInContext(self.module.context(), self.function.0, c"".as_ptr())));
         let (base, end) = entry::counters_at(self.tier.context, block, self.location);
         Builder::at_end(self.module, end, self.location).jump(to);
@@ -186,8 +186,8 @@ impl Double<'_> {
     /// Lets control change versions where indirect branches arrive: in one block for both versions, or in that of each.
     fn check_at_landing(&mut self, landing: Block, body: Block, copies: &Copies) {
         let (counted_landing, counted_body) = (copies.block(landing), copies.block(body));
-        let (claim, _) = self.claim(counted_body);
-        self.tier.insert_check(landing, claim, body, self.location);
+        let (acquire, _) = self.acquire(counted_body);
+        self.tier.insert_check(landing, acquire, body, self.location);
         if counted_landing == landing {
             self.meeting.insert(landing);
         } else {
@@ -200,8 +200,8 @@ impl Double<'_> {
     /// `last` copy of an unrolled loop's body, or from no copy.
     fn cross(&mut self, check: Block, head: Block, copies: &Copies, last: &Copies) -> Result<(), String> {
         let (counted_check, counted_head) = (copies.block(check), copies.block(head));
-        let (claim, claimed) = self.claim(counted_head);
-        for (block, on, off) in [(check, claim, head), (counted_check, counted_head, head)] {
+        let (acquire, acquired) = self.acquire(counted_head);
+        for (block, on, off) in [(check, acquire, head), (counted_check, counted_head, head)] {
             block.terminator().erase();
             self.tier.insert_check(block, on, off, self.location);
         }
@@ -213,7 +213,7 @@ impl Double<'_> {
             if original == value && computed && !self.meeting.contains(&value.block()) {
                 return Err("a path's register is not constant on a back edge".into());
             }
-            phi.add_incoming(&[(last.value(original), claimed)]);
+            phi.add_incoming(&[(last.value(original), acquired)]);
         }
         for phi in head.phis() {
             let value = incoming_from(phi, check).expect("the edge was there");
@@ -224,7 +224,7 @@ impl Double<'_> {
     }
 
     /// Two versions of a loop between which control changes are one loop with two heads, for each is entered from
-    /// outside. Without being told, code generation would take both for equally hot, and keep in the frame what the
+    /// outside. Without that weight, code generation would take both for equally hot, and keep in the frame what the
     /// checking code has in registers.
     fn weigh(&self, heads: &[(Block, Block)]) {
         for &(fast, counted) in heads {

@@ -1,5 +1,5 @@
 //! Interpreters that are one `switch` in a loop: where the interpreted program goes on to what follows, the loop comes
-//! round without a check of the tier.
+//! iteration without a check of the tier.
 //!
 //! The block that ends an iteration is made twice in each version: one for what brings the program counter of the
 //! interpreted program elsewhere, with the check, and one for what brings it a constant further on

@@ -11,7 +11,7 @@
 //!
 //! ```text
 //!   fast:     tail --> check --off--> head           counted:  tail' --> count, check --on--> head'
-//!                        `--on--> claim region --> head'                      `--off--> head
+//!                        `--on--> acquire region --> head'                      `--off--> head
 //! ```
 //!
 //! A short loop has its check once in several iterations, the checking code being unrolled ([`unroll`]).

@@ -60,7 +60,7 @@ pub struct Flow {
     /// As often as a block leads to another.
     before: Vec<Vec<usize>>,
     behind: Vec<Vec<usize>>,
-    /// Place of each block in reverse postorder, and the other way iteration.
+    /// Place of each block in reverse postorder, and the inverse.
     position: Vec<usize>,
     order: Vec<usize>,
     meeting: Vec<bool>,

@@ -12,7 +12,7 @@ use indexmap::IndexSet;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
-/// A `switch` with so many ways is held for that of an interpreter. Those that tell characters apart have fewer.
+/// A `switch` with so many cases is taken for that of an interpreter. Those that distinguish characters have fewer.
 const MANY: usize = 48;
 
 /// The blocks that bring a dispatch another program counter than one a constant further on; `landings` are the blocks

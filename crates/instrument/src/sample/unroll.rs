@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   fast:   head --> ... --> next head --> ... --> ... --> check --off--> head
-//!                                                            `--on--> claim region --> head'
+//!                                                            `--on--> acquire region --> head'
 //! ```
 //!
 //! Invariant: the block of the check stays where it was, before the loop's head; what leads there is the last copy.
@@ -77,7 +77,7 @@ pub fn unroll(
     Unrolled { body, copies }
 }
 
-/// Where the loop is left, phi nodes get told what comes from the copies.
+/// Where the loop is left, phi nodes get what comes from the copies.
 fn tell_exits(body: &[Block], check: Block, copies: &[Copies]) {
     let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();

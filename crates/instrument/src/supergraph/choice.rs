@@ -1,9 +1,9 @@
-//! Which calls on segments are inlined, and which functions get a copy that is told its context as an argument: what is executed most for
+//! Which calls on segments are inlined, and which functions get a copy that takes its context as an argument: what is executed most for
 //! the code that it adds.
 //!
 //! Source: K. Vaswani, *Efficient Online Path Profiling*, sections 3.4.4 (selective inlining) and 3.4.5 (copies where the growth of
 //! the code is not acceptable). The thesis leaves open how to choose. Here a step that adds code has a gain: how often it saves something.
-//! A copy saves the callee's look at the word of contexts; inlining saves the call as well. The step of most gain for its code
+//! A copy saves the callee's load of the variable of contexts; inlining saves the call as well. The step of most gain for its code
 //! is made next, as long as the limit allows one.
 //!
 //! Inlining nests as deep as segments do, so recursion ends. O(steps x calls).
@@ -116,12 +116,12 @@ impl Choice {
             };
             for (number, call) in functions[version.function].calls.iter().enumerate().filter(|(n, _)| version.inlined[*n].is_none()) {
                 let executions = call.executions * version.share;
-                let is_told = self.duplicates[call.callee].is_some();
-                if !is_told {
+                let has_copy = self.duplicates[call.callee].is_some();
+                if !has_copy {
                     by_word[call.callee] += executions;
                 }
                 if nests {
-                    let saved = if is_told { BY_INLINING - BY_COPYING } else { BY_INLINING };
+                    let saved = if has_copy { BY_INLINING - BY_COPYING } else { BY_INLINING };
                     consider(executions * saved, Step::Inline { version: at, call: number }, call.callee);
                 }
             }

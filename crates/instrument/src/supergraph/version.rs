@@ -10,13 +10,13 @@ use std::collections::HashMap;
 
 /// How the code of a version learns in what context it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum ContextSource {
     /// Not at all: no call on a segment leads to it.
-    Nothing,
-    /// By the thread-local word.
-    ByWord,
-    /// By its last argument.
-    ByArgument,
+    None,
+    /// From the thread-local variable.
+    Variable,
+    /// From its last argument.
+    Argument,
 }
 
 /// A version of a function.
@@ -24,7 +24,7 @@ pub struct Version {
     /// Its code.
     pub code: Value,
     /// How it learns its context.
-    pub told: Told,
+    pub context_source: ContextSource,
     /// Its description.
     pub cfg: FunctionCfg,
     /// What it is for.
@@ -52,7 +52,7 @@ impl Version {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))
     }
 
-    /// Notes that a call passes a context to a version of its callee; false if it is to be told by the word.
+    /// Notes that a call passes a context to a version of its callee; false if the callee reads the variable.
     pub fn passes(&self, call: Value, callee: u32, context: Value) -> bool {
         let Some(target) = self.targets.get(&(call, callee)) else { return false };
         let passing = Passing { call: self.call(call), guard: target.guard, version: target.version, context };

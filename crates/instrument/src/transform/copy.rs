@@ -81,7 +81,7 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     out
 }
 
-/// Phi nodes of originals behind copies get told what comes from there. They are built again, and may be what later ones are told of.
+/// Phi nodes of originals behind copies get what comes from there. They are built again, and may be what later ones get.
 fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {

@@ -1,5 +1,5 @@
 //! Loops whose last iterations take another path than all others: these get a copy of the loop, so that the others are
-//! without the tests that tell them apart.
+//! without the tests that distinguish them.
 //!
 //! LLVM has what does it, its elimination of inductive range checks (Bodík, Gupta and Sarkar, "ABCD: eliminating array
 //! bounds checks on demand", PLDI 2000, is the idea behind such checks; the splitting of the iterations is LLVM's). It
@@ -64,7 +64,7 @@ fn distribute(place: Place, end: Value) {
     let mut request = [llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len())), llvm!(LLVMValueAsMetadata(yes))];
     let request = llvm!(LLVMMDNodeInContext2(context, request.as_mut_ptr(), request.len()));
     let known = end.metadata("llvm.loop").map(Value::metadata_operands).unwrap_or_default();
-    // The first operand of a loop's metadata is the node itself, which keeps loops apart.
+    // The first operand of a loop's metadata is the node itself, which makes loops distinct.
     let own = llvm!(LLVMTemporaryMDNode(context, std::ptr::null_mut(), 0));
     let known = known.into_iter().skip(1).flatten().map(|v| llvm!(LLVMValueAsMetadata(v.0)));
     let mut operands: Vec<LLVMMetadataRef> = [own].into_iter().chain(known).chain([request]).collect();

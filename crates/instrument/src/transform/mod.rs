@@ -32,7 +32,7 @@ use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 const FOLD: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
-/// Carries out the directions for a module's functions.
+/// Carries out the transformation plan for a module's functions.
 ///
 /// # Errors
 /// LLVM refuses passes, or what was made.

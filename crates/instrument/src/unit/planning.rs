@@ -22,8 +22,8 @@ impl Unit {
         }
         let position = self.positions.of_function(function);
         let versions = sample::reason_not_to_double(function).is_none();
-        // Before the function's blocks change: whether its callers have all claimed regions.
-        // Those that count unknown paths only claim none.
+        // Before the function's blocks change: whether its callers have all acquired regions.
+        // Those that count unknown paths only acquire none.
         let open = self.options.tier == Tier::Residual || self.may_be_first(function);
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.count_computed(function, self.context.counters);
@@ -126,7 +126,7 @@ impl Unit {
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only
-    /// instrumented functions call, directly, finds the region claimed.
+    /// instrumented functions call, directly, finds the region acquired.
     fn may_be_first(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
             let is_callee = user.is_call() && user.callee() == function && !passes(user, function);

@@ -10,7 +10,7 @@ use crate::probes;
 use crate::sample::Planned;
 use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
 use crate::stream::PLAIN;
-use crate::supergraph::version::{Told, Version};
+use crate::supergraph::version::{ContextSource, Version};
 use crate::supergraph::{OnSegments, Supergraph};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::rc::Rc;
@@ -45,8 +45,8 @@ impl Unit {
             for version in supergraph.of_function(at) {
                 self.insert_segments(on, version);
             }
-            let is_told = supergraph.of_function(at).next().is_some_and(|own| own.told == Told::ByWord);
-            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && is_told {
+            let reads_variable = supergraph.of_function(at).next().is_some_and(|own| own.context_source == ContextSource::Variable);
+            if set.functions()[on.number as usize].local && on.segments.words.words > 0 && reads_variable {
                 name_for_others(self.module, &self.map.source.clone(), on.planned.function);
             }
         }
@@ -113,8 +113,8 @@ impl Unit {
         let code = segments.begin(module, version, word, location);
         let base = match segments.words.words {
             0 => self.context.counters,
-            // Those that only tell contexts claim no region.
-            _ if version.told == Told::Nothing => self.context.counters,
+            // Those that only pass contexts acquire no region.
+            _ if version.context_source == ContextSource::None => self.context.counters,
             _ => entry::counters_of_thread(self.context, version.code, location, true),
         };
         let counters = Counters { segments: Some(code), ..self.counters(base, planned) };

@@ -18,19 +18,19 @@ use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Orig
 #[derive(Clone, Debug)]
 pub struct Left {
     /// Edges that are no part of the flow (they say that a call was reached): never taken.
-    pub aside: Vec<bool>,
+    pub excluded: Vec<bool>,
     /// Edges that are hardly ever taken. Those to the exit are kept all the same.
     pub cold: Vec<bool>,
 }
 
 /// Numbers the paths without the edges that are left out.
 pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, left: &Left, options: &PlanOptions) -> Baseline {
-    let is_cold = |e: Edge| left.cold[e.index()] && !left.aside[e.index()] && graph.to(e) != graph.exit();
+    let is_cold = |e: Edge| left.cold[e.index()] && !left.excluded[e.index()] && graph.to(e) != graph.exit();
     let full = || Baseline::of(Plan::ball_larus(graph, forced, frequencies, options));
     if !graph.edges().any(is_cold) {
         return full();
     }
-    let stays = |e: Edge| !left.aside[e.index()] && !is_cold(e);
+    let stays = |e: Edge| !left.excluded[e.index()] && !is_cold(e);
     let dag = cut_what_stays(graph, forced, frequencies, &stays, options);
     let Some((kept, hot)) = without(&dag, graph, &stays) else { return full() };
     let (kept, hot) = if options.hot_first { hottest_first(&dag, graph, frequencies, kept, &hot) } else { (kept, hot) };
@@ -39,12 +39,12 @@ pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Freq
     let direct = Probes::direct(numbering.values());
     let by = |probes: &Probes| poisoned(&dag, &hot, &kept, &numbering, probes);
     let many = 4 * numbering.paths() as i128 + 64;
-    let (increments, poison, beyond) = match options.chords {
-        true => Some(by(&chords)).filter(|(_, _, beyond)| i128::from(*beyond) <= many).unwrap_or_else(|| by(&direct)),
+    let (increments, poison, overflow) = match options.chords {
+        true => Some(by(&chords)).filter(|(_, _, overflow)| i128::from(*overflow) <= many).unwrap_or_else(|| by(&direct)),
         false => by(&direct),
     };
     let kept = kept.iter().map(Option::is_some).collect();
-    let left_out = LeftOut { dag: hot, kept, aside: left.aside.clone(), poison, beyond };
+    let left_out = LeftOut { dag: hot, kept, excluded: left.excluded.clone(), poison, overflow };
     Baseline { dag, numbering, increments, left_out: Some(left_out) }
 }
 

@@ -23,7 +23,7 @@ pub struct Cost {
     /// Counts.
     pub counts: u64,
     /// Executions of paths that have no number of their own.
-    pub untold: u64,
+    pub unknown: u64,
 }
 
 /// A function, and what was executed of it.
@@ -32,7 +32,7 @@ struct Executed<'a> {
     graph: Graph,
     paths: FunctionPaths,
     frequencies: Frequencies,
-    aside: Vec<bool>,
+    excluded: Vec<bool>,
     forced: Vec<(Edge, CutReason)>,
 }
 
@@ -54,7 +54,7 @@ pub fn of_profile(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> 
         for (sum, cost) in costs.iter_mut().zip(function.costs(all)) {
             sum.register += cost.register;
             sum.counts += cost.counts;
-            sum.untold += cost.untold;
+            sum.unknown += cost.unknown;
         }
     }
     Ok(costs)
@@ -64,23 +64,23 @@ impl Executed<'_> {
     fn of(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
         let graph = map.graph()?;
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
-        let aside = map.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
+        let excluded = map.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
         // The others follow from the graph.
         let is_forced = |reason: CutReason| !matches!(reason, CutReason::Back | CutReason::Limit);
         let forced = map.cuts.iter().filter(|(_, reason)| is_forced(*reason)).copied().collect();
-        Ok(Executed { map, graph, paths, frequencies, aside, forced })
+        Ok(Executed { map, graph, paths, frequencies, excluded, forced })
     }
 
     fn costs(&self, all: f64) -> [Cost; SCHEMES.len()] {
-        let Executed { graph, frequencies, aside, forced, map, .. } = self;
+        let Executed { graph, frequencies, excluded, forced, map, .. } = self;
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
         let ball_larus = self.cost(&Baseline::of(Plan::ball_larus(graph, forced, frequencies, &options)));
-        let targeted = targeted(graph, forced, frequencies, aside, &options);
+        let targeted = targeted(graph, forced, frequencies, excluded, &options);
         let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { Cost::default() } else { self.cost(&targeted) };
-        let practical = self.cost(&practical(graph, forced, frequencies, aside, all, &options));
+        let practical = self.cost(&practical(graph, forced, frequencies, excluded, all, &options));
         let structural = self.cost(&structural(graph, forced, frequencies, &options));
-        let continuous = Cost { counts: 0, untold: self.paths.total(), ..ball_larus };
+        let continuous = Cost { counts: 0, unknown: self.paths.total(), ..ball_larus };
         [ball_larus, targeted, practical, structural, continuous]
     }
 
@@ -105,7 +105,7 @@ impl Executed<'_> {
                 _ => None,
             });
             if takes.into_iter().any(is_left) {
-                cost.untold += path.count;
+                cost.unknown += path.count;
             }
         }
         cost

@@ -39,12 +39,12 @@ struct LeftOut {
     dag: Dag,
     /// Which edges of the graph of all paths it has.
     kept: Vec<bool>,
-    /// Edges of the function's graph that nobody takes.
-    aside: Vec<bool>,
+    /// Edges of the function's graph that are never taken.
+    excluded: Vec<bool>,
     /// The register on paths that are left out, before anything is added to it.
     poison: i64,
     /// How many numbers behind those of the paths such executions are counted by.
-    beyond: u64,
+    overflow: u64,
 }
 
 /// What happens to the register on an edge.
@@ -78,8 +78,8 @@ impl Baseline {
     }
 
     /// Numbers behind those of the paths, by which executions of others are counted.
-    pub fn beyond(&self) -> u64 {
-        self.left_out.as_ref().map_or(0, |left| left.beyond)
+    pub fn overflow(&self) -> u64 {
+        self.left_out.as_ref().map_or(0, |left| left.overflow)
     }
 
     /// What happens when control takes an edge.
@@ -90,7 +90,7 @@ impl Baseline {
         let from = graph.from(edge);
         let inside = from == left.dag.entry() || !left.dag.incoming(from).is_empty();
         Step::Plan(match whole {
-            _ if left.aside[edge.index()] => Action::Dead,
+            _ if left.excluded[edge.index()] => Action::Dead,
             Action::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return Step::Poison(left.poison),
             Action::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
                 Action::CountAndRestart { increment, start: left.poison }
@@ -125,10 +125,16 @@ const GROWTH: f64 = 1.5;
 const MOST_STEPS: usize = 80;
 
 /// Targeted path profiling: edges that are cold locally are left out, where they have been measured at all. Probes are on chords.
-/// `aside` names edges that are no part of the function's flow.
-pub fn targeted(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, aside: &[bool], options: &PlanOptions) -> Baseline {
+/// `excluded` names edges that are no part of the function's flow.
+pub fn targeted(
+    graph: &Graph,
+    forced: &[(Edge, CutReason)],
+    frequencies: &Frequencies,
+    excluded: &[bool],
+    options: &PlanOptions,
+) -> Baseline {
     let cold = |e: Edge| frequencies.edge(e) < LOCALLY_COLD * frequencies.node(graph.from(e));
-    let left = Left { aside: aside.to_vec(), cold: graph.edges().map(cold).collect() };
+    let left = Left { excluded: excluded.to_vec(), cold: graph.edges().map(cold).collect() };
     leave_out(graph, forced, frequencies, &left, options)
 }
 
@@ -138,7 +144,7 @@ pub fn practical(
     graph: &Graph,
     forced: &[(Edge, CutReason)],
     frequencies: &Frequencies,
-    aside: &[bool],
+    excluded: &[bool],
     all: f64,
     options: &PlanOptions,
 ) -> Baseline {
@@ -146,7 +152,7 @@ pub fn practical(
     let mut threshold = GLOBALLY_COLD * all;
     let most = graph.edges().map(|e| frequencies.edge(e)).fold(0.0, f64::max);
     for _ in 0..MOST_STEPS {
-        let left = Left { aside: aside.to_vec(), cold: graph.edges().map(|e| frequencies.edge(e) < threshold).collect() };
+        let left = Left { excluded: excluded.to_vec(), cold: graph.edges().map(|e| frequencies.edge(e) < threshold).collect() };
         let uncut = PlanOptions { max_paths: i64::MAX as u64, ..options.clone() };
         let plan = leave_out(graph, forced, frequencies, &left, &uncut);
         if plan.numbering.paths() <= options.max_paths {
@@ -157,10 +163,10 @@ pub fn practical(
         }
         threshold *= GROWTH;
     }
-    leave_out(graph, forced, frequencies, &Left { aside: aside.to_vec(), cold: vec![false; graph.edge_count()] }, &options)
+    leave_out(graph, forced, frequencies, &Left { excluded: excluded.to_vec(), cold: vec![false; graph.edge_count()] }, &options)
 }
 
-/// Structural path profiling: paths of each loop apart.
+/// Structural path profiling: paths of each loop separately.
 pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
     Baseline::of(Plan::ball_larus(graph, &structural::cuts(graph, forced), frequencies, options))
 }
@@ -176,13 +182,13 @@ pub fn is_obvious(dag: &Dag, numbering: &Numbering) -> bool {
         }
     }
     let alone = |id: &DagEdgeId| to[dag.edge(*id).from.index()] == 1 && numbering.paths_from(dag.edge(*id).to) == 1;
-    let mut told: Vec<u64> = Vec::new();
+    let mut ids: Vec<u64> = Vec::new();
     for edge in dag.edge_ids().filter(alone) {
-        told.push(only_path(dag, numbering, edge));
+        ids.push(only_path(dag, numbering, edge));
     }
-    told.sort();
-    told.dedup();
-    told.len() as u64 == numbering.paths()
+    ids.sort();
+    ids.dedup();
+    ids.len() as u64 == numbering.paths()
 }
 
 /// The number of the only path through an edge.

@@ -1,4 +1,4 @@
-//! Paths of each loop level apart: an edge into or out of a loop ends a path and begins another.
+//! Paths of each loop level separately: an edge into or out of a loop ends a path and begins another.
 //!
 //! Published structural path profiling lets a path of the outer level go on behind an inner loop, as if that were one
 //! node. Here it ends at the loop, and what follows is a path of its own: one register serves all levels. So paths are

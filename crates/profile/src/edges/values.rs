@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn one_and_two_functions_are_told_by_calls_and_sum() {
+    fn one_and_two_functions_are_reported_by_calls_and_sum() {
         let bucket = target_bucket(0x1230);
         let other = (0x1240..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();
         let third = (other + 16..).step_by(16).find(|d| target_bucket(*d) == bucket).unwrap();

@@ -302,7 +302,7 @@ mod tests {
         Chunk { key, parent: None, sequence, lost: 0, template: 0, is_full: true, place: (sequence % 2, sequence / 2) }
     }
 
-    /// A look sees chunk 2 in one region, but saw the other region before chunk 1 was full in it.
+    /// A pass sees chunk 2 in one region, but saw the other region before chunk 1 was full in it.
     #[test]
     fn a_chunk_that_is_seen_too_early_waits() {
         let mut next = BTreeMap::new();

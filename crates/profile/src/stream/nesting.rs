@@ -44,7 +44,7 @@ pub enum Step {
     Unknown,
 }
 
-/// What could not be told from the events.
+/// What is not known from the events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unclear {
     /// Frames that went without a word.
@@ -79,7 +79,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
         &self.frames
     }
 
-    /// What could not be told so far.
+    /// What is not known so far.
     pub fn unclear(&self) -> Unclear {
         self.unclear
     }

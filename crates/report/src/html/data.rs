@@ -62,7 +62,7 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
         "program": words::program(run, view.profile.images.first().map(|i| i.path.as_str())),
         "measure": options.measure.name(),
         "command": run.command.join(" "),
-        "facts": facts(view),
+        "about_run": about_run(view),
         "totals": {
             "executions": words::count(totals.executions), "paths": words::count(totals.paths.into()),
             "executed": words::count(totals.executed.into()), "instrumented": words::count(totals.instrumented.into()),
@@ -74,23 +74,23 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
     })
 }
 
-fn facts(view: &View) -> Vec<String> {
+fn about_run(view: &View) -> Vec<String> {
     let run = &view.profile.run;
-    let mut facts = Vec::new();
+    let mut about = Vec::new();
     if run.runs > 1 {
-        facts.push(format!("{} runs merged", words::count(run.runs.into())));
+        about.push(format!("{} runs merged", words::count(run.runs.into())));
     }
     if run.started_ns > 0 {
-        facts.push(words::moment(run.started_ns));
+        about.push(words::moment(run.started_ns));
     }
     if run.duration_ns > 0 {
-        facts.push(words::duration(run.duration_ns));
+        about.push(words::duration(run.duration_ns));
     }
-    facts.extend(words::ending(run.ending));
+    about.extend(words::ending(run.ending));
     if !run.host.is_empty() {
-        facts.push(run.host.clone());
+        about.push(run.host.clone());
     }
-    facts
+    about
 }
 
 /// Collects the details of one function; a line on several paths is written once.

@@ -264,7 +264,7 @@ fn privileged_programs_ignore_the_variable() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_survived() {
+fn a_full_disk_is_reported_and_survived() {
     let lab = Laboratory::new("full");
     let Some(disk) = Mount::new(lab.path("disk"), &["-t", "tmpfs", "-o", "size=64k", "none"]) else { return };
     let big = SIMPLE.replace("COUNT(0)", "for (int i = 0; i < COUNTERS; i++) COUNT(i)");
@@ -440,7 +440,7 @@ fn messages_go_to_standard_error_only() {
         let _ = fs::remove_dir(lab.path("out.raw"));
         let mut command = lab.command(&program, "out.raw");
         command.args(arguments);
-        // In the last case nobody reads the pipe until the subject has ended.
+        // In the last case the pipe is not read until the subject has ended.
         let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(if arguments.len() == 3 { 500 } else { 0 }));
         let output = child.wait_with_output().unwrap();

@@ -87,7 +87,7 @@ fn children_of_fork_count_apart() {
         lab.run(&program, &format!("{name}.d/%m.raw"));
         lab.run(&program, "");
         let started = std::time::Instant::now();
-        // Grandchildren are nobody's to wait for.
+        // Grandchildren are not ours to wait for.
         while lab.raw_file(&format!("{name}.d")).count(4) < 20 && started.elapsed().as_secs() < 10 {
             std::thread::yield_now();
         }

@@ -1,4 +1,4 @@
-//! A fast hash of small keys: the finaliser of MurmurHash3 on each word. Keys are numbers that the program itself made, so nobody can
+//! A fast hash of small keys: the finaliser of MurmurHash3 on each word. Keys are numbers that the program itself made, so no input can
 //! choose them to collide by more than the sequence itself allows.
 
 use std::hash::{BuildHasherDefault, Hasher};

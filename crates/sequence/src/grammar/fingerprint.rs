@@ -2,8 +2,8 @@
 //!
 //! A stretch s of n symbols has the fingerprint `s[0] B^(n-1) + ... + s[n-1]` modulo the prime 2^61 - 1, symbols mixed first (R. M. Karp
 //! and M. O. Rabin, "Efficient randomized pattern-matching algorithms", 1987). Fingerprints of joined stretches follow from theirs, so
-//! each rule's is computed once. The base is fixed, so results repeat. Two different stretches of n symbols that nobody chose for it have
-//! the same fingerprint with a probability of about n / 2^61; where sequences are said to differ, they do.
+//! each rule's is computed once. The base is fixed, so results repeat. Two different stretches of n symbols that were not chosen for it
+//! have the same fingerprint with a probability of about n / 2^61; where sequences are said to differ, they do.
 //!
 //! Complexity: O(items) once; a fingerprint of any prefix O(depth x log n), the longest common extension of two positions O(depth x log^2
 //! n).

@@ -35,7 +35,7 @@ fn paths_change_while_blocks_stay() {
         let mut hot: Vec<u64> = paths.phases[1].features.iter().map(|(path, _)| *path).collect();
         hot.sort_unstable();
         assert_eq!(hot, [1, 2]);
-        assert_eq!(by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks tell the phases apart");
+        assert_eq!(by_blocks(&symbols).changes(), [0; 0], "seed {seed}: blocks distinguish the phases");
     }
 }
 

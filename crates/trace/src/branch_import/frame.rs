@@ -93,7 +93,7 @@ impl Seeing<'_> {
     }
 
     fn lose(&mut self, connection: &Connection) {
-        *self.tally.doubtful.entry((self.frame.image, self.frame.function)).or_default() += 1;
+        *self.tally.uncertain.entry((self.frame.image, self.frame.function)).or_default() += 1;
         match connection {
             Connection::Ambiguous => self.tally.losses.ambiguous += 1,
             _ => self.tally.losses.inconsistent += 1,

@@ -52,11 +52,11 @@ pub enum ImportError {
 pub struct BranchImport {
     /// The profile; its `sampling` is set.
     pub profile: Profile,
-    /// Functions whose addresses cannot be told, each with the reason.
+    /// Functions whose addresses are unknown, each with the reason.
     pub without: Vec<String>,
     /// Functions of which sequences of blocks were seen that their graphs do not allow, or that may stand for several
     /// paths: name, how often.
-    pub doubtful: Vec<(String, u64)>,
+    pub uncertain: Vec<(String, u64)>,
 }
 
 /// Makes a profile of the text that `perf script` printed. `name` is the text's in messages; `programs` are the
@@ -91,9 +91,9 @@ pub fn import(
         return Err(BinaryError::Addresses { image: programs.first().cloned().unwrap_or_default(), what }.into());
     }
     let without = images.iter().flat_map(|i| i.without.iter().map(|w| format!("{}: {w}", i.path.display()))).collect();
-    let doubtful = tally.doubtful.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
-    let doubtful = doubtful.collect();
-    Ok(BranchImport { profile: profile(images, tally, counts, source, run), without, doubtful })
+    let uncertain = tally.uncertain.iter().map(|(&(image, function), times)| (images[image].map(function).plain_name().to_owned(), *times));
+    let uncertain = uncertain.collect();
+    Ok(BranchImport { profile: profile(images, tally, counts, source, run), without, uncertain })
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -26,7 +26,7 @@ pub struct Tally {
     /// What was not counted.
     pub losses: Losses,
     /// Functions with sequences of blocks that were inconsistent or ambiguous, each with how many.
-    pub doubtful: BTreeMap<(usize, FunctionId), u64>,
+    pub uncertain: BTreeMap<(usize, FunctionId), u64>,
 }
 
 impl Tally {

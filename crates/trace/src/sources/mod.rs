@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_told_from_a_cut() {
+    fn the_end_and_a_cut_differ() {
         let mut bytes = Bytes::new(&b"abcd"[..], Path::new("f"));
         let mut two = [0; 3];
         assert!(bytes.fill(&mut two, "x").unwrap());

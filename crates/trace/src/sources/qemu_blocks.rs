@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn blocks_may_be_left_in_their_middle() {
         let left = block(0x1000, &[&[0x90], &[0x90], &[0xc3]]);
-        // Everything may follow a return, so only the others can be told.
+        // Everything may follow a return, so only the others are known.
         assert_eq!(left.transition(0x1001), Transition::Branch(BranchKind::Return, Address(0x1001), true));
         let left = block(0x1000, &[&[0x90], &[0x90], &[0x74, 0x10]]);
         assert_eq!(left.transition(0x1001), Transition::Restart(1));

@@ -118,7 +118,7 @@ pub struct Instrument {
     /// Calls that a segment runs through at most.
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
-    /// With --segments or --tested-segments: by how many per cent the code of a unit may grow so that callees need not be told their
+    /// With --segments or --tested-segments: by how many per cent the code of a unit may grow so that callees need not read their
     /// contexts: they are inlined where segments are executed most for their size, or copied for several calls; 0: none is.
     #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub growth: u32,

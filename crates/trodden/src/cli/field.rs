@@ -42,7 +42,7 @@ pub struct Pack {
     /// ran even if nothing came up of what it watches.
     #[arg(long, value_name = "PROGRAM")]
     pub copy: Option<PathBuf>,
-    /// What tells users apart; only its hash is in the report. By default reports say nothing of users.
+    /// What distinguishes users; only its hash is in the report. By default reports say nothing of users.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub user: String,
     /// The report.

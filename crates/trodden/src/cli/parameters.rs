@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn schemes_that_choose_paths_need_to_be_told_which() {
+    fn schemes_that_count_interesting_paths_need_them_named() {
         let (parameters, _) = taken("--scheme ppp");
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");

@@ -14,7 +14,7 @@ Examples:
   trodden plan ./prog -k 8
   trodden plan ./prog -k 2,4,8 --strategy sbl,pbl,p3,weighted --profile last
   trodden plan ./prog -k 4 --hits labels --json
-  trodden plan ./prog -k 8 --profile last --make parts     copies to hand out: `trodden field` adds up what their users report")]
+  trodden plan ./prog -k 8 --profile last --make parts     copies to distribute: `trodden field` adds up what their users report")]
 pub struct Plan {
     /// An instrumented program or shared library.
     pub program: PathBuf,
@@ -36,7 +36,7 @@ pub struct Plan {
     /// What is to be small.
     #[arg(long, value_enum, default_value_t = HitsCounted::All)]
     pub hits: HitsCounted,
-    /// Make the copies in this new folder, to be handed out to users: for one number of copies and one strategy.
+    /// Make the copies in this new folder, to be distributed to users: for one number of copies and one strategy.
     #[arg(long, value_name = "FOLDER")]
     pub make: Option<PathBuf>,
     /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m

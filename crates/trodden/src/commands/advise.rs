@@ -5,7 +5,7 @@ use crate::cli::{Advise, Color, FindingKind};
 use crate::commands::remarks;
 use crate::commands::sequences::in_report;
 use crate::commands::sequences::iterations::Pattern;
-use crate::driver::facts::{self, KnownFacts};
+use crate::driver::properties::{self, KnownProperties};
 use crate::notes::note;
 use crate::output;
 use crate::profiles;
@@ -28,8 +28,8 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let known = match wanted.includes(Kind::Redundant) {
-        true => facts::of(&wanted.functions(&view)?)?,
-        false => KnownFacts::default(),
+        true => properties::of(&wanted.functions(&view)?)?,
+        false => KnownProperties::default(),
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
     // Of iterations only the sequence says which follows which.

@@ -146,7 +146,7 @@ fn store() -> Result<String> {
     Ok(object.display().to_string())
 }
 
-/// The runtime claims regions of a raw file by such locks.
+/// The runtime acquires regions of a raw file by such locks.
 fn locks() -> Result<String> {
     let file = tempfile::tempfile()?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };

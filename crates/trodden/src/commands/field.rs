@@ -157,7 +157,7 @@ fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &Reportin
     let reported = present.users();
     let all = job.population.unwrap_or(reported);
     anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
-    anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others handed out?");
+    anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others distributed?");
     let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
         users: present.users_with_any(&[copy]),
         reports: present.reports(copy),
@@ -191,7 +191,7 @@ fn files_of(wanted: &[PathBuf], extension: &str, what: &str, makes: &str) -> Res
 /// Maps of units, from the store; one that is looked for in vain is so once.
 struct Maps {
     store: UnitStore,
-    /// Those of the program whose copies were handed out.
+    /// Those of the program whose copies were distributed.
     program: BTreeMap<UnitKey, Arc<UnitMap>>,
     known: BTreeMap<UnitKey, Option<Arc<UnitMap>>>,
 }

@@ -44,7 +44,7 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
             n => format!(" and {} more", n - 1),
         };
         let what = if found.answer() == Answer::Unknown { "a path may match" } else { "more paths may match" };
-        note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted apart: {REMEDY}"));
+        note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted separately: {REMEDY}"));
     }
     remarks::tell_partial(&profile);
     remarks::remarks(&view, &sources);

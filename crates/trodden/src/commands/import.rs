@@ -73,7 +73,7 @@ fn tell(imported: &BranchImport, sampling: &BranchSampling) {
         warn(format_args!(
             "{} sequences of blocks that the functions' graphs do not allow, in {}: is this the program that ran?",
             losses.inconsistent,
-            listed(&imported.doubtful)
+            listed(&imported.uncertain)
         ));
     }
     if losses.broken + losses.gaps > 0 {

@@ -156,7 +156,7 @@ impl ImageSummary {
             }
         }
         out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
-        // The sample tier's second version of a function.
+        // The sample tier's duplicated code of a function.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
         let is_ours = |f: &str| known.contains(f) || is_version(f) || f.starts_with("__trodden");
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();

@@ -37,7 +37,7 @@ use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputKind, Request, e
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
-/// Said of programs that count for nobody by themselves.
+/// Said of programs whose counts go nowhere by themselves.
 pub const WRITES_NOTHING: &str =
     "outside of `trodden record`, it writes what it counts only where TRODDEN_OUTPUT says, as in TRODDEN_OUTPUT=/var/tmp/%m.raw";
 

@@ -1,7 +1,7 @@
 //! `trodden pgo`: a program made faster by what its own runs tell, in one command.
 //!
 //! ```text
-//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> directions -> code changed by them
+//! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> transformation plan -> code changed by them
 //! ```
 //!
 //! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
@@ -47,7 +47,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let transformed = if job.edges { Vec::new() } else { by_paths(job, &program)? };
     note("5 of 5: making the program, with nothing counted");
     let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
-    let file = folder.path().join("directions");
+    let file = folder.path().join("transformation-plan");
     fs::write(&file, plan(&transformed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
     let settings = Settings { apply: Some(Input::File(file)), ..Settings::default() };
     instrument::make(&program, &output, &experiment::resolve(settings)?)?;

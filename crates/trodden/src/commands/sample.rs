@@ -6,7 +6,7 @@
 //! counting slowed it down, and how counts vary over the run says how far estimates can be trusted.
 //!
 //! The part of a program's time that was counted is measured in wall time. A burst may find the program waiting for a
-//! processor: then it sees nothing, as do the pauses beside it. What bursts lose is told by their lengths: about a
+//! processor: then it sees nothing, as do the pauses beside it. What bursts lose is known from their lengths: about a
 //! quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.

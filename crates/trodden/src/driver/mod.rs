@@ -6,7 +6,7 @@
 //! | `cargo.rs`, `rust.rs` | `cargo trodden`; standing in for rustc's linker |
 //! | `link.rs`, `recipe.rs` | linking; what is kept of a link |
 //! | `experiment.rs` | from settings of builds to the file that the plugin reads |
-//! | `rebuild.rs`, `frames.rs`, `facts.rs` | units compiled again from their bitcode; what they compute |
+//! | `rebuild.rs`, `frames.rs`, `properties.rs` | units compiled again from their bitcode; what they compute |
 //! | `lto.rs` | whole programs optimised, then instrumented |
 //! | `profdata.rs`, `cc/pgo.rs` | LLVM's profiles; builds that collect for them |
 //! | `events.rs` | what the drivers of a build did |
@@ -18,11 +18,11 @@ pub mod cc;
 pub mod compile_step;
 pub mod events;
 pub mod experiment;
-pub mod facts;
 pub mod frames;
 pub mod link;
 pub mod lto;
 pub mod profdata;
+pub mod properties;
 pub mod rebuild;
 pub mod recipe;
 pub mod rust;

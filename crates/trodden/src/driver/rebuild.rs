@@ -1,8 +1,8 @@
 //! Objects made again from the bitcode of their units, with other parameters.
 //!
 //! One way into LLVM for all: clang compiles the bitcode with optimisation left out (it was done) and the plugin
-//! loaded. An object whose symbols would not all come back (somebody edited it after the compiler, or merged it with
-//! assembly) is kept as it is, and the caller told.
+//! loaded. An object whose symbols would not all come back (it was edited after the compiler, or merged it with
+//! assembly) is kept as it is, and the caller learns of it.
 
 use crate::driver::assets;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -50,7 +50,7 @@ impl Compiler {
         self.run(self.command(bitcode, codegen, output), bitcode)
     }
 
-    /// What tells compilers apart that would make other objects: clang's file as file systems see it (it is large), and
+    /// What distinguishes compilers that would make other objects: clang's file as file systems see it (it is large), and
     /// the plugin's content.
     ///
     /// # Errors

@@ -68,7 +68,7 @@ pub fn wrap(arguments: Vec<OsString>) -> Result<ExitCode> {
 }
 
 /// rustc's version with the way of counting, which makes it another compiler for cargo. Cargo makes names of it, too:
-/// where those have to be the plain build's, it is left as it is, and only builds with such a profile are told from
+/// where those have to be the plain build's, it is left as it is, and only builds with such a profile are distinguished from
 /// those without.
 fn version(rustc: &OsStr) -> Result<ExitCode> {
     let status = Command::new(rustc).arg("-vV").status().with_context(|| format!("cannot run {}", rustc.display()))?;

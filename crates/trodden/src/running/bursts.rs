@@ -103,7 +103,7 @@ impl Bursting {
 
     /// Turns all switches off; `None` if there was none.
     pub fn stop(self) -> Option<Sampled> {
-        // From now on, nobody waits for anything.
+        // From now on, no thread waits for anything.
         drop(self.stop);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

@@ -12,7 +12,7 @@ use trodden_report::words::plural;
 /// What a profile lacks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lacking {
-    /// Problems by which counts are missing or doubtful.
+    /// Problems by which counts are missing or uncertain.
     pub problems: usize,
     /// The profile itself says so of each of them, and raw files have no more.
     pub all_marked: bool,

@@ -12,7 +12,7 @@ use trodden_profile::store::RAW;
 /// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
 pub struct RunFolder {
     folder: TempDir,
-    /// Open: so its number is nobody else's, even if it is deleted and programs make one of its name.
+    /// Open: so no other folder has its number, even if it is deleted and programs make one of its name.
     locked: fs::File,
 }
 

@@ -62,7 +62,7 @@ pub fn command(words: &[OsString], folder: &Path, names: &str) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
     if std::env::var_os(ROLE_VARIABLE).is_some() {
-        // `cargo trodden run` calls us: what it told rustc is not the program's business.
+        // `cargo trodden run` calls us: what it passed to rustc is not the program's business.
         [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
     }
     command
@@ -106,7 +106,7 @@ pub fn pattern(folder: &Path, names: &str) -> OsString {
     OsString::from_vec(bytes)
 }
 
-/// Runs a command to its end and hands on the signals that somebody sends to us meanwhile.
+/// Runs a command to its end and hands on the signals that come to us meanwhile.
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
@@ -126,7 +126,7 @@ impl Begun {
     }
 }
 
-/// Does something that begins a process, and meanwhile hands on to that process the signals that somebody sends to us.
+/// Does something that begins a process, and meanwhile hands on to that process the signals that come to us.
 pub fn forwarding_signals<T>(work: impl FnOnce(Begun) -> T) -> io::Result<T> {
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));

@@ -14,9 +14,9 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     place.cc("-O1 prog.c -o prog");
     place.cc("-O1 same.c -o same");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
-    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-    assert_eq!(copies.status.code(), Some(1), "{told}");
-    assert!(told.contains("not the same execution") && told.contains("copy 1 printed something else"), "{told}");
+    let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert_eq!(copies.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("not the same execution") && reported.contains("copy 1 printed something else"), "{reported}");
     // What was stored says so too, alone and as a part of a sum.
     place.trodden("merge -o sum.trodden run.trodden run.trodden");
     for stored in ["run.trodden", "sum.trodden"] {
@@ -25,9 +25,9 @@ fn programs_that_do_something_else_each_time_are_found_out() {
     }
     let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
     let differs = doctor(&["./prog"]);
-    let told = String::from_utf8_lossy(&differs.stdout).into_owned();
-    assert_eq!(differs.status.code(), Some(1), "{told}");
-    assert!(told.contains("run 2: the paths of function `main`"), "{told}");
+    let reported = String::from_utf8_lossy(&differs.stdout).into_owned();
+    assert_eq!(differs.status.code(), Some(1), "{reported}");
+    assert!(reported.contains("run 2: the paths of function `main`"), "{reported}");
     let same = doctor(&["./same", "x"]);
     assert_eq!(same.status.code(), Some(0), "{}", String::from_utf8_lossy(&same.stdout));
 }
@@ -40,17 +40,17 @@ const BY_ADDRESS: &str = "#include <stdint.h>\n#include <stdlib.h>\nint main(voi
     s == 1; }\n";
 
 #[test]
-fn programs_that_go_by_addresses_are_told() {
+fn programs_that_go_by_addresses_are_reported() {
     let place = Place::with(&[("prog.c", BY_ADDRESS)]);
     place.cc("-O0 prog.c -o prog");
     let doctor = || place.command(trodden()).args(["doctor", "--runs", "2", "--", "./prog"]).output().unwrap();
     // One of hundreds of random addresses may be like the fixed one.
-    let told = [doctor(), doctor()].map(|output| {
-        let told = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(output.status.code(), Some(i32::from(told.contains("differs"))), "{told}");
-        told
+    let reported = [doctor(), doctor()].map(|output| {
+        let reported = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(i32::from(reported.contains("differs"))), "{reported}");
+        reported
     });
-    assert!(told.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{told:?}");
+    assert!(reported.iter().any(|t| t.contains("with memory at other addresses: the paths of function `main`")), "{reported:?}");
 }
 
 /// The working folder is one of several; what lies beside it is read, and written.
@@ -88,9 +88,9 @@ fn a_crash_is_no_difference() {
     let truth = counts(&place);
     for words in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
         let copies = run(words);
-        let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!(copies.status.code(), Some(139), "{words}: {told}");
-        assert!(!told.contains("not the same execution"), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+        assert_eq!(copies.status.code(), Some(139), "{words}: {reported}");
+        assert!(!reported.contains("not the same execution"), "{words}: {reported}");
         assert!(words.contains("edges") || counts(&place) == truth, "{words}");
     }
 }
@@ -114,9 +114,9 @@ fn heaps_and_mappings_of_copies_are_at_one_address() {
     let place = Place::with(&[("prog.c", source.as_str()), ("input", "")]);
     place.cc("-O1 prog.c -o prog");
     let copies = record(&place, "./prog", "--copies 2 --strategy sbl --baseline");
-    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
+    let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
     // The addresses are part of what they print, which must be the same, where the system lets them be.
-    assert!(copies.status.code() == Some(0) || told.contains("addresses of memory are random here"), "{told}");
+    assert!(copies.status.code() == Some(0) || reported.contains("addresses of memory are random here"), "{reported}");
     let sizes = |name: &str| std::fs::metadata(place.path(name)).unwrap().len();
     record(&place, "./prog", "--copies 2 --strategy sbl --work copies");
     assert!(sizes("copies/copy-0000/prog") > sizes("copies/copy-0001/prog") + 4096);
@@ -134,11 +134,11 @@ fn libraries_are_found_where_the_program_finds_them() {
     place.cc("-O1 prog.c -o prog -Llib -ltwice -Wl,-rpath,$ORIGIN/lib");
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
     assert_eq!(copies.status.code(), Some(4), "{}", String::from_utf8_lossy(&copies.stderr));
-    // What copies cannot do is told with what they say.
+    // What copies cannot do is reported with what they say.
     std::fs::rename(place.path("lib/libtwice.so"), place.path("lib/gone.so")).unwrap();
     let copies = record(&place, "./prog", "--copies 2 --no-first-run");
-    let told = String::from_utf8_lossy(&copies.stderr).into_owned();
-    assert!(told.contains("copy 0 ended with status 127") && told.contains("libtwice.so"), "{told}");
+    let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
+    assert!(reported.contains("copy 0 ended with status 127") && reported.contains("libtwice.so"), "{reported}");
 }
 
 /// Folders of copies that lie in the place.
@@ -162,8 +162,8 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
         ("--copies 2 --template x", "--template is for --engine template"),
     ] {
         let refused = record(&place, "./prog", words);
-        let told = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && told.contains(said) && !told.contains("is kept in"), "{words}: {told}");
+        let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && reported.contains(said) && !reported.contains("is kept in"), "{words}: {reported}");
     }
     let mut command = place.command(trodden());
     command.args("record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog".split(' '));
@@ -176,8 +176,8 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
     }
     must(std::process::Command::new("kill").arg("-INT").arg(running.id().to_string()));
     let ended = running.wait_with_output().unwrap();
-    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert!(ended.status.code() == Some(2) && told.contains("interrupted") && !told.contains("is kept in"), "{told}");
-    assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{told}");
+    let reported = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.code() == Some(2) && reported.contains("interrupted") && !reported.contains("is kept in"), "{reported}");
+    assert_eq!(std::fs::read_dir(place.path("new")).unwrap().count(), 0, "{reported}");
     assert!(place.path("costs").is_dir() && left(&place).is_empty());
 }

@@ -146,8 +146,6 @@ pub enum DominantIteration {
     /// An instruction of its own.
     #[default]
     Split,
-    /// A register, where that is worthwhile.
-    Register,
 }
 
 /// A numbering of paths.

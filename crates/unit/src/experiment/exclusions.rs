@@ -44,7 +44,7 @@ pub enum Choice {
     Recorder,
     /// Addresses of blocks instead of counts.
     Addresses,
-    /// Equal ends of blocks kept apart.
+    /// Equal ends of blocks kept separate.
     TailMerging,
     /// What was followed from outside.
     Trace,

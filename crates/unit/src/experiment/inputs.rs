@@ -108,7 +108,7 @@ pub enum ContentError {
     Parts(#[from] NoParts),
     /// Of a plan of transformations.
     #[error(transparent)]
-    Directions(#[from] NoTransformationPlan),
+    Transformation(#[from] NoTransformationPlan),
 }
 
 impl InputKind {

@@ -168,7 +168,7 @@ impl Experiment {
         }
     }
 
-    /// The file of the paths that tests took, as far as the build was told; others, of what is watched for, are no such.
+    /// The file of the paths that tests took, as far as the build knows them; others, of what is watched for, are no such.
     pub fn known_set(&self) -> Option<Identity> {
         self.known().filter(|_| !self.is_watched())
     }

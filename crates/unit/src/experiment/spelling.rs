@@ -61,7 +61,6 @@ spell! { TripCounts:
 }
 spell! { DominantIteration:
     DominantIteration::Split => "split", "An instruction of its own";
-    DominantIteration::Register => "register", "A register, where that is worthwhile";
     DominantIteration::Shared => "shared", "What counts all other iterations";
 }
 spell! { Reach:

@@ -45,7 +45,7 @@ impl WorkFolder {
         Ok(WorkFolder::Own(run_folder(record)?))
     }
 
-    /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where somebody wants us to end, that is
+    /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where a signal asked us to end, that is
     /// the error, whatever compilers and copies make of it.
     pub fn end_with(&mut self, error: anyhow::Error, stop: &Stop) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
@@ -114,7 +114,7 @@ impl Input {
             Input::File(path) => Ok(Some(path)),
             Input::Bytes(bytes) => {
                 let path = folder.join("input");
-                // It may hold what is nobody else's business.
+                // It may hold what only its owner may read.
                 let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);
                 made.and_then(|mut file| file.write_all(&bytes)).with_context(|| format!("cannot write {}", path.display()))?;
                 Ok(Some(path))

@@ -1,6 +1,6 @@
 //! From how many places each function of a program is called, added up over its units.
 //!
-//! Only direct calls count, as in the paper on partitioned path profiling: an indirect call names nobody.
+//! Only direct calls count, as in the paper on partitioned path profiling: an indirect call names no callee.
 
 use std::collections::HashMap;
 use trodden_unit::{Frame, FunctionMap, UnitMap};

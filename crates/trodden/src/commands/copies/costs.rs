@@ -1,7 +1,7 @@
 //! What copies cost: times of each, hits of its probes as they follow from the merged profile, and what bounds them.
 
 use super::CopyRun;
-use super::make::Division;
+use super::make::Partition;
 use super::spec::Times;
 use crate::cli::Copies;
 use crate::notes::{note, warn};
@@ -31,7 +31,7 @@ pub struct Costs {
     /// How the counting was divided.
     pub strategy: &'static str,
     engine: &'static str,
-    /// Which hits were to be small, and are told: `all`, or `labels`.
+    /// Which hits were to be small, and are reported: `all`, or `labels`.
     pub hits_counted: &'static str,
     /// One for each copy.
     pub copies: Vec<CopyCosts>,
@@ -118,16 +118,16 @@ pub struct Baseline {
 
 impl Costs {
     /// Adds up what copies cost.
-    pub fn of(division: &Division, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
+    pub fn of(partition: &Partition, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
         // What known paths executed is not counted: no hits follow.
-        let residual = division.is_residual();
-        let procedures = if residual { Vec::new() } else { division.measured(&merged.profile)? };
+        let residual = partition.is_residual();
+        let procedures = if residual { Vec::new() } else { partition.measured(&merged.profile)? };
         let measure = Measure::from(options.hits);
-        let bound = if division.program.edges { of_edges(&procedures, division) } else { bound(&procedures, copies.len(), measure) };
+        let bound = if partition.program.edges { of_edges(&procedures, partition) } else { bound(&procedures, copies.len(), measure) };
         let of_copy = |at: usize| {
             let counted = options.count_hits.then(|| counted_hits(&copies[at].profile));
             let attempts = attempts.get(at).copied().unwrap_or(1);
-            CopyCosts { attempts, counted, ..CopyCosts::of(&procedures, &division.copies[at], &copies[at].times) }
+            CopyCosts { attempts, counted, ..CopyCosts::of(&procedures, &partition.copies[at], &copies[at].times) }
         };
         if copies.iter().any(|c| !c.times.fixed_addresses) {
             note("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");
@@ -138,7 +138,7 @@ impl Costs {
         let is_known = !residual && bound.ideal > 0;
         Ok(Costs {
             schema_version: SCHEMA_VERSION,
-            program: division.program.path.clone(),
+            program: partition.program.path.clone(),
             strategy: options.strategy.name(),
             engine: options.engine.name(),
             hits_counted: if measure == Measure::All { "all" } else { "labels" },
@@ -153,7 +153,7 @@ impl Costs {
             confirmed_paths: merged.confirmed,
             baseline: None,
             diverged: Vec::new(),
-            counted: match (residual, division.program.edges) {
+            counted: match (residual, partition.program.edges) {
                 (true, _) => UNKNOWN,
                 (false, true) => EDGES,
                 (false, false) => "paths",
@@ -271,12 +271,12 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
 }
 
 /// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.
-fn of_edges(procedures: &[Procedure], division: &Division) -> LowerBound {
-    let all = division.copies.iter().flat_map(|copy| procedures.iter().zip(&copy.parts)).filter_map(|(p, part)| Some((p, part.as_ref()?)));
+fn of_edges(procedures: &[Procedure], partition: &Partition) -> LowerBound {
+    let all = partition.copies.iter().flat_map(|copy| procedures.iter().zip(&copy.parts)).filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));
     let counters: Vec<u64> = counters.collect();
     let (sequential, most) = (counters.iter().sum::<u64>(), counters.iter().copied().max().unwrap_or(0));
-    let ideal = sequential.div_ceil(division.copies.len() as u64);
+    let ideal = sequential.div_ceil(partition.copies.len() as u64);
     LowerBound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
 }
 

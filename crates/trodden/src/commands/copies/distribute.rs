@@ -1,9 +1,9 @@
-//! `trodden plan PROG -k K --make FOLDER`: copies of a program to be handed out to users, each of which watches a part
+//! `trodden plan PROG -k K --make FOLDER`: copies of a program to be distributed to users, each of which watches a part
 //! of the paths; and reading them again when reports have come in.
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
 
-use super::make::{COPY, Division, Program};
+use super::make::{COPY, Partition, Program};
 use crate::cli;
 use crate::driver::assets;
 use crate::notes::note;
@@ -58,7 +58,7 @@ impl<'a> Order<'a> {
         fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
         let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
         fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
-        let made = Division::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
+        let made = Partition::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
         note(format_args!(
             "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
             made.len(),

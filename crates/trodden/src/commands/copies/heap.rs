@@ -3,7 +3,7 @@
 //!
 //! Linux puts the heap behind the end of the last segment that it loads (execve(2), brk(2); no randomisation). Copies
 //! have code of different sizes, so their last segments end at different pages. Here the last segment of each copy is
-//! said to be as long in memory as leads to the end that is furthest, which costs no memory: nobody touches the rest.
+//! said to be as long in memory as leads to the end that is furthest, which costs no memory: the rest is never touched.
 //! Static data stays where the linker put it.
 
 use anyhow::{Context, Result};

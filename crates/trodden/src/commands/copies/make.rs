@@ -61,7 +61,7 @@ impl Program {
     }
 
     /// Divides the counting of its edges.
-    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Division> {
+    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Partition> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
@@ -69,7 +69,7 @@ impl Program {
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = partition::edges::plan(&procedures, &networks, copies);
         let divided = edges::program_of_edges(&self.divided)?;
-        Ok(Division::planned(Program { divided, units: edges, ..self }, plan))
+        Ok(Partition::planned(Program { divided, units: edges, ..self }, plan))
     }
 
     /// Divides its counting, given its distinct units' functions.
@@ -126,7 +126,7 @@ impl Program {
 }
 
 /// A program and how its counting is divided.
-pub struct Division {
+pub struct Partition {
     /// The program.
     pub program: PartitionedProgram,
     /// Its distinct units.
@@ -139,12 +139,12 @@ pub struct Division {
     expected: Option<Vec<u64>>,
 }
 
-impl Division {
+impl Partition {
     /// Divides a program's counting.
     ///
     /// # Errors
     /// The profile to go by is not of this program, or a map is damaged.
-    pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Division> {
+    pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Partition> {
         if options.edges {
             ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
             return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
@@ -167,15 +167,15 @@ impl Division {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
-        let mut division = Division::planned(program, plan);
-        division.settings.count_hits = options.count_hits.then_some(true);
-        Ok(Division { expected, ..division })
+        let mut partition = Partition::planned(program, plan);
+        partition.settings.count_hits = options.count_hits.then_some(true);
+        Ok(Partition { expected, ..partition })
     }
 
     /// What a plan for the program's units says.
-    pub fn planned(program: Program, plan: Plan) -> Division {
+    pub fn planned(program: Program, plan: Plan) -> Partition {
         let Program { divided: program, units, settings } = program;
-        Division { program, units, copies: plan.copies, settings, expected: None }
+        Partition { program, units, copies: plan.copies, settings, expected: None }
     }
 
     /// Whether the program counts unknown paths only.
@@ -192,7 +192,7 @@ impl Division {
     /// the environment says, or else to files of the pattern `writes`.
     ///
     /// # Errors
-    /// Bitcode or link recipe are missing, a tool fails, or somebody wants us to end.
+    /// Bitcode or link recipe are missing, a tool fails, or a signal asks us to end.
     pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &Stop) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
         let inputs = Inputs::of(Path::new(&self.program.path))?;

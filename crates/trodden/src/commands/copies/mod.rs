@@ -40,7 +40,7 @@ use crate::running::{circumstances, deliver};
 use anyhow::{Context, Result, bail, ensure};
 use before::{Failed, Input, WorkFolder};
 use costs::Costs;
-use make::{Division, Program};
+use make::{Partition, Program};
 use spec::{Outcome, Spec, Times, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -84,7 +84,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     deliver_all(record, counted, work.path())
 }
 
-/// Who runs copies, as long as nobody wants us to end.
+/// Who runs copies, as long as no signal asks us to end.
 struct Runner<'a> {
     engine: Engine,
     stop: &'a Stop,
@@ -105,31 +105,31 @@ fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, wor
     let options = &record.copies;
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(record, &program, &spec, work, runner)?;
-    let division = &Division::of(program, options, weights.as_ref())?;
-    let mut programs: Vec<PathBuf> = division.make(work, options.baseline, None, runner.stop)?;
-    heap::align(&programs, Path::new(&division.program.path))?;
-    programs.extend(options.baseline.then(|| PathBuf::from(&division.program.path)));
+    let partition = &Partition::of(program, options, weights.as_ref())?;
+    let mut programs: Vec<PathBuf> = partition.make(work, options.baseline, None, runner.stop)?;
+    heap::align(&programs, Path::new(&partition.program.path))?;
+    programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
     spec.write(work)?;
-    run_copies(record, runner, division, work).context(Failed)
+    run_copies(record, runner, partition, work).context(Failed)
 }
 
-fn run_copies(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<Counted> {
+fn run_copies(record: &Record, runner: &Runner, partition: &Partition, work: &Path) -> Result<Counted> {
     let options = &record.copies;
-    let (copies, attempts) = run_to_ends(division.copies.len(), work, runner)?;
+    let (copies, attempts) = run_to_ends(partition.copies.len(), work, runner)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
-    let merged = merge_copies(&division.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
+    let merged = merge_copies(&partition.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
     differences.extend(merged.divergences.iter().map(Divergence::to_string));
     tell_interrupted(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
-        let missing = merged.silent.iter().filter(|copy| division.expects_counts(**copy));
+        let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
     } else {
         // What copies print until a signal comes is another matter each time, too; they ended alike.
         differences.clear();
     }
-    let mut costs = Costs::of(division, &merged, &copies, &attempts, options)?;
+    let mut costs = Costs::of(partition, &merged, &copies, &attempts, options)?;
     let is_interrupted = !merged.interrupted.is_empty();
     let mut profile = merged.into_profile();
     if options.baseline {
@@ -185,7 +185,7 @@ fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
 /// Stores, prints and tells what copies did; gives the exit status.
 fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
     let Counted { profile, costs, differences, outcome } = counted;
-    // First what took long to find out: what follows may fail, because nobody reads the output any more.
+    // First what took long to find out: what follows may fail, because the output has no reader any more.
     deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
     print_output(work)?;
     if record.copies.own_folders {
@@ -452,7 +452,7 @@ fn run_of(record: &Record, copies: &[CopyRun]) -> Run {
     Run { duration_ns: slowest, suite: record.destination.suite.clone(), ..run }
 }
 
-/// Prints what the first copy printed. That nobody reads it to its end is no error.
+/// Prints what the first copy printed. A reader that leaves before its end is no error.
 fn print_output(folder: &Path) -> Result<()> {
     let print = |name: &str, to: &mut dyn Write| -> Result<()> {
         let text = fs::read(file(folder, name, 0))?;

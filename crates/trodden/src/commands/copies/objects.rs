@@ -59,7 +59,7 @@ impl<'a> Objects<'a> {
     /// Makes those that are not there.
     ///
     /// # Errors
-    /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or somebody wants us to end.
+    /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or a signal asks us to end.
     pub fn make(self, stop: &Stop) -> Result<()> {
         note(format_args!(
             "compiling {} of {}: the others are as in another copy, or were compiled before",

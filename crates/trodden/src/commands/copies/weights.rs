@@ -49,7 +49,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     if options.no_first_run || program.is_residual() {
         note(
             "no run of this build is in the run store, so the counting is divided by estimated frequencies: record one for a better \
-                division",
+                partition",
         );
         return Ok(None);
     }

@@ -105,7 +105,7 @@ impl Place {
 
 fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathBuf, PathBuf)> {
     let (out, err) = (place.raw.path().join("out"), place.raw.path().join("err"));
-    // What programs print may be nobody else's business, either.
+    // What programs print is for its owner only, too.
     let made = |path: &Path| {
         let made = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
         made.with_context(|| format!("cannot write {}", path.display()))

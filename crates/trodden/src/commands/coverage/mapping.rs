@@ -25,7 +25,7 @@ use trodden_report::view::Function;
 
 /// Sections without which there is no coverage.
 const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names"];
-/// Sources that are nobody's project: Rust's standard library, and packages that cargo fetched.
+/// Sources that belong to no project: Rust's standard library, and packages that cargo fetched.
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
 /// Programs, the counts of a profile, and which source files are wanted.

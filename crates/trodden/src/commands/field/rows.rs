@@ -18,7 +18,7 @@ use trodden_analysis::field::aggregate::UserPath;
 use trodden_profile::whole_file::WholeFile;
 use trodden_unit::{Identity, UnitMap};
 
-/// A row, told.
+/// A row of the report.
 #[derive(Clone, Debug)]
 pub struct Row {
     pub build: String,

@@ -99,7 +99,7 @@ fn print(answer: &Value) -> Result<()> {
 fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
     let name = |node: &u32| format!("`{}`", named.names.get(*node as usize).map_or("?", String::as_str));
     let many = |paths: &TooManyPaths| paths.with_name(&name(&paths.0));
-    let told = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
+    let known = error.chain().find_map(|cause| match (cause.downcast_ref(), cause.downcast_ref(), cause.downcast_ref()) {
         (Some(NumberingError::TooManyPaths(paths)), ..) | (_, Some(paths), _) => Some(many(paths)),
         (Some(NumberingError::NoPathThrough { nodes }), ..) => {
             let nodes: Vec<String> = nodes.iter().map(name).collect();
@@ -109,7 +109,7 @@ fn with_names(named: &Named, error: anyhow::Error) -> anyhow::Error {
         (.., Some(CodingError::Overlap(node))) => Some(CodingError::overlap(&name(node))),
         _ => None,
     });
-    told.map_or(error, anyhow::Error::msg)
+    known.map_or(error, anyhow::Error::msg)
 }
 
 /// Prints an answer; the exit status says whether the check that it is about succeeded.

@@ -98,7 +98,7 @@ impl Place {
         part.to_owned()
     }
 
-    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or somebody else's.
+    /// A folder of libraries: the copy first, then the folder itself if it is of the system's or another user's.
     fn search_folder(&self, folder: &OsStr) -> Vec<OsString> {
         let path = Path::new(folder);
         let option = |path: &OsStr| OsString::from_vec([b"-L", path.as_bytes()].concat());

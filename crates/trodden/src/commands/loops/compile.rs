@@ -45,7 +45,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;
     let text = fs::read_to_string(&named)?;
     let plain = compile(&map, &named, &folder.path().join("plain.s"), None)?;
-    // The unit with names is another unit, which nobody wants in the store.
+    // The unit with names is another unit, which does not belong in the store.
     let settings = Settings { keep: Some(Keep::Map), ..parameters.settings().over(Settings::from(&map.experiment)) };
     let request = experiment::resolve(settings).and_then(|request| experiment::file(&request));
     let request = request.with_context(|| format!("unit of {}", map.source))?;

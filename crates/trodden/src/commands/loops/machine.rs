@@ -1,7 +1,7 @@
 //! Assembly as clang writes it, to functions, blocks and instructions.
 //!
 //! The code generator says in a comment behind each block's label which block of the intermediate code it came from:
-//! `.LBB0_3:  # %bb14`. Blocks that nobody jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`;
+//! `.LBB0_3:  # %bb14`. Blocks that no instruction jumps to have the label in a comment of their own, `# %bb.1:  # %bb2`;
 //! blocks made up by the plugin or the code generator have no name.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ pub type Functions = HashMap<String, Vec<MachineBlock>>;
 /// A block of machine code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineBlock {
-    /// Label, if somebody jumps to it.
+    /// Label, if an instruction jumps to it.
     pub label: Option<String>,
     /// Name of the block of the intermediate code that it came from.
     pub name: Option<String>,

@@ -13,7 +13,7 @@ use trodden_unit::{BlockKind, FunctionMap};
 pub struct Loop {
     /// Block where it is entered; its first one, where indirect branches enter.
     pub header: u32,
-    /// How often it was entered or gone round.
+    /// How often it was entered or iterated.
     pub iterations: u64,
     /// Instructions of the intermediate code that were executed in its own blocks.
     pub weight: u128,

@@ -22,7 +22,7 @@ use trodden_unit::Image;
 pub struct Building<'a> {
     job: &'a Pgo,
     command: Vec<OsString>,
-    /// What cargo is told, if the command is cargo's.
+    /// The arguments for cargo, if the command is cargo's.
     cargo: Option<Cargo>,
 }
 
@@ -76,7 +76,7 @@ impl Building<'_> {
         variables.extend(self.cargo.iter().flat_map(|c| &c.toolchain).map(|name| ("RUSTUP_TOOLCHAIN", name.into())));
         let addresses = profile.is_some() && self.job.hot_paths.is_some();
         let parameters = Parameters { pgo: profile.is_none(), addresses, ..Parameters::default() };
-        // Cargo is told of its compilers by variables of its own; what is on the search path links build scripts.
+        // Cargo learns of its compilers from variables of its own; what is on the search path links build scripts.
         let only_variables = self.job.only_variables || self.cargo.is_some();
         let build = Build { lto: false, only_variables, parameters, command: self.command.clone() };
         let built = build::carry_out(&build, &variables)?;

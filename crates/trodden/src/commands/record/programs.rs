@@ -44,7 +44,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
         store,
         folder: raw.clone(),
         suite: suite.to_owned(),
-        told: BTreeSet::new(),
+        reported: BTreeSet::new(),
         stored: Vec::new(),
         logs: 0,
         failures: 0,
@@ -56,7 +56,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
         let following = move || {
             let tell = &mut |event| match event {
                 Event::Left { program, process } => put_aside(&raw, program, process),
-                // Nobody listens if storing has failed, which is told then.
+                // The receiver is gone if storing has failed, which is reported then.
                 Event::Ended(program) => drop(ended.send(program)),
             };
             follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| begun.tell(process), tell })
@@ -107,7 +107,7 @@ fn drain(recorder: &mut Recorder, programs: &Receiver<Program>, whole: &Sender<P
             Ok(program) => {
                 let place = folder_of(recorder.folder(), program.id);
                 let finished = if place.is_dir() { recorder.finish(&place).map(|_| ()) } else { Ok(()) };
-                // Without its logs it is no run, and that is told.
+                // Without its logs it is no run, and that is reported.
                 let _ = whole.send(program);
                 finished?;
             }
@@ -147,8 +147,8 @@ struct ProgramRecorder {
     store: RunStore,
     folder: PathBuf,
     suite: String,
-    /// Problems told already: each run may have them.
-    told: BTreeSet<String>,
+    /// Problems reported already: each run may have them.
+    reported: BTreeSet<String>,
     stored: Vec<PathBuf>,
     /// Logs of streams that were stored.
     logs: usize,
@@ -202,7 +202,7 @@ impl ProgramRecorder {
     }
 
     fn tell(&mut self, problem: &str) {
-        if self.told.insert(problem.to_owned()) {
+        if self.reported.insert(problem.to_owned()) {
             warn(problem);
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Several runs (a suite) and several processes of a run add up, by image.
 
-use crate::commands::stream::{files, told};
+use crate::commands::stream::{event_names, files};
 use crate::notes::warn;
 use crate::profiles;
 use anyhow::{Result, bail};
@@ -132,7 +132,7 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<Observed> {
             let events = plural(lost.into(), "event", "events");
             warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
         }
-        let mut profile = told::maps(log.head())?;
+        let mut profile = event_names::maps(log.head())?;
         let image = profile.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));

@@ -7,7 +7,7 @@
 //! Complexity: O(items), not O(events).
 
 use super::recording::{EventTable, PathEvent};
-use crate::commands::stream::{files, told};
+use crate::commands::stream::{event_names, files};
 use crate::notes::warn;
 use crate::sources;
 use anyhow::{Result, ensure};
@@ -45,12 +45,12 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Conv
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
-    let profile = told::maps(log.head())?;
+    let profile = event_names::maps(log.head())?;
     let view = View::of(&profile);
     let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let told = told::Told::new(log.head(), &profile, &view, &sources);
-    let mut reader = Reader { told: &told, table, functions: HashMap::new(), unknown: 0 };
+    let event_names = event_names::EventNames::new(log.head(), &profile, &view, &sources);
+    let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::of_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
@@ -64,7 +64,7 @@ fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> R
 }
 
 struct Reader<'r, 'a> {
-    told: &'r told::Told<'a>,
+    event_names: &'r event_names::EventNames<'a>,
     table: &'r mut EventTable,
     functions: HashMap<FunctionPlace, u32>,
     /// Different events that nothing is known of.
@@ -77,7 +77,7 @@ impl Reader<'_, '_> {
         match symbol {
             Symbol::Unwound(frames) => vec![self.table.leave(); frames as usize],
             Symbol::Path(counter) | Symbol::Exit(counter) => {
-                let (Some((place, _)), Some(role)) = (self.told.places.path(counter), self.told.places.role(counter)) else {
+                let (Some((place, _)), Some(role)) = (self.event_names.places.path(counter), self.event_names.places.role(counter)) else {
                     self.unknown += 1;
                     return Vec::new();
                 };
@@ -87,7 +87,7 @@ impl Reader<'_, '_> {
                 std::iter::once(path).chain(leave).collect()
             }
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
-                let Some((place, _)) = self.told.places.path(counter) else {
+                let Some((place, _)) = self.event_names.places.path(counter) else {
                     self.unknown += 1;
                     return Vec::new();
                 };
@@ -102,8 +102,8 @@ impl Reader<'_, '_> {
             return *number;
         }
         // Functions of one name in different units are different; in two runs of a program they are the same.
-        let key = format!("{}:{}", self.told.places.unit(place).source, self.told.places.function(place).name);
-        let number = self.table.function_with_key(&key, &self.told.name(place));
+        let key = format!("{}:{}", self.event_names.places.unit(place).source, self.event_names.places.function(place).name);
+        let number = self.table.function_with_key(&key, &self.event_names.name(place));
         self.functions.insert(place, number);
         number
     }
@@ -115,10 +115,10 @@ impl Reader<'_, '_> {
             PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };
-        let id = self.told.places.path(counter).map_or(0, |(_, id)| id);
-        let blocks = self.told.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
+        let id = self.event_names.places.path(counter).map_or(0, |(_, id)| id);
+        let blocks = self.event_names.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
         let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
-        let event = PathEvent { function, end, is_prefix, source: Some(self.told.path(counter)) };
+        let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.path(counter)) };
         self.table.path(&event, &id.to_string(), |_| names)
     }
 }

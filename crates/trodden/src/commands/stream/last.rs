@@ -4,9 +4,9 @@
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
 //! where in the code it was, a core file says.
 
+use super::event_names::{EventNames, Line, maps, place};
 use super::files::{self, STREAM};
 use super::stopped::{Core, Stopped};
-use super::told::{Line, Told, maps, place};
 use crate::cli::Last;
 use crate::output;
 use crate::sources;
@@ -132,25 +132,25 @@ fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Resu
     let view = View::of(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let told = Told::new(stream.head(), &profile, &view, &sources);
+    let event_names = EventNames::new(stream.head(), &profile, &view, &sources);
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.
     let mut of = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
-        ThreadReport { stopped, ..of_thread(thread, &told, job.paths) }
+        ThreadReport { stopped, ..of_thread(thread, &event_names, job.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
     Ok(StreamReport { file, image, lost_threads: stream.lost_threads(), threads })
 }
 
-fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
-    let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, told)).collect();
+fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> ThreadReport {
+    let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, event_names)).collect();
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::new() };
-    let mut nesting = Nesting::new(&told.places);
+    let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
         let step = nesting.feed(symbol);
-        events.extend(of_step(step, nesting.frames().len(), told));
+        events.extend(of_step(step, nesting.frames().len(), event_names));
     }
     let shown = if most == 0 { events.len() } else { most.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
@@ -159,30 +159,35 @@ fn of_thread(thread: &LiveThread, told: &Told, most: usize) -> ThreadReport {
 }
 
 /// A live frame by what its slot holds.
-fn of_frame(slot: Event, told: &Told) -> Option<FrameReport> {
+fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     match slot {
         Event::Path(counter) | Event::Exit(counter) => {
-            let (function, _) = told.places.path(counter)?;
-            let path = told.listing(counter).map(|listing| listing.outline(usize::MAX));
-            Some(FrameReport { function: told.name(function), path, lines: told.lines_of_end(counter), at_call: true })
+            let (function, _) = event_names.places.path(counter)?;
+            let path = event_names.listing(counter).map(|listing| listing.outline(usize::MAX));
+            Some(FrameReport { function: event_names.name(function), path, lines: event_names.lines_of_end(counter), at_call: true })
         }
         Event::Enter(counter) | Event::Inherited(counter) => {
-            let (function, _) = told.places.path(counter)?;
-            let lines = told.declared(function).into_iter().collect();
-            Some(FrameReport { function: told.name(function), path: None, lines, at_call: false })
+            let (function, _) = event_names.places.path(counter)?;
+            let lines = event_names.declared(function).into_iter().collect();
+            Some(FrameReport { function: event_names.name(function), path: None, lines, at_call: false })
         }
         Event::Resume(_) => None,
     }
 }
 
-fn of_step(step: Step, depth: usize, told: &Told) -> Option<EventReport> {
+fn of_step(step: Step, depth: usize, event_names: &EventNames) -> Option<EventReport> {
     match step {
         Step::Entered(frame) => {
-            Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: told.name(frame.function), path: None })
+            Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: event_names.name(frame.function), path: None })
         }
         Step::Path { counter, role, depth } => {
-            let (function, _) = told.places.path(counter)?;
-            Some(EventReport { depth: depth - 1, kind: told.role(role), function: told.name(function), path: Some(told.path(counter)) })
+            let (function, _) = event_names.places.path(counter)?;
+            Some(EventReport {
+                depth: depth - 1,
+                kind: event_names.role(role),
+                function: event_names.name(function),
+                path: Some(event_names.path(counter)),
+            })
         }
         Step::Unwound(0) | Step::Unknown => None,
         Step::Unwound(frames) => {

@@ -5,10 +5,11 @@
 //! | `record.rs` | `trodden record --whole-program`, `--last N`; `trodden stream collect` |
 //! | `recorder.rs` | stream files to logs, while programs run |
 //! | `files.rs` | where a run's streams are kept |
-//! | `told.rs` | events in words, with source |
+//! | `event_names.rs` | events in words, with source |
 //! | `last.rs` | `trodden last` |
 //! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
 
+pub mod event_names;
 pub mod files;
 mod last;
 mod record;
@@ -16,7 +17,6 @@ pub mod recorder;
 mod show;
 mod statistics;
 mod stopped;
-pub mod told;
 
 use crate::cli::Stream;
 use anyhow::Result;

@@ -99,7 +99,7 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
     Ok(exit_code_with(status, is_whole))
 }
 
-/// What programs are told of their streams.
+/// The bounds of streams, as programs read them.
 pub fn bounds(job: &Record) -> String {
     format!("whole,{},{}", job.stream.backlog, job.stream.patience)
 }

@@ -1,7 +1,7 @@
 //! `trodden stream show`: paths and calls of a thread, from any place on.
 
+use super::event_names::{EventNames, maps};
 use super::files;
-use super::told::{Told, maps};
 use crate::cli::StreamShow;
 use crate::output;
 use crate::sources;
@@ -26,7 +26,7 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let view = View::of(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let told = Told::new(log.head(), &profile, &view, &sources);
+    let event_names = EventNames::new(log.head(), &profile, &view, &sources);
     // Frames that are live at the first event are read off the grammar.
     let grammar = log.grammar(thread)?;
     let effect = |symbol| Symbol::of_number(symbol).map(Symbol::effect).unwrap_or_default();
@@ -35,13 +35,13 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
         _ => None,
     });
-    let mut nesting = Nesting::within(&told.places, counters);
+    let mut nesting = Nesting::within(&event_names.places, counters);
     let mut out = BufWriter::new(output::text());
     let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
     let mut failed = None;
     for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::of_number).take(shown)) {
         let step = nesting.feed(symbol);
-        if let Err(error) = line(&mut out, &told, number, step, nesting.frames().len()) {
+        if let Err(error) = line(&mut out, &event_names, number, step, nesting.frames().len()) {
             failed = Some(error);
             break;
         }
@@ -51,15 +51,22 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(out: &mut impl Write, told: &Told, number: u64, step: Step, depth: usize) -> io::Result<()> {
+fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: Step, depth: usize) -> io::Result<()> {
     let indent = |depth: usize| 2 * depth.saturating_sub(1).min(40);
     match step {
         Step::Entered(frame) => {
-            writeln!(out, "#{number:<9} {:width$}enter   {}", "", told.name(frame.function), width = indent(depth))
+            writeln!(out, "#{number:<9} {:width$}enter   {}", "", event_names.name(frame.function), width = indent(depth))
         }
         Step::Path { counter, role, depth } => {
-            let name = told.places.path(counter).map_or_else(String::new, |(place, _)| told.name(place));
-            writeln!(out, "#{number:<9} {:width$}{:<7} {name}  {}", "", told.role(role), told.path(counter), width = indent(depth))
+            let name = event_names.places.path(counter).map_or_else(String::new, |(place, _)| event_names.name(place));
+            writeln!(
+                out,
+                "#{number:<9} {:width$}{:<7} {name}  {}",
+                "",
+                event_names.role(role),
+                event_names.path(counter),
+                width = indent(depth)
+            )
         }
         Step::Unwound(0) => Ok(()),
         Step::Unwound(frames) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", "", width = indent(depth)),

@@ -2,8 +2,8 @@
 //!
 //! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
+use super::event_names::maps;
 use super::files;
-use super::told::maps;
 use crate::cli::StreamStatistics;
 use crate::output;
 use anyhow::Result;

@@ -1,6 +1,6 @@
 //! Where threads were when a core file was written: what `trodden last` cannot know of the innermost frame.
 
-use super::told::Line;
+use super::event_names::Line;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;

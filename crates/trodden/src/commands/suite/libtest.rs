@@ -64,15 +64,15 @@ fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode
 /// How many tests to run at a time, as the test harness has it.
 fn threads(arguments: &[OsString]) -> usize {
     let mut words = arguments.iter().map(|a| a.to_string_lossy());
-    let mut told = std::env::var("RUST_TEST_THREADS").ok();
+    let mut threads = std::env::var("RUST_TEST_THREADS").ok();
     while let Some(word) = words.next() {
         match word.strip_prefix("--test-threads") {
-            Some("") => told = words.next().map(Into::into),
-            Some(joined) => told = joined.strip_prefix('=').map(str::to_owned),
+            Some("") => threads = words.next().map(Into::into),
+            Some(joined) => threads = joined.strip_prefix('=').map(str::to_owned),
             None => {}
         }
     }
-    let number = told.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
+    let number = threads.and_then(|n| n.parse().ok()).filter(|n| *n > 0);
     number.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 

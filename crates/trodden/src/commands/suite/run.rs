@@ -163,7 +163,7 @@ pub enum Counts {
     Stored,
     /// There were none.
     None,
-    /// They cannot be decoded; the raw files are kept, and the user was told where.
+    /// They cannot be decoded; the raw files are kept, and the user knows where.
     Lost,
 }
 
@@ -195,7 +195,7 @@ pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<Outco
     let work = || -> Result<()> {
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (status, counts) = recorder.run(&test.name, &test.words)?;
-            let mut outcome = outcome.lock().expect("nobody panics with it");
+            let mut outcome = outcome.lock().expect("no thread panics with it");
             outcome.without += usize::from(counts == Counts::None);
             outcome.lost += usize::from(counts == Counts::Lost);
             if !status.success() {
@@ -208,7 +208,7 @@ pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<Outco
         let threads: Vec<_> = (0..jobs.min(tests.len()).max(1)).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|t| t.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })?;
-    Ok(outcome.into_inner().expect("nobody panics with it"))
+    Ok(outcome.into_inner().expect("no thread panics with it"))
 }
 
 /// Runs tests one by one and keeps what they counted.
@@ -216,7 +216,7 @@ pub struct Recorder {
     store: Mutex<RunStore>,
     suite: String,
     folder: PathBuf,
-    told: Mutex<BTreeSet<String>>,
+    reported: Mutex<BTreeSet<String>>,
 }
 
 impl Recorder {
@@ -227,7 +227,7 @@ impl Recorder {
     pub fn of(suite: &str, project: &Path) -> Result<Recorder> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
-        Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, told: Mutex::default() })
+        Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, reported: Mutex::default() })
     }
 
     /// Runs a test; gives how it ended, and what became of its counts.
@@ -253,7 +253,7 @@ impl Recorder {
         let collected = collect(files, run, assets::store().ok().as_ref());
         for problem in &collected.problems {
             let problem = problem.to_string();
-            if self.told.lock().expect("nobody panics with it").insert(problem.clone()) {
+            if self.reported.lock().expect("no thread panics with it").insert(problem.clone()) {
                 warn(problem);
             }
         }
@@ -266,7 +266,7 @@ impl Recorder {
         if collected.profile.images.is_empty() {
             return Ok((status, Counts::None));
         }
-        self.store.lock().expect("nobody panics with it").add_run(&collected.profile)?;
+        self.store.lock().expect("no thread panics with it").add_run(&collected.profile)?;
         Ok((status, Counts::Stored))
     }
 }

@@ -1,16 +1,18 @@
-//! Collectors of traces by the name that options and jobs have.
+//! Collectors of traces by the name that options and jobs have: the one list.
 
 use crate::cli::CollectorKind;
 use anyhow::{Context, Result};
 use trodden_trace::{Collector, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
+
+/// All collectors.
+pub const COLLECTORS: [&dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
 
 /// The collector of a name.
 ///
 /// # Errors
 /// There is none.
 pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
-    let all: [&'static dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
-    all.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
+    COLLECTORS.into_iter().find(|c| c.name() == name).with_context(|| format!("there is no collector `{name}`"))
 }
 
 /// The collector that an option names.

@@ -2,7 +2,7 @@
 //! which executes its runs one after the other and leaves their partial traces.
 //!
 //! The file has the environment and the answers of the first run: like a trace, it can be read by its owner alone. A machine must be like
-//! this one (kernel, C library, program, folder), or its run diverges, which is told.
+//! this one (kernel, C library, program, folder), or its run diverges, which is reported.
 
 use super::runs::{RunResult, Subject};
 use crate::cli::{Cli, Command, Trace, TraceRecord};

@@ -1,13 +1,12 @@
 //! Which collectors can work here: each follows this program itself for a moment, and must see its entry.
 
+use super::collectors::COLLECTORS;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::io;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use trodden_trace::{
-    Collector, Executable, Flow, Hardware, PtraceBreakpoints, Recipe, Run, SingleStep, Sink, Target, ThreadNumber, Trampolines, Uprobes,
-};
+use trodden_trace::{Collector, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
@@ -24,8 +23,7 @@ impl Sink for First {
 /// # Errors
 /// None does; the reason of the first.
 pub fn collectors() -> Result<String> {
-    let all: [&dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
-    let tried: Vec<(&str, Result<()>)> = all.into_iter().map(|c| (c.name(), works(c))).collect();
+    let tried: Vec<(&str, Result<()>)> = COLLECTORS.into_iter().map(|c| (c.name(), works(c))).collect();
     let working: Vec<&str> = tried.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| *name).collect();
     if let (true, Some((_, Err(error)))) = (working.is_empty(), tried.into_iter().next()) {
         return Err(error);

@@ -439,7 +439,7 @@ impl Maker<'_> {
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
             Callee::Import(name) => (Vec::new(), Some(self.import(name, call.address))),
-            // A function of another file that calls back could not be told from a direct call of ours.
+            // A function of another file that calls back could not be distinguished from a direct call of ours.
             Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))
             }

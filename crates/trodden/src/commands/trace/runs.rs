@@ -374,7 +374,7 @@ enum Output {
     Error,
 }
 
-/// Passes on, or drops, what a run writes, until nobody writes any more. A reader that is gone is none of the run's business.
+/// Passes on, or drops, what a run writes, until it has no writer any more. A reader that is gone is none of the run's business.
 fn drain(mut pipe: io::PipeReader, which: Output, shows: bool) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(read @ 1..) = pipe.read(&mut buffer) {

@@ -18,7 +18,7 @@ const BARRIERS: [&str; 6] = ["MPI_Barrier", "MPI_Ibarrier", "MPI_Barrier_init", 
 /// Ends of names of operations in which members may give nothing to some others.
 const PARTIAL: [&str; 9] =
     ["v", "w", "v_init", "w_init", "Reduce_scatter", "Ireduce_scatter", "Reduce_scatter_init", "Comm_idup", "Win_fence"];
-/// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that anybody waited for.
+/// Results of waits that ended by themselves are error numbers; a futex whose value has changed is none that a thread waited for.
 const WOKEN: u64 = 0;
 /// What a wait for a futex gives whose value is another one.
 const EAGAIN: u64 = 11;

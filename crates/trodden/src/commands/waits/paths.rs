@@ -4,7 +4,7 @@
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
 use super::process_file::ProcessFile;
-use crate::commands::stream::{files, told};
+use crate::commands::stream::{event_names, files};
 use crate::sources;
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
@@ -39,7 +39,7 @@ impl Paths {
     pub fn open(run: &str) -> Result<Paths> {
         let open = |file: &std::path::PathBuf| {
             let log = StreamLog::open(file)?;
-            let profile = told::maps(log.head())?;
+            let profile = event_names::maps(log.head())?;
             Ok((log, profile))
         };
         let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
@@ -96,10 +96,10 @@ fn follow(
     let view = View::of(profile);
     let provider = sources::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let told = told::Told::new(log.head(), profile, &view, &sources);
+    let event_names = event_names::EventNames::new(log.head(), profile, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
-    let mut walk = Walk { nesting: Nesting::new(&told.places), open: Vec::new(), found: Vec::new() };
+    let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };
     let (mut next, mut number, mut note) = (0, 0, None);
     log.visit(stream, 0, |symbol| {
         // Events that are not symbols lie beside those of exceptions: from there on numbers differ.
@@ -117,9 +117,9 @@ fn follow(
     })?;
     let mut names: HashMap<u32, Rc<str>> = HashMap::new();
     for (index, counter) in walk.found {
-        let Some((place, _)) = told.places.path(counter) else { continue };
-        let lines = names.entry(counter).or_insert_with(|| told.path(counter).into()).clone();
-        taken[index] = Some(Taken { function: told.name(place), lines });
+        let Some((place, _)) = event_names.places.path(counter) else { continue };
+        let lines = names.entry(counter).or_insert_with(|| event_names.path(counter).into()).clone();
+        taken[index] = Some(Taken { function: event_names.name(place), lines });
     }
     Ok(note)
 }

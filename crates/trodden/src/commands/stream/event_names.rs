@@ -33,7 +33,7 @@ pub fn maps(head: &StreamHead) -> Result<Profile> {
 }
 
 /// Says what events are.
-pub struct Told<'a> {
+pub struct EventNames<'a> {
     /// Counters to functions.
     pub places: Places<'a>,
     functions: HashMap<FunctionPlace, &'a Function<'a>>,
@@ -51,9 +51,9 @@ pub struct Line {
     pub text: Option<String>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> EventNames<'a> {
     /// Of an image whose maps a profile has.
-    pub fn new(head: &StreamHead, profile: &'a Profile, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> Told<'a> {
+    pub fn new(head: &StreamHead, profile: &'a Profile, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
         let image = &profile.images[0];
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {
@@ -63,7 +63,7 @@ impl<'a> Told<'a> {
                 }
             }
         }
-        Told { places: Places::new(head, image), functions, sources }
+        EventNames { places: Places::new(head, image), functions, sources }
     }
 
     /// A function's name.

@@ -1,5 +1,5 @@
 //! What the units of a profile compute: their kept bitcode, from the image or the unit store, goes through the plugin
-//! once more, which writes facts and makes no code.
+//! once more, which writes properties and makes no code.
 
 use crate::driver::assets;
 use crate::driver::experiment;
@@ -16,9 +16,9 @@ use trodden_unit::experiment::{Action, InputFolder, Request};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
 
-/// Facts by unit.
+/// Properties by unit.
 #[derive(Default)]
-pub struct KnownFacts {
+pub struct KnownProperties {
     units: HashMap<Identity, UnitProperties>,
     /// Where a function of a unit stands.
     functions: HashMap<(Identity, String), usize>,
@@ -26,12 +26,12 @@ pub struct KnownFacts {
     missing: BTreeMap<Identity, String>,
 }
 
-/// Gets the facts of all units that the functions belong to. A unit whose bitcode is not to be found has none.
+/// Gets the properties of all units that the functions belong to. A unit whose bitcode is not to be found has none.
 ///
 /// # Errors
 /// Clang or the plugin is missing, or refuses a unit.
-pub fn of(functions: &[&Function]) -> Result<KnownFacts> {
-    let mut known = KnownFacts::default();
+pub fn of(functions: &[&Function]) -> Result<KnownProperties> {
+    let mut known = KnownProperties::default();
     let store = assets::store()?;
     let mut images: BTreeMap<&str, BTreeMap<Identity, &UnitMap>> = BTreeMap::new();
     for function in functions {
@@ -48,20 +48,20 @@ pub fn of(functions: &[&Function]) -> Result<KnownFacts> {
             }
         }
     }
-    for (unit, facts) in collect(&work)? {
-        known.functions.extend(facts.functions.iter().enumerate().map(|(at, f)| ((unit, f.name.clone()), at)));
-        known.units.insert(unit, facts);
+    for (unit, properties) in collect(&work)? {
+        known.functions.extend(properties.functions.iter().enumerate().map(|(at, f)| ((unit, f.name.clone()), at)));
+        known.units.insert(unit, properties);
     }
     Ok(known)
 }
 
-impl KnownFacts {
-    /// The facts of a function.
+impl KnownProperties {
+    /// The properties of a function.
     pub fn of(&self, function: &Function) -> Option<(&UnitProperties, &FunctionProperties)> {
         let unit = function.unit.unit;
-        let facts = self.units.get(&unit)?;
-        let found = &facts.functions[*self.functions.get(&(unit, function.map.name.clone()))?];
-        (found.blocks.len() == function.map.blocks.len()).then_some((facts, found))
+        let properties = self.units.get(&unit)?;
+        let found = &properties.functions[*self.functions.get(&(unit, function.map.name.clone()))?];
+        (found.blocks.len() == function.map.blocks.len()).then_some((properties, found))
     }
 
     /// Says of which functions nothing is known, and why.
@@ -104,28 +104,28 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
         return Ok(Vec::new());
     }
     let compiler = Compiler::new(OsString::new())?;
-    let folder = tempfile::Builder::new().prefix("trodden-facts-").tempdir().context("cannot make a temporary folder")?;
+    let folder = tempfile::Builder::new().prefix("trodden-properties-").tempdir().context("cannot make a temporary folder")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
-        let facts = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
-        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, facts));
+        let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;
+        done.lock().unwrap_or_else(|e| e.into_inner()).push((job.unit, properties));
         Ok(())
     })?;
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
 fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
-    let [input, output, result] = ["bc", "o", "facts"].map(|end| format!("{unit}.{end}"));
+    let [input, output, result] = ["bc", "o", "properties"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
     let request = Request { action: Action::Describe { output: folder.join(&result).into() }, ..Request::default() };
     command.current_dir(folder);
     experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;
-    let mut facts =
-        UnitProperties::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no facts: is it of this version?")?)?;
-    if facts.files != map.files || facts.scopes != map.scopes {
-        facts.forget_positions();
+    let mut properties =
+        UnitProperties::from_bytes(&fs::read(folder.join(&result)).context("the plugin wrote no properties: is it of this version?")?)?;
+    if properties.files != map.files || properties.scopes != map.scopes {
+        properties.forget_positions();
     }
-    Ok(facts)
+    Ok(properties)
 }
