@@ -44,6 +44,17 @@ pub struct Site {
 /// The relative contributions of code to a path, in order.
 type Shares = Vec<((CodeId, State), f64)>;
 
+/// Those of the longer and of the shorter path of a wait.
+#[derive(Clone, Debug)]
+pub struct PathShares([Shares; 2]);
+
+impl PathShares {
+    /// Of a wait.
+    pub fn of(steps: &Steps, wait: &Wait) -> Self {
+        PathShares([shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)])
+    }
+}
+
 /// Equivalent waits.
 #[derive(Clone, Debug)]
 pub struct Class {
@@ -107,13 +118,23 @@ impl Classes {
     }
 
     /// Puts a wait into its class.
-    pub fn add(&mut self, steps: &Steps, wait: &Wait) {
+    pub fn add(&mut self, wait: &Wait, shares: &PathShares) {
+        let class = self.find(wait, shares);
+        class.add(wait);
+    }
+
+    /// Counts a wait in its class, which gets no paths: where only the number of classes is asked for.
+    pub fn tally(&mut self, wait: &Wait, shares: &PathShares) {
+        self.find(wait, shares).occurrences += 1;
+    }
+
+    /// The class of a wait, which is made if there is none.
+    fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> &mut Class {
         let site = Site { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
         waits.occurrences += 1;
         waits.total_ns += wait.wait_ns;
-        let shares = [shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)];
         let (rule, threshold) = (self.rule, self.threshold);
         let is_near = |class: &Class| (0..2).all(|side| distance(rule, &class.representative[side], &shares[side], threshold) < threshold);
         // Waits of one class come in a row.
@@ -131,7 +152,7 @@ impl Classes {
             waits.classes.len() - 1
         });
         waits.newest = index;
-        waits.classes[index].add(wait);
+        &mut waits.classes[index]
     }
 
     /// Classes of all sites.

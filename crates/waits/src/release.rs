@@ -3,6 +3,7 @@
 use crate::Rule;
 use crate::analysis::{Analysis, Open};
 use crate::call::{Call, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
+use crate::classes::PathShares;
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{Begun, Place, Prepared, Request, Started};
@@ -255,8 +256,9 @@ impl Analysis {
             let live = self.versions.live();
             self.live = (self.live.0.max(live.0), self.live.1.max(live.1));
         }
-        self.classes.add(&self.steps, &wait);
-        self.others.iter_mut().for_each(|classes| classes.add(&self.steps, &wait));
+        let shares = PathShares::of(&self.steps, &wait);
+        self.classes.add(&wait, &shares);
+        self.others.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
         Some(wait)
     }
 

@@ -7,6 +7,9 @@ use super::recording::{Process, Recording};
 use std::collections::BTreeMap;
 use trodden_waits::offset::Shift;
 
+/// No time is later, ns: three months. Damaged ticks may say anything, and sums over all locations must not overflow.
+const LATEST_NS: i128 = 1 << 53;
+
 /// Conversion of a process's ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
@@ -35,7 +38,7 @@ pub struct Clocks {
 impl Clock {
     /// Nanoseconds since the recording's first event.
     pub fn time_ns(&self, ticks: u64) -> u64 {
-        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, i128::from(u64::MAX)) as u64
+        (self.absolute_ns(ticks) - self.origin_ns).clamp(0, LATEST_NS) as u64
     }
 
     /// The clock of its host, corrected.
@@ -105,5 +108,11 @@ mod tests {
     fn ticks_become_nanoseconds_between_and_beside_anchors() {
         let clock = Clock { origin_ns: 1000, ..host_clock(&[[300, 1100, 0], [0, 1000, 0], [150, 1049, 0]], false) };
         assert_eq!([0, 150, 300, 600].map(|t| clock.time_ns(t)), [0, 50, 100, 200]);
+    }
+
+    #[test]
+    fn times_of_damaged_ticks_can_be_added_up() {
+        let clock = Clock { origin_ns: 1000, ..host_clock(&[[0, 1000, 0], [2, 900_000_000, 0]], false) };
+        assert!(clock.time_ns(u64::MAX).checked_mul(1000).is_some());
     }
 }

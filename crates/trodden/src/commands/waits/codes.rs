@@ -107,7 +107,8 @@ impl Codes {
 
     /// So much time was spent at a line of a block.
     pub fn weigh(&mut self, id: CodeId, line: u32, ns: u64) {
-        *self.lines.entry(id).or_default().entry(line).or_default() += ns;
+        let weight = self.lines.entry(id).or_default().entry(line).or_default();
+        *weight = weight.saturating_add(ns);
     }
 
     /// Weights by line.

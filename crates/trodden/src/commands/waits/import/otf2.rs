@@ -92,7 +92,7 @@ fn print(path: &Path, options: &[&str]) -> Result<String> {
     if !output.status.success() {
         bail!("{}: otf2-print rejects it: {}", path.display(), String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::from_utf8(output.stdout).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
 /// Kind, location, time and attributes of a line with an event.
@@ -106,8 +106,9 @@ fn event(line: &str) -> Option<(&str, u64, u64, &str)> {
 
 /// The value behind `name: `.
 fn attribute<'a>(attributes: &'a str, name: &str) -> Option<&'a str> {
-    let at = attributes.find(&format!("{name}: "))? + name.len() + 2;
-    let rest = &attributes[at..];
+    let is_behind = |(at, _): &(usize, &str)| attributes[..*at].ends_with(name);
+    let (at, _) = attributes.match_indices(": ").find(is_behind)?;
+    let rest = &attributes[at + 2..];
     // A quoted name may have commas in it.
     let from = rest.strip_prefix('"').and_then(|name| name.find('"')).map_or(0, |at| at + 2);
     let end = rest[from..].find(", ").map(|at| from + at);
