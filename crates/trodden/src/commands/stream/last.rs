@@ -7,6 +7,7 @@
 use super::event_names::{EventNames, Line, maps, place};
 use super::files::{self, STREAM};
 use super::stopped::{Core, Stopped};
+use super::unfinished::{Unfinished, unfinished};
 use crate::cli::Last;
 use crate::output;
 use crate::sources;
@@ -45,6 +46,8 @@ struct ThreadReport {
     thread: u32,
     /// Where it was, if a core file says so.
     stopped: Option<Stopped>,
+    /// The innermost frame's path to there, if it stopped in that frame's function.
+    unfinished: Option<Unfinished>,
     /// Live frames, innermost first.
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
@@ -136,7 +139,8 @@ fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Resu
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.
     let mut of = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
-        ThreadReport { stopped, ..of_thread(thread, &event_names, job.paths) }
+        let unfinished = stopped.as_ref().and_then(|stopped| unfinished(thread, &event_names, stopped));
+        ThreadReport { stopped, unfinished, ..of_thread(thread, &event_names, job.paths) }
     };
     let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
@@ -155,7 +159,7 @@ fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> Thre
     let shown = if most == 0 { events.len() } else { most.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
     let events = events.split_off(events.len() - shown);
-    ThreadReport { process: thread.key.process, thread: thread.key.thread, stopped: None, frames, events, known_before }
+    ThreadReport { process: thread.key.process, thread: thread.key.thread, stopped: None, unfinished: None, frames, events, known_before }
 }
 
 /// A live frame by what its slot holds.
@@ -216,6 +220,12 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     let _ = writeln!(out, "\nthread {} of process {}: {frames}", thread.thread, thread.process);
     if let Some(stopped) = &thread.stopped {
         stopped_text(stopped, out);
+    }
+    if let Some(Unfinished { function, path, ways }) = &thread.unfinished {
+        let _ = match ways {
+            1 => writeln!(out, "  by the path {path} of {function}"),
+            _ => writeln!(out, "  by one of {ways} paths of {function}; all run through {path}"),
+        };
     }
     for (number, frame) in thread.frames.iter().enumerate() {
         let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));

@@ -7,6 +7,7 @@
 //! | `files.rs` | where a run's streams are kept |
 //! | `event_names.rs` | events in words, with source |
 //! | `last.rs` | `trodden last` |
+//! | `stopped.rs`, `unfinished.rs` | what a core file says of a thread's end |
 //! | `show.rs`, `statistics.rs` | `trodden stream show`, `statistics` |
 
 pub mod event_names;
@@ -17,6 +18,7 @@ pub mod recorder;
 mod show;
 mod statistics;
 mod stopped;
+mod unfinished;
 
 use crate::cli::Stream;
 use anyhow::Result;
