@@ -106,6 +106,9 @@ fn header(view: &View, page: &Page) -> String {
         "functions",
         format!("{} of {} instrumented were executed", words::count(totals.executed.into()), words::count(totals.instrumented.into())),
     );
+    if view.profile.images.iter().any(trodden_profile::segments::are_counted) {
+        row("segments", "interprocedural segments were counted in place of paths: `trodden segments` shows them".to_owned());
+    }
     if totals.unfinished_functions > 0 {
         let functions = words::plural(totals.unfinished_functions.into(), "function", "functions");
         row("unfinished", format!("{} in {functions} (listed below)", executions(totals.unfinished)));

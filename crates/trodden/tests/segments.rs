@@ -290,6 +290,9 @@ fn copies_share_the_counting_of_segments() {
             assert_eq!(asked.len().to_string(), copies, "{asked:?}");
             let all = trodden_profile::segments::counted(&profile.images[0]).interesting;
             assert!(asked.iter().skip(1).all(|n| *n > 0) && !all.is_empty(), "{asked:?}");
+            assert!(profile.images.iter().all(|i| i.path.ends_with("/prog")), "copies are gone with their folder");
+            let report = String::from_utf8(place.trodden("report shared.trodden").stdout).unwrap();
+            assert!(report.contains("`trodden segments` shows them"), "{report}");
         }
     }
 }

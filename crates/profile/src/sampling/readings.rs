@@ -487,14 +487,14 @@ mod tests {
         let mut readings = Readings::default();
         read(&mut readings, raw(&[(3, 4)]), 5);
         assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).margin, None);
-        // Nor have runs of few bursts, however many slices they make.
-        let margin = |bursts| {
+        // Nor have runs of few bursts, however many slices they make. Where the program waited, margins are wider.
+        let margin = |bursts, waited| {
             let mut readings = Readings::default();
             (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
-            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, asked_ns: 100, waited: 0.0 };
+            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, asked_ns: 100, waited };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
             sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).margin
         };
-        assert!(margin(FEWEST_BURSTS - 1).is_none() && margin(FEWEST_BURSTS).is_some());
+        assert!(margin(FEWEST_BURSTS - 1, 0.0).is_none() && margin(FEWEST_BURSTS, 0.9) > margin(FEWEST_BURSTS, 0.0).map(|m| 1.2 * m));
     }
 }

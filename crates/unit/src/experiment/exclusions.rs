@@ -187,7 +187,12 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Segments, Unknown, "both say what is counted", "make two builds"),
     excludes(Segments, Watched, "both say what is counted", "make two builds"),
     excludes(Segments, Interesting, "both say what is counted", "make two builds"),
-    excludes(Segments, Part, "copies share the paths of a program, not its segments", "build the program without --segments for copies"),
+    excludes(
+        Segments,
+        Part,
+        "copies share the paths of a program, not its segments",
+        "build the program without --segments for copies; `trodden record --copies K --segments SET` shares the counting of segments",
+    ),
     excludes(Segments, Events, "segments are counted, and nothing is summed up", "make two builds"),
     excludes(Segments, EdgeProfile, "an edge profile takes the counts of all paths", "make two builds"),
     excludes(Segments, Coverage, "coverage takes the counts of all paths", "make two builds"),

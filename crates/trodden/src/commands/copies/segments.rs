@@ -43,7 +43,7 @@ pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
     let options = &record.copies;
     let engine = engine(options)?;
     let set = asked(options.depth as usize, &[], wanted)?;
-    let division = Division::of(&set, options.copies.unwrap_or(1));
+    let partition = Partition::of(&set, options.copies.unwrap_or(1));
     before::check_destinations(record)?;
     let input = Input::read(options.input.as_deref())?;
     let stop = Stop::new()?;
@@ -52,11 +52,11 @@ pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
     let counted = spec.and_then(|mut spec| {
         spec.ignore_output = options.ignore_output;
         let program = program(&record.command[0])?;
-        let programs = division.make(&set, &program, work.path())?;
+        let programs = partition.make(&set, &program, work.path())?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
         spec.write(work.path())?;
-        count(record, &Runner { engine, stop: &stop }, &division, work.path()).context(Failed)
+        count(record, &program, (&Runner { engine, stop: &stop }, work.path()), &partition).context(Failed)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.end_with(error, &stop))?;
     drop(stop);
@@ -73,23 +73,25 @@ pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
 }
 
 /// Which copy counts the segments that end in which function.
-struct Division {
+struct Partition {
     /// For each copy the numbers of its functions in the set.
     copies: Vec<BTreeSet<u32>>,
     /// Unit and name of the functions that all copies count.
     checked: BTreeSet<(String, String)>,
 }
 
-impl Division {
-    fn of(set: &SegmentSet, copies: usize) -> Division {
+impl Partition {
+    fn of(set: &SegmentSet, copies: usize) -> Partition {
         let mut functions: Vec<(u64, u32)> = set.functions().iter().zip(0..).map(|(f, n)| (f.executions, n)).collect();
         functions.retain(|(_, n)| !set.functions()[*n as usize].contexts.is_empty());
         functions.sort_by_key(|(executions, number)| (Reverse(*executions), *number));
+        // A copy that counts nothing tells nothing.
+        let copies = copies.min(functions.len().max(1));
         let all: u64 = functions.iter().map(|f| f.0).sum();
         let mut few = 0;
         let is_checked = |(executions, _): &&(u64, u32)| {
             few += executions;
-            few <= all / 100 * CHECKED_PERCENT
+            few.saturating_mul(100) <= all.saturating_mul(CHECKED_PERCENT)
         };
         let checked: BTreeSet<u32> = functions.iter().rev().take_while(is_checked).map(|f| f.1).collect();
         let mut loads: Vec<(u64, BTreeSet<u32>)> = vec![(0, checked.clone()); copies];
@@ -108,7 +110,7 @@ impl Division {
             let function = &set.functions()[*number as usize];
             (function.unit.clone(), function.name.clone())
         };
-        Division { copies: loads.into_iter().map(|l| l.1).collect(), checked: checked.iter().map(name).collect() }
+        Partition { copies: loads.into_iter().map(|l| l.1).collect(), checked: checked.iter().map(name).collect() }
     }
 
     /// Makes the copies. Their names have one length, since the kernel puts them on the stack.
@@ -127,12 +129,21 @@ impl Division {
 }
 
 /// Runs the copies; gives their counts as one profile, where they differ, and how the first ended.
-fn count(record: &Record, runner: &Runner, division: &Division, work: &Path) -> Result<(Profile, Vec<String>, Outcome)> {
-    let (copies, _) = run_to_ends(division.copies.len(), work, runner)?;
+fn count(
+    record: &Record,
+    program: &Path,
+    (runner, work): (&Runner, &Path),
+    partition: &Partition,
+) -> Result<(Profile, Vec<String>, Outcome)> {
+    let (copies, _) = run_to_ends(partition.copies.len(), work, runner)?;
     let mut differences = outcomes(&copies);
     let run = run_of(record, &copies);
     let profiles = copies.iter().map(|copy| copy.profile.clone()).collect();
-    let (images, different) = merge(profiles, &division.checked);
+    let (mut images, different) = merge(profiles, &partition.checked);
+    // The copies' own files are gone with their folder.
+    for image in images.iter_mut().filter(|image| Path::new(&image.path).starts_with(work)) {
+        image.path = program.display().to_string();
+    }
     differences.extend(different);
     ensure!(images.iter().any(are_counted), "no copy counted a segment: {} runs none of its functions", record.command[0].display());
     let mut profile = Profile { run, images, sampling: None };

@@ -163,7 +163,7 @@ pub enum Counts {
     Stored,
     /// There were none.
     None,
-    /// They cannot be decoded; the raw files are kept, and the user knows where.
+    /// They cannot be decoded; the raw files are kept, and a message said where.
     Lost,
 }
 

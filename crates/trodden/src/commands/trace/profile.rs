@@ -1,6 +1,6 @@
 //! `trodden trace profile`: the acyclic paths of a trace as an ordinary path profile, which report, diff and residual work on.
 //!
-//! The map that a build would have kept is made of the graphs in the trace: a unit for the image, each function with
+//! The map that a build would have kept is made of the graphs in the trace: a unit for each traced file, each function with
 //! its blocks (the entry first), its edges, and the numbering of Ball and Larus. A first pass over the trace finds
 //! where functions were left, and edges that the graphs do not have; a second one counts. Every path is counted that
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
 use std::sync::Arc;
+use trodden_binary::linked::in_file;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
@@ -20,7 +21,7 @@ use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_profile::{Collected, Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
 use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    Block, BlockKind, Counted, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape,
+    Block, BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape,
 };
 
 /// Functions with more paths are cut.
@@ -45,16 +46,33 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
     };
     let suite = job.destination.suite.clone();
     let run = Run { command, suite, ending, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
-    let map = unit_map(&trace, functions.into_iter().map(|f| f.map).collect());
-    let unit = Identity::of(format!("trace {:x} {:?}", about.hash, map.functions.len()).as_bytes());
-    let unit = UnitProfile { unit, map: Arc::new(map), counts: Counts::of_executions(counts.into_iter().collect()) };
-    let identity = Identity::of(&about.hash.to_le_bytes());
-    let image = ImageProfile { identity, path: about.image.clone(), build_id: None, units: vec![unit] };
-    let profile = Profile { run, images: vec![image], sampling: None };
+    let images = images(&trace, functions, counts);
+    let profile = Profile { run, images, sampling: None };
     note("its paths are those of machine code: graphs from the trace");
     deliver(&Collected { profile, problems: Vec::new() }, &job.destination)?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// An image for each file that has executed functions: names of functions are unique in a file only.
+fn images(trace: &TraceFile, functions: Vec<Numbered>, mut counts: Counted) -> Vec<ImageProfile> {
+    let about = trace.about();
+    let mut files: BTreeMap<usize, Vec<FunctionMap>> = BTreeMap::new();
+    for function in functions {
+        files.entry(function.file).or_default().push(function.map);
+    }
+    let image = |(file, functions): (usize, Vec<FunctionMap>)| {
+        let path = file.checked_sub(1).map_or(&about.image, |library| &about.libraries[library]).clone();
+        let unit = Identity::of(format!("trace {:x} {file} {:?}", about.hash, functions.len()).as_bytes());
+        let map = Arc::new(unit_map(trace, path.clone(), functions));
+        let counts = Counts::of_executions(counts.remove(&file).unwrap_or_default().into_iter().collect());
+        let identity = Identity::of(format!("trace {:x} {file}", about.hash).as_bytes());
+        ImageProfile { identity, path, build_id: None, units: vec![UnitProfile { unit, map, counts }] }
+    };
+    files.into_iter().map(image).collect()
+}
+
+/// Counts of paths: by file, by counter.
+type Counted = BTreeMap<usize, BTreeMap<u64, u64>>;
 
 /// What the trace shows of the graphs.
 #[derive(Default)]
@@ -127,6 +145,8 @@ impl SeenFlow {
 /// A function with its numbering.
 struct Numbered {
     map: FunctionMap,
+    /// The file that it is of; counters are numbered in each.
+    file: usize,
     dag: Dag,
     /// The edge from block to block, or (`None`) to the exit.
     edges: HashMap<(TraceBlock, Option<TraceBlock>), Edge>,
@@ -142,14 +162,15 @@ fn functions(trace: &TraceFile, seen: &SeenFlow) -> Result<Vec<Numbered>> {
         blocks.entry(block.function).or_default().push(TraceBlock(number));
     }
     let mut numbered = Vec::new();
-    let mut first_counter = 0;
+    let mut counters: BTreeMap<usize, u64> = BTreeMap::new();
     for (function, mut blocks) in blocks {
         let entry = about.functions[function.0 as usize].address;
         let at = blocks.iter().position(|b| trace.block(*b).address == entry);
         let at = at.with_context(|| format!("the trace has no block at the entry of {}", trace.name(function)))?;
         blocks[..=at].rotate_right(1);
-        let one = number(trace, seen, function, &blocks, first_counter)?;
-        first_counter += one.map.counters;
+        let first_counter = counters.entry(in_file(entry).0).or_default();
+        let one = number(trace, seen, function, &blocks, *first_counter)?;
+        *first_counter += one.map.counters;
         numbered.push(one);
     }
     Ok(numbered)
@@ -203,7 +224,8 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
         by_trip_count: Vec::new(),
         calls: Vec::new(),
     };
-    Ok(Numbered { map, dag, edges, entry: blocks[0], function })
+    let file = in_file(trace.block(blocks[0]).address).0;
+    Ok(Numbered { map, file, dag, edges, entry: blocks[0], function })
 }
 
 fn block_of_map(trace: &TraceFile, block: TraceBlock) -> Block {
@@ -214,7 +236,7 @@ fn block_of_map(trace: &TraceFile, block: TraceBlock) -> Block {
     Block { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, kind: BlockKind::Code }
 }
 
-fn unit_map(trace: &TraceFile, functions: Vec<FunctionMap>) -> UnitMap {
+fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
     let about = trace.about();
     let mut declared: HashMap<TraceFunction, (u32, u32)> = HashMap::new();
     for block in &about.blocks {
@@ -227,11 +249,11 @@ fn unit_map(trace: &TraceFile, functions: Vec<FunctionMap>) -> UnitMap {
         Scope { name: f.name.clone(), linkage_name: String::new(), file, line, inlined_at: None }
     };
     UnitMap {
-        source: about.image.clone(),
+        source,
         producer: String::new(),
         target: "x86_64-unknown-linux-gnu".to_owned(),
         experiment: Experiment::of_trace(),
-        counted: Counted::Paths,
+        counted: trodden_unit::Counted::Paths,
         codegen: Vec::new(),
         files: about.files.clone(),
         scopes: (0..).zip(&about.functions).map(scope).collect(),
@@ -245,10 +267,9 @@ fn unit_map(trace: &TraceFile, functions: Vec<FunctionMap>) -> UnitMap {
     }
 }
 
-/// Counts of paths by counter.
-fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<BTreeMap<u64, u64>> {
+fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<Counted> {
     let by_function: HashMap<TraceFunction, &Numbered> = functions.iter().map(|f| (f.function, f)).collect();
-    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut counts = Counted::new();
     for thread in (0..trace.threads()).map(ThreadNumber) {
         // The path under way in each frame; none where its beginning was not seen.
         let mut sums: Vec<Option<i64>> = Vec::new();
@@ -275,11 +296,11 @@ fn count(trace: &TraceFile, functions: &[Numbered]) -> Result<BTreeMap<u64, u64>
 }
 
 /// Takes an edge: a path goes on, or ends and another begins.
-fn take(function: &Numbered, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut BTreeMap<u64, u64>) {
+fn take(function: &Numbered, edge: Edge, sum: &mut Option<i64>, ends: bool, counts: &mut Counted) {
     let value = |id: trodden_flow::dag::DagEdgeId| function.map.values[id.index()];
     let mut finish = |sum: Option<i64>| {
         if let Some(path) = sum.and_then(|s| u64::try_from(s).ok()).filter(|p| *p < function.map.counters) {
-            *counts.entry(function.map.first_counter + path).or_default() += 1;
+            *counts.entry(function.file).or_default().entry(function.map.first_counter + path).or_default() += 1;
         }
     };
     if let Some(cut) = function.dag.cut(edge) {
