@@ -20,6 +20,7 @@
 //! | `untested.rs` | of residual builds: when a path was first taken, what is done about it; paths that became known later |
 //! | `clock.rs` | the time without system calls |
 //! | `image.rs` | the unit records of the image |
+//! | `stub.rs` | assembly that stubs share |
 //! | `start.rs` | an object of its own: the entry of programs without libc's start-up |
 //! | `lock.rs`, `system.rs`, `text.rs`, `memory.rs` | lock and signal mask, system calls, strings and messages, copying |
 //!
@@ -97,6 +98,7 @@ mod region;
 mod state;
 mod stream;
 mod stream_calls;
+mod stub;
 mod system;
 mod table;
 mod text;

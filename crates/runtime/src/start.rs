@@ -20,7 +20,7 @@
 #![no_std]
 
 // `_start` is weak, so that a program that has none links as it does without us. The section `.trodden.start`, which is
-// not loaded, tells the driver whether it was found.
+// not loaded, says to the driver whether it was found.
 core::arch::global_asm!(
     ".pushsection .text.__trodden_start, \"ax\", @progbits",
     ".weak _start",
@@ -79,7 +79,7 @@ core::arch::global_asm!(
     "movl $0x1002, %edi",
     "movl $158, %eax",
     "syscall",
-    // A position-independent image (e_type is ET_DYN)? The dynamic section tells where relocations are: DT_RELA, DT_RELASZ.
+    // A position-independent image (e_type is ET_DYN)? The dynamic section says where relocations are: DT_RELA, DT_RELASZ.
     // Distances of 64 bits: a static image has no such section (0), and may be far from that.
     "5:",
     "leaq 5b(%rip), %rax",

@@ -5,6 +5,7 @@ use crate::chunks;
 use crate::image::Image;
 use crate::life;
 use crate::stream::{WORD, thread_stream};
+use crate::stub;
 use crate::system;
 use core::arch::global_asm;
 use core::sync::atomic::AtomicU64;
@@ -14,13 +15,7 @@ use core::sync::atomic::AtomicU64;
 macro_rules! stub {
     ($name:literal, $function:ident) => {
         global_asm!(
-            concat!(".pushsection .text.", $name, ", \"ax\", @progbits"),
-            concat!(".globl ", $name),
-            concat!(".hidden ", $name),
-            concat!(".type ", $name, ", @function"),
-            ".balign 16",
-            concat!($name, ":"),
-            ".cfi_startproc",
+            stub::begin!($name),
             ".cfi_def_cfa rsp, 0",
             ".cfi_register rip, r11",
             "lea rsp, [rsp - 128]",
@@ -33,28 +28,10 @@ macro_rules! stub {
             ".cfi_offset rbp, -144",
             "mov rbp, rsp",
             ".cfi_def_cfa_register rbp",
-            "push rcx",
-            "push rdx",
-            "push rsi",
-            "push rdi",
-            "push r8",
-            "push r9",
-            "push r10",
-            "cld",
-            "sub rsp, 512",
-            "and rsp, -16",
-            "fxsave64 [rsp]",
+            stub::save!(),
             "mov rdi, rax",
             "call {function}",
-            "fxrstor64 [rsp]",
-            "lea rsp, [rbp - 56]",
-            "pop r10",
-            "pop r9",
-            "pop r8",
-            "pop rdi",
-            "pop rsi",
-            "pop rdx",
-            "pop rcx",
+            stub::restore!(56),
             "pop rbp",
             ".cfi_def_cfa rsp, 136",
             "pop r11",
@@ -63,9 +40,7 @@ macro_rules! stub {
             "lea rsp, [rsp + 128]",
             ".cfi_adjust_cfa_offset -128",
             "notrack jmp r11",
-            ".cfi_endproc",
-            concat!(".size ", $name, ", . - ", $name),
-            ".popsection",
+            stub::end!($name),
             function = sym $function,
         );
     };
