@@ -216,23 +216,27 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
         losses: tally.losses,
         observed,
     };
-    let images = images.into_iter().enumerate().map(|(number, image)| {
-        let units = image.units.iter().enumerate().map(|(place, (unit, map))| {
-            let paths = by_unit.get(&(number, place)).into_iter().flatten();
-            UnitProfile {
-                unit: *unit,
-                map: map.clone(),
-                counts: trodden_profile::Counts::of_executions(paths.map(|(at, seen)| (*at, estimate(seen))).collect()),
-            }
+    let executions = |place| by_unit.get(&place).into_iter().flatten().map(|(at, seen)| (*at, estimate(seen))).collect();
+    Profile { run, images: image_profiles(&images, executions), sampling: Some(Sampling::Branches(sampling)) }
+}
+
+/// Programs with the executions of their paths, by image and unit.
+pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize, usize)) -> Vec<(u64, u64)>) -> Vec<ImageProfile> {
+    let units = |number: usize, image: &ProbedImage| {
+        let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
+            unit: *unit,
+            map: map.clone(),
+            counts: trodden_profile::Counts::of_executions(executions((number, place))),
         });
-        ImageProfile {
-            identity: image.image.identity,
-            path: image.path.display().to_string(),
-            build_id: image.image.build_id.clone(),
-            units: units.collect(),
-        }
+        units.collect()
+    };
+    let images = images.iter().enumerate().map(|(number, image)| ImageProfile {
+        identity: image.image.identity,
+        path: image.path.display().to_string(),
+        build_id: image.image.build_id.clone(),
+        units: units(number, image),
     });
-    Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
+    images.collect()
 }
 
 /// How often each path of a unit was seen.

@@ -12,12 +12,12 @@
 mod fragment;
 mod join;
 
-use crate::branch_import::ImportError;
+use crate::branch_import::{ImportError, image_profiles};
 use fragment::{Fragment, Graphs, fragments};
 use join::{Joined, join};
 use std::collections::BTreeMap;
 use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Losses, Profile, Run, Sampling, UnitProfile};
+use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
 /// How a path of the detector ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,20 +107,6 @@ fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: 
         losses,
         observed: Vec::new(),
     };
-    let images = images.iter().enumerate().map(|(number, image)| {
-        let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
-            unit: *unit,
-            map: map.clone(),
-            counts: trodden_profile::Counts::of_executions(
-                by_unit.get(&(number, place)).into_iter().flatten().map(|(at, count)| (*at, *count)).collect(),
-            ),
-        });
-        ImageProfile {
-            identity: image.image.identity,
-            path: image.path.display().to_string(),
-            build_id: image.image.build_id.clone(),
-            units: units.collect(),
-        }
-    });
-    Profile { run, images: images.collect(), sampling: Some(Sampling::Branches(sampling)) }
+    let executions = |place| by_unit.get(&place).into_iter().flatten().map(|(at, count)| (*at, *count)).collect();
+    Profile { run, images: image_profiles(images, executions), sampling: Some(Sampling::Branches(sampling)) }
 }
