@@ -18,6 +18,8 @@ const LONG: usize = 500;
 const LONG_FUNCTION: usize = 50;
 /// Longer lines are not read to their end.
 const WIDE: usize = 140;
+/// Longer lines of prose are several; a row of a table is one line.
+const WIDE_PROSE: usize = 160;
 /// Signs of unfinished work. Spelled apart, or this file would have them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
@@ -96,7 +98,27 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     if !text.is_empty() && !text.ends_with('\n') {
         findings.push(format!("{file}: the last line has no end"));
     }
+    if [".rs", ".js", ".css", ".toml"].iter().any(|end| file.ends_with(end)) && !file.starts_with("corpus/") {
+        let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > WIDE);
+        findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {WIDE} columns")));
+    }
+    if file.ends_with(".md") && !file.starts_with("docs/benchmarks/") {
+        findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {WIDE_PROSE} columns")));
+    }
     findings
+}
+
+/// Numbers of the lines of Markdown that are too wide, but of tables and of what is quoted from elsewhere.
+fn wide_prose(text: &str) -> Vec<usize> {
+    let mut quoted = false;
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        quoted ^= line.trim_start().starts_with("```");
+        if !quoted && !line.starts_with('|') && line.chars().count() > WIDE_PROSE {
+            found.push(number);
+        }
+    }
+    found
 }
 
 fn check_rust(file: &str, text: &str) -> Vec<String> {
@@ -104,8 +126,6 @@ fn check_rust(file: &str, text: &str) -> Vec<String> {
     if !text.starts_with("//!") {
         findings.push(format!("{file}: begin it with `//!` and what it is for"));
     }
-    let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > WIDE);
-    findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {WIDE} columns")));
     let length = text.lines().count();
     if length > LONG {
         findings.push(format!("{file}: {length} lines, more than {LONG}: split it by meaning"));
@@ -223,6 +243,14 @@ mod tests {
         assert!(found[0].starts_with("a.sh:2: unfinished") && found[1].starts_with("a.sh:3: white space"));
         assert_eq!(check_text("a.rs", "//! x"), ["a.rs: the last line has no end"]);
         assert_eq!(check_text("a.rs", "//! x\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn wide_prose_is_found_and_tables_and_quotations_are_not() {
+        let wide = "x ".repeat(81);
+        let text = format!("{wide}\n| {wide}|\n```text\n{wide}\n```\n- {wide}\n");
+        assert_eq!(wide_prose(&text), [1, 6]);
+        assert!(check_text("docs/book/src/a.md", &text).iter().any(|f| f == "docs/book/src/a.md:6: more than 160 columns"));
     }
 
     #[test]

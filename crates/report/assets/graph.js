@@ -16,7 +16,8 @@ class GraphView {
     this.host = host;
     this.onBlock = onBlock;
     this.box = { x: 0, y: 0, k: 1 };
-    host.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(Math.exp(-event.deltaY * 0.0015), event.offsetX, event.offsetY); }, { passive: false });
+    host.addEventListener("wheel", (event) => { event.preventDefault(); this.zoom(Math.exp(-event.deltaY * 0.0015),
+      event.offsetX, event.offsetY); }, { passive: false });
     host.addEventListener("pointerdown", (event) => this.drag(event));
     new ResizeObserver(() => { if (!this.touched) this.fit(); }).observe(host);
   }
@@ -37,7 +38,8 @@ class GraphView {
     this.touched = false;
     this.fit();
     const hidden = keep.filter((k) => !k).length;
-    return hidden ? `${hidden} blocks that were never executed are hidden` : `${detail.blocks.length} blocks, ${detail.edges.filter((e) => e[4] !== 2).length} edges`;
+    return hidden ? `${hidden} blocks that were never executed are hidden` :
+      `${detail.blocks.length} blocks, ${detail.edges.filter((e) => e[4] !== 2).length} edges`;
   }
 
   nodeWidth(block, number) {
@@ -47,13 +49,15 @@ class GraphView {
 
   draw(detail, nodes, edges, exit) {
     const hottest = Math.max(1, ...detail.blocks.map((b) => Number(b[0])));
-    const marker = (id) => svg("marker", { id: `arrow-${id}`, class: id, viewBox: "0 0 8 8", refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0 8 4 0 8z" }));
+    const marker = (id) => svg("marker", { id: `arrow-${id}`, class: id, viewBox: "0 0 8 8", refX: 7, refY: 4,
+      markerWidth: 7, markerHeight: 7, orient: "auto-start-reverse", markerUnits: "userSpaceOnUse" }, svg("path", { d: "M0 0 8 4 0 8z" }));
     this.world = svg("g");
     this.edges = new Map();
     this.nodes = new Map();
     edges.forEach((e, i) => this.world.append(this.drawEdge(e, this.layout.edges[i])));
     for (const n of nodes) this.world.append(n.id === exit ? this.drawExit(n) : this.drawNode(n, detail.blocks[n.id], hottest));
-    this.host.replaceChildren(svg("svg", { role: "img", "aria-label": "control-flow graph" }, svg("defs", {}, marker("usual"), marker("on"), marker("never")), this.world));
+    this.host.replaceChildren(svg("svg", { role: "img", "aria-label": "control-flow graph" },
+      svg("defs", {}, marker("usual"), marker("on"), marker("never")), this.world));
   }
 
   drawEdge(e, points) {
@@ -72,10 +76,13 @@ class GraphView {
 
   drawNode(n, block, hottest) {
     const at = this.layout.nodes.get(n.id), [count, instructions, lines] = block;
-    const group = svg("g", { class: `node${Number(count) === 0 ? " never" : ""}`, "data-block": n.id, transform: `translate(${at.x - n.w / 2} ${at.y - n.h / 2})` });
+    const group = svg("g", { class: `node${Number(count) === 0 ? " never" : ""}`, "data-block": n.id,
+      transform: `translate(${at.x - n.w / 2} ${at.y - n.h / 2})` });
     const heat = Number(count) > 0 ? Math.max(0.04, Math.log1p(Number(count)) / Math.log1p(hottest)) : 0;
-    group.append(svg("rect", { class: "box", width: n.w, height: n.h, rx: 6 }), svg("rect", { class: "heat", x: 1, y: n.h - 4, width: Math.max(0, (n.w - 2) * heat), height: 3, rx: 1.5 }));
-    const name = svg("text", { x: 8, y: 15 }), cnt = svg("text", { x: n.w - 8, y: 15, class: "cnt" }), sub = svg("text", { x: 8, y: 29, class: "sub" });
+    group.append(svg("rect", { class: "box", width: n.w, height: n.h, rx: 6 }),
+      svg("rect", { class: "heat", x: 1, y: n.h - 4, width: Math.max(0, (n.w - 2) * heat), height: 3, rx: 1.5 }));
+    const name = svg("text", { x: 8, y: 15 }), cnt = svg("text", { x: n.w - 8, y: 15, class: "cnt" }),
+      sub = svg("text", { x: 8, y: 29, class: "sub" });
     name.textContent = `B${n.id}`;
     cnt.textContent = brief(count);
     const below = (lines[0] || `${instructions} instr.`) + (lines.length > 1 ? " +" : "");
@@ -88,7 +95,8 @@ class GraphView {
 
   drawExit(n) {
     const at = this.layout.nodes.get(n.id);
-    const group = svg("g", { class: "node exit", "data-block": "exit", transform: `translate(${at.x} ${at.y})` }, svg("circle", { r: 8 }), svg("circle", { r: 3.5, class: "dot" }), title("exit"));
+    const group = svg("g", { class: "node exit", "data-block": "exit", transform: `translate(${at.x} ${at.y})` },
+      svg("circle", { r: 8 }), svg("circle", { r: 3.5, class: "dot" }), title("exit"));
     this.nodes.set(n.id, group);
     return group;
   }
@@ -100,7 +108,8 @@ class GraphView {
     for (const [id, edge] of this.edges) {
       const is = taken.has(id);
       edge.classList.toggle("on", is);
-      edge.querySelector("path").setAttribute("marker-end", `url(#arrow-${is ? "on" : edge.classList.contains("never") ? "never" : "usual"})`);
+      edge.querySelector("path").setAttribute("marker-end",
+        `url(#arrow-${is ? "on" : edge.classList.contains("never") ? "never" : "usual"})`);
       if (is) edge.parentNode.insertBefore(edge, this.world.querySelector(".node"));
     }
   }
@@ -117,11 +126,13 @@ class GraphView {
 
   fit() {
     if (!this.layout || !this.host.clientWidth) return;
-    const w = this.host.clientWidth, h = this.host.clientHeight, k = Math.min(1.25, (w - 30) / this.layout.width, (h - 30) / this.layout.height);
+    const w = this.host.clientWidth, h = this.host.clientHeight, k = Math.min(1.25, (w - 30) / this.layout.width,
+      (h - 30) / this.layout.height);
     // A drawing that would be too small to read starts at its top instead.
     const scale = k < 0.5 ? 0.62 : k;
     const centre = this.layout.nodes.get(0) ? this.layout.nodes.get(0).x : this.layout.width / 2;
-    this.box = { k: scale, x: scale > k ? w / 2 - centre * scale : (w - this.layout.width * scale) / 2, y: scale > k ? 15 : Math.max(15, (h - this.layout.height * scale) / 2) };
+    this.box = { k: scale, x: scale > k ? w / 2 - centre * scale : (w - this.layout.width * scale) / 2, y: scale > k ?
+      15 : Math.max(15, (h - this.layout.height * scale) / 2) };
     this.apply();
   }
 
@@ -140,10 +151,12 @@ class GraphView {
     const start = { x: event.clientX - this.box.x, y: event.clientY - this.box.y, cx: event.clientX, cy: event.clientY };
     this.moved = false;
     const move = (e) => {
-      if (Math.hypot(e.clientX - start.cx, e.clientY - start.cy) > 3) { this.moved = true; this.touched = true; this.host.classList.add("moving"); }
+      if (Math.hypot(e.clientX - start.cx, e.clientY - start.cy) > 3) { this.moved = true; this.touched = true;
+        this.host.classList.add("moving"); }
       if (this.moved) { this.box.x = e.clientX - start.x; this.box.y = e.clientY - start.y; this.apply(); }
     };
-    const stop = () => { this.host.classList.remove("moving"); removeEventListener("pointermove", move); removeEventListener("pointerup", stop); };
+    const stop = () => { this.host.classList.remove("moving"); removeEventListener("pointermove", move);
+      removeEventListener("pointerup", stop); };
     addEventListener("pointermove", move);
     addEventListener("pointerup", stop);
   }
@@ -174,7 +187,8 @@ function rounded(points, radius) {
     const far = Math.hypot(b.x - a.x, b.y - a.y) || 1, part = Math.min(radius, far / 2) / far;
     return `${a.x + (b.x - a.x) * part} ${a.y + (b.y - a.y) * part}`;
   };
-  for (let i = 1; i + 1 < points.length; i++) d += `L${toward(points[i], points[i - 1])}Q${points[i].x} ${points[i].y} ${toward(points[i], points[i + 1])}`;
+  for (let i = 1; i + 1 < points.length;
+    i++) d += `L${toward(points[i], points[i - 1])}Q${points[i].x} ${points[i].y} ${toward(points[i], points[i + 1])}`;
   const last = points[points.length - 1];
   return `${d}L${last.x} ${last.y}`;
 }

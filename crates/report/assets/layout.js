@@ -2,13 +2,15 @@
 // layers by longest path, edges over several layers get waypoints, layers are ordered to cross little, and x coordinates follow the
 // medians of neighbours.
 //
-// Input: nodes [{id, w, h}], edges [{from, to}] with nodes by id, entry id. Output: {nodes: Map id -> {x, y, w, h}, edges: [[{x, y}, ...]], width, height}.
+// Input: nodes [{id, w, h}], edges [{from, to}] with nodes by id, entry id.
+// Output: {nodes: Map id -> {x, y, w, h}, edges: [[{x, y}, ...]], width, height}.
 
 function layoutGraph(nodes, edges, entry) {
   const GAP_X = 26, GAP_Y = 36;
   const items = new Map(nodes.map((n) => [n.id, { ...n, out: [], into: [], layer: 0 }]));
   const reversed = findReversed(items, edges, entry);
-  const real = edges.map((e, i) => ({ ...e, i, turned: reversed.has(i), a: reversed.has(i) ? e.to : e.from, b: reversed.has(i) ? e.from : e.to }));
+  const real = edges.map((e, i) => ({ ...e, i, turned: reversed.has(i), a: reversed.has(i) ? e.to : e.from,
+    b: reversed.has(i) ? e.from : e.to }));
   assignLayers(items, real.filter((e) => e.from !== e.to));
   const { layers, chains } = addWaypoints(items, real);
   orderLayers(layers);
@@ -136,7 +138,8 @@ function placeX(layers, gap) {
         const near = (down ? n.into : n.out).map((m) => m.x).sort((p, q) => p - q);
         const other = (down ? n.out : n.into).map((m) => m.x);
         const half = near.length >> 1;
-        n.want = near.length ? (near.length % 2 ? near[half] : (near[half - 1] + near[half]) / 2) : other.length ? other.reduce((s, v) => s + v, 0) / other.length : n.x;
+        n.want = near.length ? (near.length % 2 ? near[half] : (near[half - 1] + near[half]) / 2) : other.length ?
+          other.reduce((s, v) => s + v, 0) / other.length : n.x;
         // Neighbouring waypoints keep long edges straight.
         n.weight = n.id === null ? ((down ? n.into : n.out)[0].id === null ? 6 : 1) : Math.max(1, near.length);
       }
@@ -168,11 +171,13 @@ function routeEdge(e, items, chain) {
   const upwards = (points) => Object.assign(points, { turned: true });
   if (e.from === e.to) {
     const x = from.x + from.w / 2;
-    return upwards([{ x: x - 12, y: bottom(from) }, { x: x - 12, y: bottom(from) + 12 }, { x: x + 12, y: bottom(from) + 12 }, { x: x + 12, y: top(from) - 12 }, { x: x - 12, y: top(from) - 12 }, { x: x - 12, y: top(from) }]);
+    return upwards([{ x: x - 12, y: bottom(from) }, { x: x - 12, y: bottom(from) + 12 }, {
+      x: x + 12, y: bottom(from) + 12 }, { x: x + 12, y: top(from) - 12 }, { x: x - 12, y: top(from) - 12 }, { x: x - 12, y: top(from) }]);
   }
   const inner = chain.slice(1, -1).map((n) => ({ x: n.x, y: n.y }));
   if (!e.turned) {
-    return [{ x: port(from, from.out, chain[1]), y: bottom(from) }, ...inner, { x: port(to, to.into, chain[chain.length - 2]), y: top(to) }];
+    return [{ x: port(from, from.out, chain[1]), y: bottom(from) }, ...inner, {
+      x: port(to, to.into, chain[chain.length - 2]), y: top(to) }];
   }
   // A turned edge runs upwards: out at the bottom, round the side, in at the top.
   inner.reverse();
@@ -181,7 +186,9 @@ function routeEdge(e, items, chain) {
   const reach = Math.max(from.x + from.w / 2, to.x + to.w / 2) + 14;
   const out = inner.length ? inner[0].x : reach, back = inner.length ? inner[inner.length - 1].x : reach;
   const clear = (n, x) => Math.abs(x - n.x) > n.w / 2 + 6 ? x : n.x + side * (n.w / 2 + 12);
-  return upwards([start, { x: start.x, y: start.y + 13 }, { x: clear(from, out), y: start.y + 13 }, { x: clear(from, out), y: top(from) }, ...inner, { x: clear(to, back), y: bottom(to) }, { x: clear(to, back), y: end.y - 13 }, { x: end.x, y: end.y - 13 }, end]);
+  return upwards([start, { x: start.x, y: start.y + 13 }, { x: clear(from, out), y: start.y + 13 }, {
+    x: clear(from, out), y: top(from) }, ...inner, { x: clear(to, back), y: bottom(to) }, {
+    x: clear(to, back), y: end.y - 13 }, { x: end.x, y: end.y - 13 }, end]);
 }
 
 // Where an edge leaves or enters a node: spread over its width in the order of the neighbours.

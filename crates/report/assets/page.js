@@ -1,4 +1,5 @@
-// The page: list of functions, paths of the chosen one, source and graph with the chosen path. All text of the program is shown as text, never as markup.
+// The page: list of functions, paths of the chosen one, source and graph with the chosen path.
+// All text of the program is shown as text, never as markup.
 
 const summary = JSON.parse(document.getElementById("summary").textContent);
 const $ = (id) => document.getElementById(id);
@@ -20,7 +21,8 @@ function brief(number) {
   let value = Number(number), unit = 0;
   if (Math.abs(value) < 1000) return String(number);
   while (Math.abs(value) >= 999.5) { value /= 1000; unit++; }
-  return `${value < 9.995 ? value.toFixed(2) : value < 99.95 ? value.toFixed(1) : value.toFixed(0)}${["", "k", "M", "G", "T", "P", "E"][unit]}`;
+  const digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return `${value.toFixed(digits)}${["", "k", "M", "G", "T", "P", "E"][unit]}`;
 }
 
 function plural(number, word) { return `${number} ${word}${String(number) === "1" ? "" : "s"}`; }
@@ -41,27 +43,32 @@ function showHeader() {
   const t = summary.totals;
   const total = (name, value, hint) => element("div", { title: hint }, element("dt", {}, name), element("dd", {}, value));
   $("totals").append(total("paths executed", t.executions, "executions of complete paths"), total("different paths", t.paths),
-    total("functions", `${t.executed} of ${t.instrumented}`, "executed, of those instrumented"), total("unfinished", t.unfinished, "paths that control did not come back to"));
+    total("functions", `${t.executed} of ${t.instrumented}`, "executed, of those instrumented"),
+      total("unfinished", t.unfinished, "paths that control did not come back to"));
 }
 
 // ---- functions
 
 function sortFunctions() {
   const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = summary.functions.map((f, i) => ({ f, i })).filter(({ f }) => words.every((w) => `${f.f} ${f.s || ""}`.toLowerCase().includes(w)));
-  const order = { w: (a, b) => b.f.w - a.f.w, c: (a, b) => Number(b.f.c) - Number(a.f.c), p: (a, b) => b.f.p - a.f.p, n: (a, b) => a.f.n.localeCompare(b.f.n) }[state.sort];
+  const found = summary.functions.map((f, i) => ({ f, i }))
+    .filter(({ f }) => words.every((w) => `${f.f} ${f.s || ""}`.toLowerCase().includes(w)));
+  const order = { w: (a, b) => b.f.w - a.f.w, c: (a, b) => Number(b.f.c) - Number(a.f.c), p: (a, b) => b.f.p - a.f.p,
+    n: (a, b) => a.f.n.localeCompare(b.f.n) }[state.sort];
   const exact = ({ f }) => f.n === state.search || f.f === state.search;
   found.sort((a, b) => exact(b) - exact(a) || order(a, b) || a.i - b.i);
   state.list = found.map(({ i }) => i);
   const never = state.list.filter((i) => !summary.functions[i].x).length;
-  $("shown").textContent = `${state.list.length} of ${summary.functions.length} functions${never ? `, ${never} never executed` : ""}. ${summary.left_out || ""}`;
+  const unused = never ? `, ${never} never executed` : "";
+  $("shown").textContent = `${state.list.length} of ${summary.functions.length} functions${unused}. ${summary.left_out || ""}`;
   $("functions").scrollTop = 0;
   drawFunctions();
 }
 
 // Only rows in sight are in the document: programs have thousands of functions.
 function drawFunctions() {
-  const host = $("functions"), first = Math.max(0, Math.floor(host.scrollTop / ROW) - 5), last = Math.min(state.list.length, first + Math.ceil(host.clientHeight / ROW) + 11);
+  const host = $("functions"), first = Math.max(0, Math.floor(host.scrollTop / ROW) - 5),
+    last = Math.min(state.list.length, first + Math.ceil(host.clientHeight / ROW) + 11);
   const space = element("div", { style: `height:${state.list.length * ROW + 8}px` });
   for (let at = first; at < last; at++) space.append(functionRow(state.list[at], at));
   host.replaceChildren(space);
@@ -69,7 +76,8 @@ function drawFunctions() {
 
 function functionRow(number, at) {
   const f = summary.functions[number];
-  const row = element("div", { class: `fn${f.x ? "" : " never"}`, role: "option", "data-function": number, "aria-selected": number === state.function, title: f.f, style: `top:${at * ROW + 4}px` },
+  const row = element("div", { class: `fn${f.x ? "" : " never"}`, role: "option", "data-function": number,
+    "aria-selected": number === state.function, title: f.f, style: `top:${at * ROW + 4}px` },
     element("span", { class: "name" }, f.n), element("span", { class: "share" }, f.x ? percent(f.w) : "–"),
     element("span", { class: "file" }, f.s ? `${f.s.split("/").pop()}:${f.l || "?"}` : f.i),
     element("span", { class: "sub" }, f.x ? `${plural(brief(f.c), "call")} · ${plural(f.p, "path")}` : "never executed"),
@@ -110,8 +118,10 @@ function showHead() {
   if (f.u) chips.append(chip("paths that did not come back", "unfinished", true));
   if (f.k) chips.append(chip("into pieces: too many paths", "cut", true));
   if (!f.x) chips.append(element("span", { class: "chip" }, "never executed"));
-  else if (!d) chips.append(element("span", { class: "chip warn" }, "details left out of this page to keep it small; use trodden report --function"));
-  $("head").replaceChildren(element("h2", {}, f.f), element("span", { class: "at" }, f.s ? `${f.s}:${f.l || "?"}` : "no debug information"), chips);
+  else if (!d) chips.append(element("span", { class: "chip warn" },
+    "details left out of this page to keep it small; use trodden report --function"));
+  $("head").replaceChildren(element("h2", {}, f.f), element("span", { class: "at" }, f.s ? `${f.s}:${f.l || "?"}` :
+    "no debug information"), chips);
 }
 
 // ---- paths
@@ -122,8 +132,12 @@ function showPaths() {
   const d = state.detail, body = document.querySelector("#paths tbody"), top = Math.max(1e-300, ...d.paths.map((p) => p.w));
   body.replaceChildren();
   const row = (p, at, share, meter, extra) => {
-    const made = element("tr", { "data-path": at, "aria-selected": "false", class: extra }, element("td", { class: "num" }, share), element("td", { class: "meter-cell" }, element("span", {}, element("i", { style: `width:${meter * 100}%` }))),
-      element("td", { class: "num" }, full(p.c)), element("td", { class: "num" }, full(p.id)), element("td", { class: "num", title: `${full(p.i)} instructions` }, String(p.n.length)), element("td", { class: "text", title: p.b }, p.b.replace(/^begins /, "")), element("td", { class: "text", title: p.e }, p.e));
+    const made = element("tr", { "data-path": at, "aria-selected": "false", class: extra },
+      element("td", { class: "num" }, share), element("td", { class: "meter-cell" },
+      element("span", {}, element("i", { style: `width:${meter * 100}%` }))),
+      element("td", { class: "num" }, full(p.c)), element("td", { class: "num" }, full(p.id)),
+        element("td", { class: "num", title: `${full(p.i)} instructions` }, String(p.n.length)),
+        element("td", { class: "text", title: p.b }, p.b.replace(/^begins /, "")), element("td", { class: "text", title: p.e }, p.e));
     made.addEventListener("click", () => choosePath(at));
     body.append(made);
   };
@@ -132,7 +146,8 @@ function showPaths() {
   if (d.more) note(`... and ${full(d.more)} paths of less weight (trodden report --function shows them)`);
   d.unfinished.forEach((p, at) => row(p, d.paths.length + at, "unfinished", 0, "unfinished"));
   if (d.more_unfinished) note(`... and ${full(d.more_unfinished)} more unfinished paths`);
-  for (const [count, line, block] of d.lost) note(`${full(count)} interrupted on a path that began at ${line ? `line ${line}` : `block ${block}`}`);
+  for (const [count, line,
+    block] of d.lost) note(`${full(count)} interrupted on a path that began at ${line ? `line ${line}` : `block ${block}`}`);
   if (!d.paths.length && !d.unfinished.length) note("No path was completed.");
 }
 
@@ -154,13 +169,15 @@ function choosePath(at) {
 // ---- source
 
 function row(kind, count, line, text, way, words) {
-  const n = element("span", { class: Number(count) === 0 && count !== null ? "n zero" : "n", title: count === null ? null : full(count) }, count === null ? "" : brief(count));
+  const n = element("span", { class: Number(count) === 0 && count !== null ? "n zero" : "n", title: count === null ?
+    null : full(count) }, count === null ? "" : brief(count));
   const d = element("span", { class: `d ${way || ""}` });
   (words ? words.split("; ") : []).forEach((turn, i) => {
     const [taken, not] = turn.split(", not ");
     d.append(i > 0 ? "\n" : "", taken, not ? element("small", {}, `, not ${not}`) : "");
   });
-  return element("div", { class: `row ${kind}`, "data-line": line }, n, element("span", { class: "l" }, line === null ? "" : String(line)), element("span", { class: "t" }, text), d);
+  return element("div", { class: `row ${kind}`, "data-line": line }, n, element("span", { class: "l" }, line === null ?
+    "" : String(line)), element("span", { class: "t" }, text), d);
 }
 
 function callRow(indent, [callee, file, line]) {
@@ -181,7 +198,8 @@ function showSource(path) {
   $("where").textContent = source ? source.file : "";
   $("where").title = source ? source.file : "";
   if (!source || source.missing) {
-    host.append(element("p", { class: "empty" }, source ? `The source file could not be read: ${source.file}` : "No debug information: build with -g to see source lines."));
+    host.append(element("p", { class: "empty" }, source ? `The source file could not be read: ${source.file}` :
+      "No debug information: build with -g to see source lines."));
     showTab(true);
     return;
   }
@@ -209,7 +227,8 @@ function appendInlined(host, steps) {
   for (const [number, blocks, words, way] of steps) {
     const place = state.detail.places[number], base = indentOf(place);
     for (let depth = newCalls(before, place.k); depth < place.k.length; depth++) host.append(callRow(base + 2 * depth, place.k[depth]));
-    host.append(row("on inlined", blockCount(blocks), place.l, `${" ".repeat(base + 2 * place.k.length)}${(place.t || "").trim()}`, way, words));
+    host.append(row("on inlined", blockCount(blocks), place.l,
+      `${" ".repeat(base + 2 * place.k.length)}${(place.t || "").trim()}`, way, words));
     host.lastChild.removeAttribute("data-line");
     before = place.k;
   }
@@ -238,8 +257,10 @@ function showStory(path) {
   let before = [];
   for (const [number, blocks, words, way] of path.s) {
     const place = d.places[number], calls = place ? place.k : [];
-    for (let depth = newCalls(before, calls); depth < calls.length; depth++) host.append(callRow(indentOf(place) + 2 * depth, calls[depth]));
-    const text = !place ? `block ${blocks.join(", ")}` : calls.length ? `${" ".repeat(indentOf(place) + 2 * calls.length)}${(place.t || "").trim()}` : place.t || "";
+    for (let depth = newCalls(before, calls); depth < calls.length;
+      depth++) host.append(callRow(indentOf(place) + 2 * depth, calls[depth]));
+    const text = !place ? `block ${blocks.join(", ")}` : calls.length ?
+      `${" ".repeat(indentOf(place) + 2 * calls.length)}${(place.t || "").trim()}` : place.t || "";
     host.append(row("on", blockCount(blocks), place ? place.l : null, text, way, words));
     before = calls;
   }
@@ -309,7 +330,8 @@ function stepPath(by) {
 
 const KEYS = {
   "/": () => $("search").focus(), j: () => step(1), k: () => step(-1), n: () => stepPath(1), p: () => stepPath(-1), f: () => graph.fit(),
-  "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.listing ? "tab-source" : "tab-listing").click(),
+  "+": () => graph.zoom(1.3), "=": () => graph.zoom(1.3), "-": () => graph.zoom(1 / 1.3), s: () => $(state.listing ?
+    "tab-source" : "tab-listing").click(),
   x: () => $("executed").click(), t: () => $("theme").click(), "?": () => $("keys").showModal(),
 };
 
@@ -341,7 +363,8 @@ function listen() {
   $("help").addEventListener("click", () => $("keys").showModal());
   $("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
   addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open || event.target.matches("input[type=search]") || !KEYS[event.key]) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || $("keys").open ||
+      event.target.matches("input[type=search]") || !KEYS[event.key]) return;
     event.preventDefault();
     KEYS[event.key]();
   });

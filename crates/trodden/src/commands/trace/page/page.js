@@ -1,8 +1,10 @@
 "use strict";
-/* Calls of a thread are columns of equal length, in the order of their beginnings: function (-1: several short calls), calls, depth, from, to, step. */
+/* Calls of a thread are columns of equal length, in the order of their beginnings:
+   function (-1: several short calls), calls, depth, from, to, step. */
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
-const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
+const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
+  if (kind) e.className = kind; return e; };
 const action = (text, run, kind) => { const b = make("button", text, kind); b.onclick = run; return b; };
 const plural = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 const short = (file) => file.split("/").pop();
@@ -20,16 +22,20 @@ data.threads.forEach((thread) => {
   thread.deepest = c.depth.reduce((a, b) => Math.max(a, b), 0);
   thread.executed = new Map(thread.counts.blocks);
   thread.called = new Map(thread.counts.functions);
-  get("thread").append(new Option(`${thread.thread}: ${plural(thread.counts.blocks.reduce((sum, [, n]) => sum + n, 0), "block")}`, get("thread").length));
+  get("thread").append(new Option(`${thread.thread}: ${plural(thread.counts.blocks.reduce((sum, [, n]) => sum + n, 0), "block")}`,
+    get("thread").length));
 });
 get("threads").hidden = data.threads.length < 2;
 document.title = `Trace of ${data.command.join(" ") || short(data.image)}`;
 get("title").textContent = data.command.join(" ") || data.image;
 const all = data.threads.reduce((sum, t) => sum + t.counts.blocks.reduce((s, [, n]) => s + n, 0), 0);
-get("headline").textContent = `${plural(all, "block")} in ${plural(data.threads.reduce((sum, t) => sum + t.counts.functions.reduce((s, [, n]) => s + n, 0), 0), "call")}, from ${plural(data.runs, "run")} with ${data.collector}`;
+const allCalls = data.threads.reduce((sum, t) => sum + t.counts.functions.reduce((s, [, n]) => s + n, 0), 0);
+get("headline").textContent =
+  `${plural(all, "block")} in ${plural(allCalls, "call")}, from ${plural(data.runs, "run")} with ${data.collector}`;
 const notes = [...data.notes];
 if (data.shortest) notes.push(`calls of fewer than ${plural(data.shortest, "block")} are shown together`);
-if (!data.with_steps) notes.push("the trace is long: source and machine code have the counts of the whole thread; trodden trace show --blocks --from '#N' prints a part block by block");
+if (!data.with_steps) notes.push("the trace is long: source and machine code have the counts of the whole thread; " +
+  "trodden trace show --blocks --from '#N' prints a part block by block");
 get("notes").append(...notes.map((n) => make("li", n)));
 
 function showThread(number) {
@@ -63,7 +69,8 @@ function draw() {
     pen.fillStyle = f < 0 ? many : `hsl(${hue(f)} 60% ${light})`;
     pen.fillRect(left, y, Math.max(0.6, wide - (wide > 3 ? 1 : 0)), ROW - 1);
     if (i === state.chosen) { pen.strokeStyle = mark; pen.lineWidth = 2; pen.strokeRect(left + 1, y + 1, Math.max(1, wide - 2), ROW - 3); }
-    if (wide > 24) { pen.fillStyle = text; clipped(f < 0 ? `${c.calls[i].toLocaleString("en")} calls` : functionName(f), left + 4, y + ROW / 2, wide - 8); }
+    if (wide > 24) { pen.fillStyle = text; clipped(f < 0 ? `${c.calls[i].toLocaleString("en")} calls` : functionName(f),
+      left + 4, y + ROW / 2, wide - 8); }
   }
   pen.globalAlpha = 1;
 }
@@ -92,7 +99,8 @@ function zoom(factor, middle) {
 const shift = (rows) => { state.top = Math.max(0, Math.min(state.thread.deepest, state.top + rows)); draw(); };
 const move = (part) => { const size = state.to - state.from; look(state.from + part * size, state.to + part * size); };
 let drag = null, moved = false;
-canvas.onpointerdown = (e) => { drag = { x: e.offsetX, y: e.offsetY, from: state.from, to: state.to, top: state.top }; moved = false; canvas.setPointerCapture(e.pointerId); };
+canvas.onpointerdown = (e) => { drag = { x: e.offsetX, y: e.offsetY, from: state.from, to: state.to, top: state.top };
+  moved = false; canvas.setPointerCapture(e.pointerId); };
 canvas.onpointerup = () => { drag = null; };
 canvas.onpointermove = (e) => {
   if (drag) {
@@ -108,9 +116,11 @@ canvas.onpointermove = (e) => {
 };
 canvas.onclick = (e) => { const i = at(e); if (!moved && i >= 0) choose(i); };
 canvas.ondblclick = (e) => { const i = at(e); if (i >= 0) look(calls().from[i], calls().to[i]); };
-canvas.onwheel = (e) => { e.preventDefault(); if (e.shiftKey) shift(Math.sign(e.deltaY || e.deltaX) * 3); else zoom(e.deltaY > 0 ? 1.25 : 0.8, state.from + e.offsetX / canvas.clientWidth * (state.to - state.from)); };
+canvas.onwheel = (e) => { e.preventDefault(); if (e.shiftKey) shift(Math.sign(e.deltaY || e.deltaX) * 3);
+  else zoom(e.deltaY > 0 ? 1.25 : 0.8, state.from + e.offsetX / canvas.clientWidth * (state.to - state.from)); };
 canvas.onkeydown = (e) => {
-  const keys = { ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), ArrowUp: () => shift(-1), ArrowDown: () => shift(1), "+": () => zoom(0.5, (state.from + state.to) / 2), "-": () => zoom(2, (state.from + state.to) / 2) };
+  const keys = { ArrowLeft: () => move(-0.2), ArrowRight: () => move(0.2), ArrowUp: () => shift(-1),
+    ArrowDown: () => shift(1), "+": () => zoom(0.5, (state.from + state.to) / 2), "-": () => zoom(2, (state.from + state.to) / 2) };
   if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
 };
 window.onresize = draw;
@@ -137,7 +147,8 @@ function search() {
     });
     return button;
   }));
-  get("found").textContent = words ? `${plural(found.length, "function")}, ${plural(found.reduce((sum, f) => sum + called.get(f), 0), "call")}` : "";
+  get("found").textContent = words ?
+    `${plural(found.length, "function")}, ${plural(found.reduce((sum, f) => sum + called.get(f), 0), "call")}` : "";
   get("next").disabled = get("previous").disabled = !found.length;
 }
 get("search").oninput = () => { search(); draw(); };
@@ -147,7 +158,8 @@ function step(by) {
   const c = calls(), shown = [];
   if (!state.found) return;
   for (let i = 0; i < c.function.length; i++) if (state.found.has(c.function[i])) shown.push(i);
-  if (!shown.length) { get("found").textContent = "its calls are too short to be shown each for itself: zoom does not help, trodden trace find lists them"; draw(); return; }
+  if (!shown.length) { get("found").textContent =
+    "its calls are too short to be shown each for itself: zoom does not help, trodden trace find lists them"; draw(); return; }
   state.place = (state.place + by + shown.length) % shown.length;
   if (state.place < 0) state.place = shown.length - 1;
   get("found").textContent = `call ${state.place + 1} of ${shown.length}`;
@@ -196,16 +208,21 @@ function showDetail() {
   get("stack").replaceChildren(...parents(i).flatMap((p) => [action(functionName(c.function[p]), () => reveal(p)), " › "]));
   get("name").textContent = f < 0 ? plural(c.calls[i], "short call") : functionName(f);
   const length = c.to[i] - c.from[i];
-  get("about").textContent = `blocks #${c.from[i]} to #${c.to[i] - 1} (${plural(length, "block")} with what it calls)${f < 0 ? "" : `, entry ${data.functions[f][1]}`}`;
+  const entry = f < 0 ? "" : `, entry ${data.functions[f][1]}`;
+  get("about").textContent = `blocks #${c.from[i]} to #${c.to[i] - 1} (${plural(length, "block")} with what it calls)${entry}`;
   document.querySelectorAll(".tabs button").forEach((b) => b.setAttribute("aria-pressed", b.dataset.tab === state.tab));
-  if (f < 0) { get("body").replaceChildren(make("p", `Calls of fewer than ${plural(data.shortest, "block")}, side by side: trodden trace show --blocks --from '#${c.from[i]}' --to '#${c.to[i] - 1}' prints them.`)); return; }
+  if (f < 0) { get("body").replaceChildren(make("p",
+    `Calls of fewer than ${plural(data.shortest, "block")}, side by side: ` +
+    `trodden trace show --blocks --from '#${c.from[i]}' --to '#${c.to[i] - 1}' prints them.`)); return; }
   const exact = data.with_steps ? own(i) : null, counts = exact ? exact.counts : state.thread.executed;
-  const tabs = { source: () => sourceRows(f, counts), code: () => codeRows(f, counts), order: () => orderRows(exact), callees: () => calleeRows(i, exact) };
+  const tabs = { source: () => sourceRows(f, counts), code: () => codeRows(f, counts), order: () => orderRows(exact),
+    callees: () => calleeRows(i, exact) };
   get("body").replaceChildren(...tabs[state.tab]());
   get("body").querySelector(".executed")?.scrollIntoView({ block: "nearest" });
 }
 document.querySelectorAll(".tabs button").forEach((b) => { b.onclick = () => { state.tab = b.dataset.tab; showDetail(); }; });
-const row = (first, second, third, kind) => { const r = make("div", undefined, `row ${kind || ""}`); r.append(make("span", first), make("span", second), third instanceof Node ? third : make("span", third)); return r; };
+const row = (first, second, third, kind) => { const r = make("div", undefined, `row ${kind || ""}`);
+  r.append(make("span", first), make("span", second), third instanceof Node ? third : make("span", third)); return r; };
 function blocksOf(f) { const found = []; data.blocks.forEach((b, n) => { if (b && b[0] === f) found.push(n); }); return found; }
 function sourceRows(f, counts) {
   const lines = new Map();
@@ -216,7 +233,8 @@ function sourceRows(f, counts) {
   if (!lines.size) return [make("p", "There is no source: the program has no line numbers for this function.")];
   return [...lines].flatMap(([file, of]) => {
     const text = data.source[file], rows = [row("", "", data.files[file], "file")];
-    if (!text) return [...rows, make("p", "The file cannot be read."), ...[...of].sort((a, b) => a[0] - b[0]).map(([n, times]) => row(times || "", n, "", times ? "executed" : ""))];
+    if (!text) return [...rows, make("p", "The file cannot be read."),
+      ...[...of].sort((a, b) => a[0] - b[0]).map(([n, times]) => row(times || "", n, "", times ? "executed" : ""))];
     const first = Math.min(...of.keys()) - 3, last = Math.max(...of.keys()) + 3;
     let before = null;
     for (const [n, line] of text) {
@@ -238,21 +256,25 @@ function codeRows(f, counts) {
 function orderRows(exact) {
   if (!exact) return [make("p", "The trace is too long for its blocks to be in the page.")];
   const rows = exact.order.slice(0, MOST_ROWS).map(([number, it]) => {
-    if (it < 0) { const f = -1 - it; return row(`#${number}`, "", action(`call ${functionName(f)}`, () => { const j = callAt(number, f); if (j >= 0) reveal(j); })); }
+    if (it < 0) { const f = -1 - it; return row(`#${number}`, "", action(`call ${functionName(f)}`, () => {
+      const j = callAt(number, f); if (j >= 0) reveal(j); })); }
     const [, address, lines] = data.blocks[it];
     return row(`#${number}`, "", `${address}${lines.length ? `  ${short(data.files[lines[0][0]])}:${lines[0][1]}` : ""}`, "executed");
   });
   if (exact.order.length > MOST_ROWS) rows.push(make("p", `${plural(exact.order.length - MOST_ROWS, "more step")}`));
   return rows;
 }
-function callAt(number, f) { const c = calls(), depth = c.depth[state.chosen] + 1; return c.from.findIndex((from, j) => from === number && c.depth[j] === depth && (c.function[j] === f || c.function[j] < 0)); }
+function callAt(number, f) { const c = calls(), depth = c.depth[state.chosen] + 1;
+  return c.from.findIndex((from, j) => from === number && c.depth[j] === depth && (c.function[j] === f || c.function[j] < 0)); }
 function calleeRows(i, exact) {
   const c = calls(), rows = [];
   for (let j = i + 1; j < c.from.length && c.depth[j] > c.depth[i] && rows.length < MOST_ROWS; j++) {
     if (c.depth[j] !== c.depth[i] + 1) continue;
-    rows.push(row(`#${c.from[j]}`, c.to[j] - c.from[j], action(c.function[j] < 0 ? plural(c.calls[j], "short call") : functionName(c.function[j]), () => reveal(j))));
+    rows.push(row(`#${c.from[j]}`, c.to[j] - c.from[j], action(c.function[j] < 0 ? plural(c.calls[j], "short call") :
+      functionName(c.function[j]), () => reveal(j))));
   }
-  if (exact && exact.callees.size) rows.unshift(...[...exact.callees].sort((a, b) => b[1] - a[1]).map(([f, n]) => row(n, "times", functionName(f), "file")));
+  if (exact && exact.callees.size) rows.unshift(...[...exact.callees].sort((a, b) => b[1] - a[1]).map(([f, n]) => row(n,
+    "times", functionName(f), "file")));
   return rows.length ? rows : [make("p", "It calls nothing that is traced.")];
 }
 showThread(0);

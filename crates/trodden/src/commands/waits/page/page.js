@@ -1,17 +1,25 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
-const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toFixed(1)} us` : ns < 1e9 ? `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(3)} s`;
+const time = (ns) => ns < 1e3 ? `${ns} ns` : ns < 1e6 ? `${(ns / 1e3).toFixed(1)} us` : ns < 1e9 ?
+  `${(ns / 1e6).toFixed(1)} ms` : `${(ns / 1e9).toFixed(3)} s`;
 const percent = (part, all) => all ? `${(100 * part / all).toFixed(1)} %` : "";
-const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (kind) e.className = kind; return e; };
+const make = (tag, text, kind) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text;
+  if (kind) e.className = kind; return e; };
 const place = (p) => p.file ? ` (${p.file.split("/").pop()}${p.line ? ":" + p.line : ""})` : "";
-const stepName = (s) => s.state === "computing" || !s.call ? `${s.function}${place(s)}${s.path ? `, path of ${s.path.function} ${s.path.lines}` : ""}` : `${s.call} in ${s.function}${place(s)}`;
-const row = (cells) => { const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else { td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
+const stepName = (s) => s.state === "computing" || !s.call ?
+  `${s.function}${place(s)}${s.path ? `, path of ${s.path.function} ${s.path.lines}` : ""}` : `${s.call} in ${s.function}${place(s)}`;
+const row = (cells) => {
+  const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else {
+  td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
 const bar = (part) => { const b = make("span", "", "bar"); b.style.width = `${Math.max(1, 160 * part)}px`; return b; };
 
 get("title").textContent = data.title;
-get("headline").textContent = `${time(data.run_ns)} on ${data.locations.length} locations; ${data.wait_occurrences} waits take ${time(data.wait_ns)}`;
-data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns), bar(c.ns / (data.wait_ns || 1)), `${c.function}${place(c)}${c.caller ? " in " + c.caller : ""} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
+get("headline").textContent =
+  `${time(data.run_ns)} on ${data.locations.length} locations; ${data.wait_occurrences} waits take ${time(data.wait_ns)}`;
+data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns),
+  bar(c.ns / (data.wait_ns || 1)),
+  `${c.function}${place(c)}${c.caller ? " in " + c.caller : ""} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
 
 /* Sites, by family. */
 let family = null;
@@ -25,8 +33,11 @@ function showSites() {
     return button;
   }));
   get("sites").replaceChildren(...data.waits.filter((w) => !family || w.family === family).slice(0, 40).map((w) => {
-    const button = make("button", `${time(w.total_ns)}  ${percent(w.total_ns, data.wait_ns)}  ${w.site.call || "wait"} in ${w.site.function}${place(w.site)}: ${w.kind}, ${w.occurrences} times`, "site");
-    button.onclick = () => { document.querySelectorAll(".site").forEach((s) => s.removeAttribute("aria-current")); button.setAttribute("aria-current", true); showSite(w); };
+    const button = make("button",
+      `${time(w.total_ns)}  ${percent(w.total_ns, data.wait_ns)}  ${w.site.call || "wait"} in ` +
+      `${w.site.function}${place(w.site)}: ${w.kind}, ${w.occurrences} times`, "site");
+    button.onclick = () => { document.querySelectorAll(".site").forEach((s) => s.removeAttribute("aria-current"));
+      button.setAttribute("aria-current", true); showSite(w); };
     return button;
   }));
 }
@@ -45,7 +56,8 @@ function showSite(w) {
     const div = make("div", undefined, "class"), paths = make("div", undefined, "paths");
     const show = make("button", "show the longest on the time line");
     show.onclick = () => select(c.longest.location_index, c.longest.enter_ns, c.max_ns, c);
-    div.append(make("p", `${c.occurrences} times, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ${c.locations.slice(0, 6).join(", ")}${c.locations.length > 6 ? " and more" : ""} `), show, paths);
+    div.append(make("p", `${c.occurrences} times, ${time(c.wait_ns)} (${time(c.min_ns)} to ${time(c.max_ns)}): ` +
+      `${c.locations.slice(0, 6).join(", ")}${c.locations.length > 6 ? " and more" : ""} `), show, paths);
     paths.append(pathTable("executed (longer path)", c.plus, c.wait_ns), pathTable("instead of (shorter path)", c.minus, c.wait_ns));
     return div;
   }));
@@ -76,11 +88,13 @@ function draw() {
     draw2d.fillStyle = fill[kind];
     draw2d.fillRect(a, y + 2, Math.max(0.5, b - a), step - 4);
     const side = chosen && inPaths(location, from, ns, kind, fn);
-    if (side && side !== "wait") { draw2d.fillStyle = colour(side === "plus" ? "--plus" : "--minus"); draw2d.fillRect(a, y + step - 5, Math.max(0.5, b - a), 3); }
+    if (side && side !== "wait") { draw2d.fillStyle = colour(side === "plus" ? "--plus" : "--minus");
+      draw2d.fillRect(a, y + step - 5, Math.max(0.5, b - a), 3); }
   }
   draw2d.globalAlpha = 1; draw2d.fillStyle = colour("--text");
   names.forEach((name, i) => draw2d.fillText(name, 4, i * step + step / 2, left - 8));
-  draw2d.fillText(time(Math.round(view[0])), left, height - 8); draw2d.textAlign = "right"; draw2d.fillText(time(Math.round(view[1])), width - 4, height - 8); draw2d.textAlign = "left";
+  draw2d.fillText(time(Math.round(view[0])), left, height - 8); draw2d.textAlign = "right";
+  draw2d.fillText(time(Math.round(view[1])), width - 4, height - 8); draw2d.textAlign = "left";
 }
 function inPaths(location, from, ns, kind, fn) {
   if (location === chosen.location && from <= chosen.enter && from + ns > chosen.enter) return "wait";
@@ -119,7 +133,8 @@ canvas.onpointerup = (e) => {
   const hit = bars.find((b) => b[0] === location && b[3] === 2 && b[1] <= at && b[1] + b[2] >= at);
   if (!hit) return;
   const site = data.waits.find((w) => w.site.call === hit[4] && w.site.function === hit[5]);
-  if (site) { showSite(site); const c = site.classes.find((k) => k.locations.includes(names[location])) || site.classes[0]; select(location, hit[1], hit[2], c); }
+  if (site) { showSite(site); const c = site.classes.find((k) => k.locations.includes(names[location])) ||
+    site.classes[0]; select(location, hit[1], hit[2], c); }
 };
 get("whole").onclick = () => { view = [0, data.run_ns]; chosen = null; get("at").textContent = ""; draw(); };
 window.onresize = draw;
@@ -128,9 +143,12 @@ window.onresize = draw;
 const most = Math.max(1, ...data.source.flatMap((f) => f.lines.map((l) => l[2])));
 get("source").replaceChildren(...data.source.map((f) => {
   const div = make("div"); div.append(make("h3", f.file + (f.missing ? " (not found)" : "")));
-  f.lines.forEach(([number, text, ns]) => { const r = make("div", undefined, ns ? "row hot" : "row"); r.append(make("span", ns ? percent(ns, data.wait_ns) : ""), make("span", number), make("span", text)); if (ns) r.title = time(ns); r.style.opacity = ns ? 1 : 0.75; div.append(r); });
+  f.lines.forEach(([number, text, ns]) => { const r = make("div", undefined, ns ? "row hot" : "row");
+    r.append(make("span", ns ? percent(ns, data.wait_ns) : ""), make("span", number), make("span", text));
+    if (ns) r.title = time(ns); r.style.opacity = ns ? 1 : 0.75; div.append(r); });
   return div;
 }));
-const notes = [...data.diagnostics.map((d) => `${d.text} (${d.count} times)`), ...data.uncovered.map((u) => `${u.function}: no rule says who waits for whom (${u.calls} calls, ${time(u.ns)})`), ...data.notes];
+const notes = [...data.diagnostics.map((d) => `${d.text} (${d.count} times)`),
+  ...data.uncovered.map((u) => `${u.function}: no rule says who waits for whom (${u.calls} calls, ${time(u.ns)})`), ...data.notes];
 get("notes").replaceChildren(...(notes.length ? notes : ["none"]).map((n) => make("li", n)));
 showSites(); draw();
