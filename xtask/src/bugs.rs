@@ -95,7 +95,7 @@ const BUGS: &[Bug] = &[
     },
 ];
 
-/// What runs of a bug tell.
+/// What runs of a bug show.
 struct Outcome {
     failing: usize,
     passing: usize,
@@ -116,7 +116,7 @@ struct Covered {
     of_all: f64,
 }
 
-/// Tries all bugs; fails if one is not found, or if lines or branches tell failing runs from passing ones.
+/// Tries all bugs; fails if one is not found, or if lines or branches distinguish failing runs from passing ones.
 ///
 /// # Errors
 /// A program cannot be fetched, built or run, or a bug is not found as it should be.

@@ -182,7 +182,7 @@ impl Corpus {
     /// # Errors
     /// The recipe failed.
     pub fn build(&self, program: &str, variant: &Variant) -> Result<()> {
-        if let Some(scheme) = variant.chosen() {
+        if let Some(scheme) = variant.scheme() {
             return self.build_chosen(program, variant, scheme);
         }
         eprintln!("building {program}, {}", variant.name());

@@ -6,7 +6,7 @@
 
 use crate::bench::statistics::geometric_mean;
 use crate::corpus::{Corpus, Input};
-use crate::oracle::{Selected, build_oracle};
+use crate::oracle::{InterestingBuilds, build_oracle};
 use crate::packages::{self, Purpose};
 use crate::steps;
 use anyhow::{Context, Result, anyhow};
@@ -94,7 +94,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn measure(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
     let stored = steps::own_file("delta", "trodden");
-    Selected::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
+    InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
     let said = steps::output(Command::new(oracle).arg("delta").arg(&stored).args(limits));
     let _ = std::fs::remove_file(&stored);

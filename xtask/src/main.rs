@@ -65,7 +65,7 @@ enum Task {
     Pgo(pgo::Options),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
     Bugs(bugs::Options),
-    /// Tell which paths long runs take that short runs and suites have not, and how large programs become.
+    /// Report which paths long runs take that short runs and suites have not, and how large programs become.
     Residual(residual::Options),
     /// Measure how compact the numbers of executed paths are, and could be.
     Delta(delta::Options),

@@ -4,9 +4,9 @@
 //! edge counters; blocks and edges of every function are compared. Random programs are also held against a log of every
 //! step.
 
-mod selected;
+mod interesting;
 
-pub use selected::Selected;
+pub use interesting::InterestingBuilds;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
@@ -28,7 +28,7 @@ Examples:
   cargo xtask oracle cppcheck --input ref   another one, in a longer run
   cargo xtask oracle --seeds 500            random programs, each in five variants
   cargo xtask oracle gzip lua --scheme ppp --scheme pspp --interesting share:90%
-                                            programs that count selected paths, against those that count all")]
+                                            programs that count interesting paths, against those that count all")]
 pub struct Options {
     /// Programs of the corpus.
     programs: Vec<String>,
@@ -70,11 +70,11 @@ pub fn run(options: &Options) -> Result<()> {
         let equal = match options.scheme.is_empty() {
             true => check_program(&corpus, program, options.input, &oracle)?,
             false => {
-                let checked = selected::check(&corpus, program, options, &oracle)?;
+                let checked = interesting::check(&corpus, program, options, &oracle)?;
                 let equal = checked.iter().all(|row| !row.is_wrong());
                 rows.extend(checked);
                 if let Some(file) = &options.output {
-                    let text = selected::page(&rows, options.input, &options.interesting)?;
+                    let text = interesting::page(&rows, options.input, &options.interesting)?;
                     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
                 }
                 equal

@@ -1,6 +1,6 @@
 //! `cargo xtask pgo`: profile-guided builds of programs of the corpus, with clang's own profile and with one made of paths.
 //!
-//! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths tell of the code that this led to.
+//! A third program is made by `trodden pgo`: built by the edge profile, and changed by what paths say of the code that this led to.
 //!
 //! All profiles come from the short run; the long run is measured, in turns. Both edge-guided builds are made in the
 //! same folder with the profile under the same name, so that builds from equal profiles are equal byte by byte, which

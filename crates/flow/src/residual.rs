@@ -1,7 +1,7 @@
 //! Residual path profiling: a program that knows a set of paths, spends next to nothing on them, and counts every other one exactly.
 //!
 //! Source of the idea: Vaswani's thesis, chapter 3 (residual path profiling); Pavlopoulou and Young, "Residual test
-//! coverage monitoring" (ICSE 1999). Published builds tell known paths from unknown ones where a path ends. Here what
+//! coverage monitoring" (ICSE 1999). Published builds distinguish known paths from unknown ones where a path ends. Here what
 //! can be decided when the program is made costs nothing when it runs. The function's original code is the known-path region*: an
 //! automaton of known paths ([`Automaton`]). A path that leaves it by an edge without a transition goes on in the
 //! *instrumented code* until the path ends; there it is looked up, and counted if it is unknown. Of two kinds of region
@@ -42,8 +42,6 @@ mod contexts;
 mod prices;
 mod region;
 
-pub use prices::CachePressure;
-
 /// What is known of a function's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residual {
@@ -65,8 +63,6 @@ pub struct Known<'a> {
     pub single: &'a [Node],
     /// For each edge of the graph, whether it says that a call was reached: paths that end with it are executed besides those that go on.
     pub excluded: &'a [bool],
-    /// How under pressure caches are by the program's hot code.
-    pub cache_pressure: CachePressure,
 }
 
 /// A known path.
@@ -88,7 +84,7 @@ impl KnownPath {
 impl Residual {
     /// Of what is known.
     pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
-        let Known { single, excluded, cache_pressure, .. } = known;
+        let Known { single, excluded, .. } = known;
         let is_excluded = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| excluded[e.index()]);
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
@@ -96,10 +92,7 @@ impl Residual {
             Some(KnownPath { excluded: edges.last().is_some_and(|e| is_excluded(*e)), executions: *executions, edges })
         };
         let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
-        let executions =
-            |of: &dyn Fn(&KnownPath) -> bool| paths.iter().filter(|p| of(p)).map(KnownPath::own_executions).fold(0, u64::saturating_add);
-        let entered = |path: &KnownPath| path.edges.first().is_none_or(|e| !matches!(dag.edge(*e).origin, Origin::Enter(_)));
-        let prices = Prices::of(executions(&|_| true), executions(&entered), cache_pressure);
+        let prices = Prices::of(paths.iter().map(KnownPath::own_executions).fold(0, u64::saturating_add));
         let mut choice = KnownPathRegion::all(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();

@@ -46,7 +46,7 @@ fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
 }
 
 impl Subject {
-    /// The least that labels execute which tell each of the chosen paths from all paths of its end.
+    /// The least that labels execute which separate each of the chosen paths from all paths of its end.
     fn least(&self, chosen: impl Fn(usize) -> bool) -> u64 {
         let mut differences = Vec::new();
         for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| chosen(*at)) {

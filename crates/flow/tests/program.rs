@@ -385,7 +385,7 @@ fn check(seed: u64, random: &mut Random, dag: &Dag, part: &Part) {
     }
 }
 
-/// Whether a copy's words tell how often its paths were taken, and no other word is written.
+/// Whether a copy's words say how often its paths were taken, and no other word is written.
 fn check_copy(
     seed: u64,
     dag: &Dag,

@@ -17,13 +17,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::interesting::{Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::{Plan, PlanOptions};
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
-use trodden_flow::residual::{CachePressure, Known};
-use trodden_flow::selected::{Wish, select};
+use trodden_flow::residual::Known;
 use trodden_flow::verify::VerifyBudget;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
 
@@ -118,8 +118,8 @@ impl Case {
                 let scheme = Scheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
                 let (wish, numbers) = (self.numbers(2), NumberOptions::default());
                 let wish = Wish { scheme, ids: &wish, excluded: &none };
-                let selected = select(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
-                ProbeProgram::of_interesting(graph, selected.unwrap())
+                let planned = plan_interesting(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
+                ProbeProgram::of_interesting(graph, planned.unwrap())
             }
             "part" => {
                 let dag = plan.dag;
@@ -132,7 +132,7 @@ impl Case {
             }
             what @ ("versions" | "lookups") => {
                 let known: Vec<(u64, u64)> = self.numbers(1).into_iter().map(|id| (id, 1_000_000)).collect();
-                let known = Known { paths: &known, single: &[], excluded: &none, cache_pressure: CachePressure::default() };
+                let known = Known { paths: &known, single: &[], excluded: &none };
                 let residual = Residual::of(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };

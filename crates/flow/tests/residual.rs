@@ -8,7 +8,7 @@ use trodden_flow::plan::{Action, Plan};
 use trodden_flow::program::Version;
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
-use trodden_flow::residual::{CachePressure, Known};
+use trodden_flow::residual::Known;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
@@ -16,11 +16,6 @@ use trodden_testkit::graphs::{Cycles, forced, graph, options};
 mod machine;
 
 type Counts = BTreeMap<u64, u64>;
-
-/// Of a program with many hot paths.
-fn full_pressure() -> CachePressure {
-    CachePressure::of([1; 2000])
-}
 
 /// A random graph whose exit nothing leaves, its last node.
 fn subject(random: &mut Random) -> Option<Graph> {
@@ -140,10 +135,8 @@ fn everything_is_counted_but_known_paths() {
         // Code is copied for what is executed often.
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
-        let cache_pressure = random.pick(&[CachePressure::default(), full_pressure()]);
         let excluded = vec![false; graph.edge_count()];
-        let residual_paths =
-            Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded, cache_pressure });
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -192,10 +185,8 @@ fn any_paths_may_be_known() {
         let any: BTreeMap<u64, u64> =
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
-        let cache_pressure = random.pick(&[CachePressure::default(), full_pressure()]);
         let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
-        let residual_paths =
-            Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded, cache_pressure });
+        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -223,16 +214,15 @@ fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let id = |edges: [u32; 4]| plan.numbering.id(&edges.map(|e| plan.dag.real(Edge(e)).unwrap()));
     let (one, other) = (id([0, 2, 4, 6]), id([1, 3, 5, 7]));
-    let of_program = |counts: [u64; 2], single: &[Node], cache_pressure: CachePressure| {
+    let of = |counts: [u64; 2], single: &[Node]| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, excluded: &[false; 8], cache_pressure });
+        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, excluded: &[false; 8] });
         let transitions = || residual.region().states().iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
         (region, transitions().filter(|w| w.unclear).count(), residual.region().states().iter().filter(|s| s.node == Node(3)).count())
     };
-    let of = |counts, single| of_program(counts, single, CachePressure::default());
     // Known edges can be combined to two unknown paths: what is rare gives way.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));
     // Where both are as frequent, the node where they meet is copied.
@@ -240,10 +230,6 @@ fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
     // Where it cannot be, or where there is little to be gained, a check at the end costs less than a detour.
     assert_eq!(of([1_000_000, 1_000_000], &[Node(3)]), ((0..8).collect(), 2, 1));
     assert_eq!(of([10, 10], &[]), ((0..8).collect(), 2, 1));
-    // Where caches are under pressure, copies are expensive; so is a detour that is taken more often, since its code is not there.
-    assert_eq!(of([1_000_000, 2000], &[]), ((0..8).collect(), 0, 2));
-    assert_eq!(of_program([1_000_000, 2000], &[], full_pressure()), (vec![0, 2, 4, 6], 0, 1));
-    assert_eq!(of_program([1_000_000, 5000], &[], full_pressure()), ((0..8).collect(), 0, 2));
 }
 
 #[test]
@@ -257,7 +243,7 @@ fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
     let excluded = [false, false, true, false, false, false];
-    let of = Known { paths: &known, single: &[], excluded: &excluded, cache_pressure: CachePressure::default() };
+    let of = Known { paths: &known, single: &[], excluded: &excluded };
     let versions = Residual::of(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
@@ -272,7 +258,7 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let known = [(0, 1)];
-    let of = Known { paths: &known, single: &[], excluded: &[false; 5], cache_pressure: CachePressure::default() };
+    let of = Known { paths: &known, single: &[], excluded: &[false; 5] };
     let residual = Residual::of(&plan.dag, &plan.numbering, of);
     let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
         quiet: vec![true; graph.node_count()],

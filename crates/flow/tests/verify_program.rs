@@ -4,14 +4,14 @@
 use machine::blocks;
 use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;
+use trodden_flow::interesting::{Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
-use trodden_flow::residual::{CachePressure, Known};
-use trodden_flow::selected::{Wish, select};
+use trodden_flow::residual::Known;
 use trodden_flow::verify::VerifyBudget;
 use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
 use trodden_testkit::Random;
@@ -65,8 +65,8 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
             let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, excluded: &vec![false; graph.edge_count()] };
             let number = NumberOptions::default();
-            let selected = select(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
-            ProbeProgram::of_interesting(graph, selected)
+            let planned = plan_interesting(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
+            ProbeProgram::of_interesting(graph, planned)
         }
         2 => {
             let dag = plan().dag;
@@ -79,8 +79,7 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
         _ => {
             let plan = plan();
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
-            let of =
-                Known { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()], cache_pressure: CachePressure::default() };
+            let of = Known { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()] };
             let residual = Residual::of(&plan.dag, &plan.numbering, of);
             if random.chance(50) { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
         }

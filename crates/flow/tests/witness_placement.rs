@@ -96,7 +96,7 @@ fn figure_3_loses_the_order_between_calls() {
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
     let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
     assert_eq!(separate.violations.len(), 1, "{separate:?}");
-    // The remedy of the paper: a witness in the same profile on the path over b3, too. The other one tells how often c1 is executed.
+    // The remedy of the paper: a witness in the same profile on the path over b3, too. The other one says how often c1 is executed.
     for more in [entry, exit, b3] {
         let fine = nodes(&program, &[&[c1], &[b4, more]]);
         assert!(check_pairwise(&program, &fine).is_realizable(), "{more}");

@@ -93,13 +93,13 @@ impl PseudoProbes {
 }
 
 /// Whether a block is empty and not needed to separate paths: code generation removes such blocks, and a mark would
-/// keep them. Who comes from one of its predecessors to its successor must have come this way.
+/// keep them. Who comes from one of its predecessors to its successor must have come by it.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
     only_jumps(to).is_none() && predecessors(block).into_iter().all(|from| successors(from, to) == 1)
 }
 
-/// How many ways lead from a block to another, directly or through a block that only jumps.
+/// How many edges lead from a block to another, directly or through a block that only jumps.
 fn successors(from: Block, to: Block) -> usize {
     let next: IndexSet<Block> = from.terminator().successors().into_iter().collect();
     next.into_iter().filter(|n| *n == to || only_jumps(*n) == Some(to)).count()

@@ -1,6 +1,6 @@
 //! Bounds of code generation that hold up functions of two versions, raised where they do.
 //!
-//! LLVM bounds what it spends on functions of many ways, and an interpreter that dispatches by indirect branches, each of
+//! LLVM bounds what it spends on functions of many edges, and an interpreter that dispatches by indirect branches, each of
 //! whose instructions is reached from two versions, comes to these bounds sooner than the plain one. What the
 //! compiler's caller has set stays as it is.
 //!

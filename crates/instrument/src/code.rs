@@ -55,12 +55,12 @@ impl Code {
             self.word(b'p', llvm!(LLVMGetFCmpPredicate(instruction.0)) as u64);
         }
         let line = instruction.location().map(|l| i64::from(llvm!(LLVMDILocationGetLine(l))));
-        // What does not come back tells where it was called.
-        let tells_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
+        // What does not come back says where it was called.
+        let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
         for at in 0..llvm!(LLVMGetNumOperands(instruction.0)) {
             let operand = Value(llvm!(LLVMGetOperand(instruction.0, at as u32)));
             let constant = !llvm!(LLVMIsAConstant(operand.0)).is_null() && !operand.is_function();
-            let is_place = constant && instruction.is_call() && (tells_place || (line.is_some() && operand.as_integer() == line));
+            let is_place = constant && instruction.is_call() && (names_place || (line.is_some() && operand.as_integer() == line));
             if is_place { self.word(b'l', 0) } else { self.operand(operand, DEPTH) }
         }
     }

@@ -5,17 +5,17 @@
 //! place.
 //!
 //! # Tables
-//! Layout: [`trodden_unit::Table`]. The code looks at the cell that the path's number hashes to (multiplied by an odd
-//! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has looked at
-//! [`MOST_PROBES`]. A free cell is claimed with a compare-and-exchange: so a signal handler, or another thread where
-//! threads share a region, that comes in between claims another cell, or finds the key there. Keys never change, so the
+//! Layout: [`trodden_unit::Table`]. The code probes the cell that the path's number hashes to (multiplied by an odd
+//! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has probed
+//! [`MOST_PROBES`]. A free cell is acquired with a compare-and-exchange: so a signal handler, or another thread where
+//! threads share a region, that comes in between acquires another cell, or finds the key there. Keys never change, so the
 //! count is the same increment as in arrays. Executions that find neither are counted separately: they are lost for the
 //! profile, but not silently.
 //!
 //! # Unknown paths
 //! Where a path ends that may be unknown, it is looked up ([`Lookup`]). If it is unknown, and was counted before in the
 //! thread's region, its count is incremented there and then; the first time, and whenever something is done at such
-//! paths, the runtime is jumped to. One comparison tells both, and whether the thread has a region at all
+//! paths, the runtime is jumped to. One comparison decides both, and whether the thread has a region at all
 //! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
 //! the next one too if the comparison still says so.
 
@@ -38,11 +38,11 @@ use trodden_unit::Table;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: i64 = 8;
 
-/// Cells that are looked at for one path: a full table would cost too much otherwise.
+/// Cells that are probed for one path: a full table would cost too much otherwise.
 const MOST_PROBES: u64 = 32;
 
 /// How often an iteration is the dominant one, and how often it is not.
-const USUAL: [u64; 2] = [3, 1];
+const DOMINANT: [u64; 2] = [3, 1];
 
 /// Name of the function that stands for a count to be made.
 const PLACE: &str = "__trodden_place_of_a_count";
@@ -73,7 +73,7 @@ pub struct Counters<'a> {
     pub events: Option<Begun>,
     /// Only unknown paths are counted, and what waits is looked up.
     pub unknown: Option<Unknown>,
-    /// Only paths that were asked for have words of their own.
+    /// Only interesting paths have words of their own.
     pub words: Option<Words<'a>>,
     /// The first of the unit's two words in which hits of probes are counted.
     pub hits: Option<u64>,
@@ -278,7 +278,7 @@ impl Maker<'_> {
         let Some(Mostly { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
         let [same, other] = [(); 2].map(|()| new_block_behind(self.module, self.rest));
         let branch = self.at_end(block).branch(holds, same, other);
-        weigh_successors(self.module, branch, &USUAL);
+        weigh_successors(self.module, branch, &DOMINANT);
         let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
         let more = Value(llvm!(LLVMGetOperand(choice.0, 1)));
         llvm!(LLVMInstructionRemoveFromParent(more.0));
@@ -356,7 +356,7 @@ impl Maker<'_> {
         left
     }
 
-    /// The runtime has counted one; whether it is to see the next one too, the next look tells.
+    /// The runtime has counted one; whether it is to see the next one too, the next check says.
     fn check_others(&self, builder: &Builder, left: Value, counted: Block, check: Block) {
         if left == self.constant(1) {
             builder.jump(self.rest);
@@ -391,7 +391,7 @@ impl Maker<'_> {
     }
 
     fn in_table(&self, block: Block, table: Table) {
-        let [hit, miss, claim, advance, full] = [(); 5].map(|()| new_block_behind(self.module, self.rest));
+        let [hit, miss, acquire, advance, full] = [(); 5].map(|()| new_block_behind(self.module, self.rest));
         let probe = new_block_behind(self.module, block);
         let i64 = self.module.i64();
         let builder = self.at_end(block);
@@ -411,10 +411,10 @@ impl Maker<'_> {
 
         let builder = self.at_end(miss);
         let free = builder.compare(LLVMIntPredicate::LLVMIntEQ, found, self.constant(0));
-        mark_unlikely(self.module, builder.branch(free, claim, advance));
+        mark_unlikely(self.module, builder.branch(free, acquire, advance));
 
-        let builder = self.at_end(claim);
-        builder.branch(self.claim(&builder, cell, key), hit, advance);
+        let builder = self.at_end(acquire);
+        builder.branch(self.acquire(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
         let behind = builder.add(slot, self.constant(1));
@@ -453,7 +453,7 @@ impl Maker<'_> {
     }
 
     /// Puts the key into a free cell; gives whether it is there, by this thread or by another that was faster.
-    fn claim(&self, builder: &Builder, cell: Value, key: Value) -> Value {
+    fn acquire(&self, builder: &Builder, cell: Value, key: Value) -> Value {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
         let free = self.constant(0);
         let both = llvm!(LLVMBuildAtomicCmpXchg(builder.raw(), cell.0, free.0, key.0, order, order, 0));

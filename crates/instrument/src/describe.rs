@@ -1,7 +1,7 @@
 //! From an LLVM function to a graph whose edges say when they are taken.
 //!
 //! Nodes are the blocks in the order given by [`crate::shape::prepare`], then a dispatch block if the function has indirect branches,
-//! then the exit. All ways from one block to another are one edge: a path is a sequence of blocks. Every block that
+//! then the exit. All edges of the code from one block to another are one edge: a path is a sequence of blocks. Every block that
 //! ends the function has an edge to the exit, and so has every block with a call that might not come back
 //! ([`EdgeKind::Reach`]).
 
@@ -60,7 +60,7 @@ pub fn is_must_tail(call: Value) -> bool {
 }
 
 impl FunctionCfg {
-    /// For each edge, whether it tells that a call was reached: paths that end with it are besides those that go on.
+    /// For each edge, whether it says that a call was reached: paths that end with it are besides those that go on.
     pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }

@@ -27,7 +27,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The file for block properties cannot be written.
-    #[error("the file {file} for block properties cannot be written ({source}): give properties=FILE a name in a folder that can")]
+    #[error("the file {file} for block properties cannot be written ({source}): set TMPDIR to a folder that can")]
     Properties {
         /// The file.
         file: PathBuf,

@@ -7,7 +7,7 @@
 //! written. Compilers hardly ever make such identical phis. Merging a register, or values of two versions of the code,
 //! wherever two such calls lead makes them all the time.
 //!
-//! So one of the ways on gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
+//! So one of the successors gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
 //! no instruction, and the identical phis are none any more.
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
@@ -24,10 +24,10 @@ pub fn split(module: Module, function: Value) {
     for block in merging {
         let from: IndexSet<Block> = predecessors(block).into_iter().collect();
         let Some(&call) = from.iter().find(|b| is_left_early(b.terminator(), block)) else { continue };
-        for (way, other) in call.terminator().successors().into_iter().enumerate() {
+        for (successor, other) in call.terminator().successors().into_iter().enumerate() {
             let same_calls = || predecessors(other).into_iter().collect::<IndexSet<Block>>() == from;
             if other != block && block.phis().any(|phi| other.phis().any(|duplicate| are_identical(phi, duplicate))) && same_calls() {
-                detour(module, call, way, other);
+                detour(module, call, successor, other);
             }
         }
     }
@@ -49,8 +49,8 @@ fn are_identical(a: Value, b: Value) -> bool {
     a.kind() == b.kind() && merged(a) == merged(b)
 }
 
-/// Lets one way of a terminator go through a block of its own.
-fn detour(module: Module, call: Block, way: usize, to: Block) {
+/// Lets one edge of a terminator go through a block of its own.
+fn detour(module: Module, call: Block, successor: usize, to: Block) {
     let between = new_block_behind(module, call);
     let terminator = call.terminator();
     let builder = Builder::at_end(module, between, terminator.location());
@@ -59,6 +59,6 @@ fn detour(module: Module, call: Block, way: usize, to: Block) {
     let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, nothing, 0, 1, 0, dialect, 0));
     llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, std::ptr::null_mut(), 0, nothing));
     builder.jump(to);
-    terminator.set_successor(way, between);
+    terminator.set_successor(successor, between);
     phis::rename(module, to, call, between);
 }

@@ -1,4 +1,4 @@
-//! Paths that were asked for: planned, checked, and counted in words of their own; all others together in one ([`trodden_flow::selected`]).
+//! Interesting paths: planned, checked, and counted in words of their own; all others together in one ([`trodden_flow::interesting`]).
 //!
 //! The word is computed without a branch: the register (or its hash, or its upper bits) is the word's number, unless it
 //! lies outside, or a constant table says that this is not that word's path; then it is the last one. Where the
@@ -12,10 +12,10 @@ use llvm_sys::prelude::LLVMTypeRef;
 use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMUnnamedAddr};
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::interesting::{Ending, NoInterestingPlan, Wish, plan_interesting};
 use trodden_flow::numbering::{Budget, NumberOptions, Placement};
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
-use trodden_flow::selected::{Ending, NotSelected, Wish, select};
 use trodden_flow::verify::{Aliases as Found, VerifyBudget};
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram, Probes};
 use trodden_unit::{Aliases, InterestingWords};
@@ -23,7 +23,7 @@ use trodden_unit::{Aliases, InterestingWords};
 /// Orders of out-edges that preferential numbering tries.
 const RESTARTS: u32 = 16;
 
-/// A plan for the paths of a function that were asked for; or none, with the reason.
+/// A plan for the paths of a function that are interesting; or none, with the reason.
 pub enum Made {
     /// A program.
     Program(Box<ProbeProgram>),
@@ -33,7 +33,7 @@ pub enum Made {
     Wrong(String),
 }
 
-/// What is asked for, and how to get it.
+/// What is interesting, and how it is counted.
 pub struct Request<'a> {
     /// The function's graph.
     pub graph: &'a Graph,
@@ -47,7 +47,7 @@ pub struct Request<'a> {
     pub time_limit_s: u64,
 }
 
-/// Plans to count what is asked for, of the paths of an acyclic graph.
+/// Plans to count what is interesting, of the paths of an acyclic graph.
 pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
     let Request { graph, frequencies, wish, options, .. } = request;
     let began = Instant::now();
@@ -55,9 +55,9 @@ pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
     let stop = || began.elapsed() >= limit;
     let placement = if options.chords { Placement::Cheaper } else { Placement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
-    match select(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
-        Ok(selected) => Made::Program(Box::new(ProbeProgram::of_interesting(graph, selected))),
-        Err(NotSelected::Wrong(what)) => Made::Wrong(what),
+    match plan_interesting(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
+        Ok(planned) => Made::Program(Box::new(ProbeProgram::of_interesting(graph, planned))),
+        Err(NoInterestingPlan::Wrong(what)) => Made::Wrong(what),
         Err(why) => Made::Instead(why.to_string()),
     }
 }

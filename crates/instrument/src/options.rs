@@ -10,7 +10,6 @@ use std::rc::Rc;
 use trodden_flow::PlanOptions;
 use trodden_flow::dag::Entries;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
-use trodden_flow::residual::CachePressure;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
     Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
@@ -52,8 +51,6 @@ pub struct Options {
     pub weights: Option<Rc<Weights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
-    /// How under pressure caches are by the hot code of the program, as its known paths tell.
-    pub cache_pressure: CachePressure,
     /// Known are all paths but those that are watched for.
     pub watches: bool,
     /// Paths that are interesting: all others are counted together.
@@ -208,7 +205,6 @@ impl Options {
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
             weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
-            cache_pressure: known.as_deref().map(cache_pressure).unwrap_or_default(),
             known,
             watches: experiment.is_watched(),
             interesting,
@@ -285,11 +281,6 @@ fn read_weights(folder: &InputFolder, identity: Identity) -> Result<Rc<Weights>,
 fn read_known(folder: &InputFolder, experiment: &Experiment) -> Result<Option<Rc<KnownPaths>>, BadOption> {
     let kind = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
     experiment.known().map(|set| read_paths(folder, kind, set)).transpose()
-}
-
-/// How much code is hot, by the executions of the known paths.
-fn cache_pressure(known: &KnownPaths) -> CachePressure {
-    CachePressure::of(known.functions().flat_map(|(_, _, f)| f.known.iter().map(|(_, n)| *n)))
 }
 
 fn read_paths(folder: &InputFolder, kind: InputKind, identity: Identity) -> Result<Rc<KnownPaths>, BadOption> {

@@ -11,7 +11,7 @@
 //! - the address is computed (the optimiser merged blocks that differ in their counter only). For these the counters'
 //!   array gets a duplicate among the unit's counters, whose address takes its place; the address less that of the template,
 //!   added to the thread's base, is where the thread counts;
-//! - it stands between two calls of one block of which either might not come back, so that paths cannot tell whether it was passed.
+//! - it stands between two calls of one block of which either might not come back, so that paths cannot say whether it was passed.
 //!
 //! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
 //! recognised when variants are made.
@@ -38,7 +38,7 @@ use trodden_unit::{
 /// Name of the metadata node of modules whose counters are ours to take out.
 const MARK: &str = "trodden.edge.counters";
 
-/// Why LLVM's counters cannot become markers.
+/// Why LLVM's counters cannot become placeholders.
 #[derive(Debug, thiserror::Error)]
 pub enum PlaceholderError {
     /// A table of LLVM's is not as expected.
@@ -105,7 +105,7 @@ pub struct Placeholders {
     base: Option<Value>,
 }
 
-/// A marker with a constant amount, known by the instruction behind it.
+/// A placeholder with a constant amount, known by the instruction behind it.
 struct Fixed {
     before: Value,
     counter: EdgeCounter,
@@ -295,7 +295,7 @@ impl Placeholders {
         Value(llvm!(LLVMConstGEP2(self.module.i64(), counters.0, at.as_mut_ptr(), 1)))
     }
 
-    /// Counts in a function what no path can tell. The counts' address is known later: [`Placeholders::settle`].
+    /// Counts in a function what no path can say. The counts' address is known later: [`Placeholders::resolve`].
     pub fn count_computed(&mut self, function: Value, counters: Value) {
         let (updates, notes) =
             (self.computed.swap_remove(&function).unwrap_or_default(), self.notes.swap_remove(&function).unwrap_or_default());
@@ -332,7 +332,7 @@ impl Placeholders {
         }
     }
 
-    /// Notes a function's markers, once its graph is known; what no path can tell is counted.
+    /// Notes a function's placeholders, once its graph is known; what no path can say is counted.
     pub fn note(&mut self, function: Value, cfg: &FunctionCfg, no_return: &NoReturnAnalysis, number: usize, next: &mut u64) {
         let Some(mut all) = self.fixed.swap_remove(&function) else { return };
         let nodes: IndexMap<Block, Node> = cfg.nodes.iter().enumerate().filter_map(|(i, b)| Some(((*b)?, Node(i as u32)))).collect();
@@ -427,14 +427,14 @@ fn function_of(instruction: Value) -> Value {
     Value(llvm!(LLVMGetBasicBlockParent(instruction.block().0)))
 }
 
-/// Where a marker in front of an instruction stands among the calls that might not come back; `None` if paths do not
-/// tell whether it was passed.
+/// Where a placeholder in front of an instruction stands among the calls that might not come back; `None` if paths do not
+/// say whether it was passed.
 fn place(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosition> {
     let block = before.block();
     let calls = calls_that_may_not_return(block, no_return);
     let passed: IndexSet<Value> = block.instructions().take_while(|i| *i != before).collect();
     let earlier = calls.iter().filter(|c| passed.contains(*c)).count();
-    // Calls that take the function's place, or end it, are behind the path's count: paths do not tell whether they came back.
+    // Calls that take the function's place, or end it, are behind the path's count: paths do not say whether they came back.
     let ended = ending_call(block).is_some_and(|e| passed.contains(&e) && calls.contains(&e));
     match (earlier, calls.len() - earlier) {
         (0, _) => Some(PlaceholderPosition::Entered),

@@ -45,7 +45,7 @@ impl Place {
 /// For blocks into which edges were split: which block now comes in between, by the block it came from.
 type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
-/// The places of a function's edges, and the way control takes between its blocks now.
+/// The places of a function's edges, and the control flow between its blocks now.
 pub struct Places {
     code: Vec<Option<Place>>,
     /// Which edge leads from one block to another (as blocks are now).

@@ -166,14 +166,14 @@ impl Work<'_> {
             return self.enter_loop(LoopId(which));
         }
         let live: Vec<Edge> = self.graph.incoming(node).iter().copied().filter(|e| !self.program.is_dead(*e)).collect();
-        // Nothing is made of the register where every way on is counted already.
+        // Nothing is made of the register where every edge on is counted already.
         if !self.graph.out(node).iter().any(|e| self.program.reads_register(*e)) {
             return Register::Constant(0);
         }
         if let Some(same) = self.same(&live) {
             return same;
         }
-        let block = self.cfg.nodes[node.index()].expect("a dispatch block has one way in that restarts");
+        let block = self.cfg.nodes[node.index()].expect("a dispatch block has one edge in that restarts");
         let sources = predecessors(block);
         self.merge(block, &sources)
     }
@@ -393,7 +393,7 @@ impl Work<'_> {
         }
     }
 
-    /// Counts in the word of a path that was asked for, or in that of all others.
+    /// Counts in the word of an interesting path, or in that of all others.
     fn count_word(&self, builder: &Builder, register: Register, words: Words, by: Value) {
         let module = self.context.module;
         let first = self.counters.first;

@@ -116,7 +116,7 @@ fn nests(graph: &Graph, dag: &Dag) -> Vec<Node> {
     nests
 }
 
-/// Tells code generation how often the known paths take each way of all versions; where they never come, what was said
+/// Says to code generation how often the known paths take each edge of all versions; where they never come, what was said
 /// before stays. And how often they begin at the entry: with a count there it takes the weights for measured, and lays
 /// blocks that are hardly ever executed behind the loops that they are in (the instrumented code among them).
 fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProgram) {
@@ -332,7 +332,7 @@ impl Several<'_> {
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // In their order: that of the uses is what passes go by.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));
-        // Asked once for each block: a switch may have thousands of ways to one.
+        // Asked once for each block: a switch may have thousands of edges to one.
         let mut leads = IndexMap::<Block, IndexSet<Block>>::new();
         for Arriving { phis, entries } in &arriving {
             let mut into = vec![Vec::new(); phis.len()];

@@ -53,7 +53,7 @@ const MOST_EVERY: u64 = 1 << 20;
 /// Words of a unit beyond which only interesting pairs have some: code reaches no more than 2 GiB.
 const MOST_OF_UNIT: u64 = 1 << 25;
 
-/// The word by which callers tell callees their context.
+/// The word by which callers give callees their context.
 pub fn declare_context(module: Module) -> Value {
     let word = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(CONTEXT_SYMBOL).as_ptr()));
     llvm!(LLVMSetVisibility(word, LLVMVisibility::LLVMHiddenVisibility));
@@ -299,7 +299,7 @@ impl SegmentCode<'_> {
         choose(builder, is_interesting, slot, module.constant(hash.slots() as i64))
     }
 
-    /// Tells a callee its context.
+    /// Gives a callee its context.
     fn tell(
         &self,
         module: Module,

@@ -1,4 +1,4 @@
-//! How often loops iterate, as their own counters tell.
+//! How often loops iterate, as their own counters say.
 //!
 //! Loops that iterate a constant number of times are found by how their last branch counts: `for (i = 0; i < 16;
 //! i++)`, after the optimiser.
@@ -92,7 +92,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
 /// Counters of larger steps iterate too soon to distinguish all iterations; with this one, it takes 2^52 of them.
 const MOST_SHIFT: u32 = 12;
 
-/// What tells how often a loop iterated.
+/// What says how often a loop iterated.
 #[derive(Clone, Copy)]
 pub struct Counter {
     /// A number of 64 bits, so that it does not iterate to a value that it had; see [`MOST_SHIFT`].
@@ -111,14 +111,14 @@ impl Counter {
         if self.shift == 0 { steps } else { builder.shift_right(steps, module.constant(self.shift.into())) }
     }
 
-    /// The same at the end of an iteration, where this is what tells it at the beginning: a phi node of the loop's head.
+    /// The same at the end of an iteration, where this is what says it at the beginning: a phi node of the loop's head.
     pub fn next(self, latch: Block) -> Option<Counter> {
         let value = self.value.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
         Some(Counter { value, first: self.first.wrapping_add(1 << self.shift), ..self })
     }
 }
 
-/// What tells how often control went back from the end of `latch` to `head`, at the head, if there is such a number in
+/// What says how often control went back from the end of `latch` to `head`, at the head, if there is such a number in
 /// the program: one that begins with a constant, to which each iteration adds the same power of two. Code generation would
 /// keep a number that is made besides in a register of its own.
 pub fn counter(latch: Block, head: Block) -> Option<Counter> {

@@ -43,7 +43,7 @@ mod storage;
 
 use choice::{choose, is_emitted};
 
-/// Why a function is not counted where only some paths are asked for.
+/// Why a function is not counted where only some paths are interesting.
 const NOT_INTERESTING: &str = "none of its paths is interesting (--interesting)";
 
 /// Why it is not where segments are counted.
@@ -147,7 +147,7 @@ struct Unit {
     streams: Option<Streams>,
     /// Paths of functions that count in tables.
     in_tables: u64,
-    /// The word by which callers tell callees their context, where segments are counted.
+    /// The word by which callers give callees their context, where segments are counted.
     context_word: Option<Value>,
 }
 
@@ -383,7 +383,7 @@ fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
     }
 }
 
-/// Takes counters out that an earlier variant of the unit had for its markers.
+/// Takes counters out that an earlier variant of the unit had for its placeholders.
 fn discard_placeholders(module: Module, counters: Value) -> Result<(), PlaceholderError> {
     if placeholders::has_placeholders(module) {
         Placeholders::take(module, counters, &mut 0, Taking { kind: CounterKind::Discarded, shared: false })?.finish();

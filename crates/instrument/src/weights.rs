@@ -27,12 +27,12 @@ pub fn weigh_head(module: Module, block: Block, weight: i64) {
     llvm!(LLVMSetMetadata(block.terminator().0, kind(module, "irr_loop"), LLVMMetadataAsValue(module.context(), node)));
 }
 
-/// Tells code generation that a branch's first way is hardly ever taken.
+/// Says to code generation that a branch's first edge is hardly ever taken.
 pub fn mark_unlikely(module: Module, branch: Value) {
     mark_edges_unlikely(module, branch, &BTreeSet::from([0]));
 }
 
-/// Tells code generation that these ways of a terminator are hardly ever taken; says nothing of those that have no other beside them.
+/// Says to code generation that these edges of a terminator are hardly ever taken; says nothing of those that have no other beside them.
 pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTreeSet<usize>) {
     let all = terminator.successors().len();
     if successors.len() == all || !has_weights(terminator) {
@@ -42,7 +42,7 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
     set_weights(module, terminator, (0..all).map(weight));
 }
 
-/// Tells code generation how often each way of a terminator is taken; says nothing if none is.
+/// Says to code generation how often each edge of a terminator is taken; says nothing if none is.
 pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
     const MOST: u64 = 1 << 30;
     let most = executions.iter().copied().max().unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
     set_weights(module, terminator, executions.iter().map(weight));
 }
 
-/// The same with the executions of each block that it leads to, if all are known. Ways of a switch that lead to one
+/// The same with the executions of each block that it leads to, if all are known. Edges of a switch that lead to one
 /// block share in them as they did.
 pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Block) -> Option<u64>) {
     let targets = terminator.successors();
@@ -65,10 +65,10 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
         let (successors, sum) = same.entry(*to).or_default();
         (*successors, *sum) = (*successors + 1.0, *sum + weight);
     }
-    let share = |(way, to): (usize, &Block)| {
+    let share = |(successor, to): (usize, &Block)| {
         let (successors, sum) = same[to];
-        let part = if sum > 0.0 { before[way] / sum } else { 1.0 / successors };
-        (counts[way] as f64 * part) as u64
+        let part = if sum > 0.0 { before[successor] / sum } else { 1.0 / successors };
+        (counts[successor] as f64 * part) as u64
     };
     weigh_successors(module, terminator, &targets.iter().enumerate().map(share).collect::<Vec<_>>());
 }

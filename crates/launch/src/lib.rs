@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Variable that tells a task's command under which name to write its result.
+/// Variable that says to a task's command under which name to write its result.
 pub const RESULT_VARIABLE: &str = "LAUNCH_RESULT";
 /// Variable with a bound on a task's memory, in KiB of address space; the scripts heed it.
 pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
@@ -82,7 +82,7 @@ pub enum Event {
     Done(usize, usize),
     /// A task ended without a result, and is run again.
     Retried(usize),
-    /// Something to tell.
+    /// Something to report.
     Note(String),
 }
 

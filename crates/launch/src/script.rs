@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Variables by which launchers tell a process its number: Open MPI, MPICH and others, Slurm, Kubernetes.
+/// Variables by which launchers give a process its number: Open MPI, MPICH and others, Slurm, Kubernetes.
 const NUMBERS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"];
 
 impl Job {
@@ -36,7 +36,7 @@ impl Job {
         self.folder.join(format!("task-{task}.log"))
     }
 
-    /// The script that runs the task whose number a launcher tells it.
+    /// The script that runs the task whose number a launcher gives it.
     pub fn each(&self) -> PathBuf {
         self.folder.join("each.sh")
     }

@@ -2,7 +2,7 @@
 //!
 //! Placeholders of the command line, each already a word of the shell: `{script}` (a task's script), `{index}` (its
 //! number, from 0), `{folder}` (the job's folder), `{count}` (number of tasks), `{each}` (a script that runs the task
-//! whose number an MPI launcher tells it). With `{script}` or `{index}` the command is run once for each task, without
+//! whose number an MPI launcher gives it). With `{script}` or `{index}` the command is run once for each task, without
 //! once for all.
 
 use crate::local::run_commands;

@@ -7,8 +7,8 @@
 //! 2. [`log`]: a log of every step, from which the paths are counted again, counter by counter;
 //! 3. [`pgo`]: LLVM's own edge profile, where paths were finished (elsewhere what it infers is wrong).
 //!
-//! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`selected`] holds
-//! programs that count some paths against those that count all, [`untested`] what residual profiles tell of a field
+//! [`baselines`] are published schemes that say less than all paths, with what each would cost. [`interesting`] holds
+//! programs that count some paths against those that count all, [`untested`] what residual profiles say of a field
 //! against two full profiles. [`random`] makes programs to check, in C and C++, with everything in them that moves
 //! control in odd ways.
 #![forbid(unsafe_code)]
@@ -19,12 +19,12 @@ pub mod check;
 pub mod counts;
 pub mod delta;
 mod error;
+pub mod interesting;
 pub mod log;
 pub mod mark;
 pub mod pgo;
 pub mod program;
 pub mod random;
-pub mod selected;
 pub mod step;
 pub mod subject;
 pub mod text;

@@ -70,7 +70,7 @@ fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
     Ok(words.map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).filter(|w| *w != 0).collect())
 }
 
-/// What a log tells of all functions.
+/// What a log says of all functions.
 #[derive(Debug)]
 pub struct Replay {
     /// For each unit, for each function of its map.
@@ -80,7 +80,7 @@ pub struct Replay {
 /// A path: its blocks, whether it begins behind a cut edge, the edge by which it ends (none: it did not).
 type PathShape = (Vec<u32>, bool, Option<u32>);
 
-/// What a log tells of a function.
+/// What a log says of a function.
 #[derive(Debug, Default)]
 struct Observed {
     counters: BTreeMap<u64, u64>,
@@ -256,13 +256,13 @@ impl<'a> Walk<'a> {
             observed.nonsense.push(format!("block {to} is executed out of nowhere"));
             return;
         };
-        match self.way(from, to, 0) {
+        match self.edges_between(from, to, 0) {
             Some(edges) => edges.into_iter().for_each(|e| self.take(activation, e, observed)),
             None => observed.nonsense.push(format!("control went from block {from} to block {to}, where the map has no edge")),
         }
     }
 
-    fn way(&self, from: u32, to: u32, depth: u32) -> Option<Vec<u32>> {
+    fn edges_between(&self, from: u32, to: u32, depth: u32) -> Option<Vec<u32>> {
         for &edge in &self.out[from as usize] {
             let head = self.map.edges[edge as usize].to.0;
             if head == to {
@@ -271,7 +271,7 @@ impl<'a> Walk<'a> {
             let passes = self.map.blocks.get(head as usize).is_some_and(|b| matches!(b.kind, BlockKind::Dispatch | BlockKind::Landing));
             if passes
                 && depth < 2
-                && let Some(rest) = self.way(head, to, depth + 1)
+                && let Some(rest) = self.edges_between(head, to, depth + 1)
             {
                 return Some([vec![edge], rest].concat());
             }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use trodden_oracle::baselines::cost;
 use trodden_oracle::check::{Variant, check, check_sources};
 use trodden_oracle::delta::Limits;
-use trodden_oracle::selected::compare;
+use trodden_oracle::interesting::compare;
 use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
 
@@ -78,12 +78,12 @@ enum Task {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
-    /// Compare the stored profile of a program that counts selected paths with that of the one that counts all, of the same run: JSON.
-    Selected {
+    /// Compare the stored profile of a program that counts interesting paths with that of the one that counts all, of the same run: JSON.
+    Interesting {
         /// The profile of all paths.
         full: PathBuf,
-        /// The profile of selected paths.
-        selected: PathBuf,
+        /// The profile of interesting paths.
+        interesting: PathBuf,
     },
     /// What the field takes and the tests have not taken, of two stored profiles of programs that count all paths: JSON.
     Untested {
@@ -132,7 +132,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
         Task::Baselines { profile } => baselines(&profile),
-        Task::Selected { full, selected } => selected_paths(&full, &selected),
+        Task::Interesting { full, interesting } => interesting_paths(&full, &interesting),
         Task::Untested { tests, field } => untested_paths(&tests, &field),
         Task::Delta { profile, limit_ms, total_s } => {
             compactness(&profile, Limits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
@@ -144,8 +144,8 @@ fn run(task: Task) -> Result<ExitCode, Error> {
     }
 }
 
-fn selected_paths(full: &Path, selected: &Path) -> Result<ExitCode, Error> {
-    let found = compare(&Profile::read(full)?, &Profile::read(selected)?)?;
+fn interesting_paths(full: &Path, interesting: &Path) -> Result<ExitCode, Error> {
+    let found = compare(&Profile::read(full)?, &Profile::read(interesting)?)?;
     let text = serde_json::json!({
         "functions": found.functions,
         "instead": found.instead,

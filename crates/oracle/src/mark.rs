@@ -1,4 +1,4 @@
-//! Puts marks into a unit's code, in its textual form, so that a run tells what was executed without anything of trodden's at work.
+//! Puts marks into a unit's code, in its textual form, so that a run says what was executed without anything of trodden's at work.
 //!
 //! Two kinds: *counts* adds one to a number in memory at the beginning of each block; *log* calls a recorder with an
 //! activation's token, which the function gets from the recorder when it is entered, so that recursion, exceptions and

@@ -73,7 +73,7 @@ pub fn program(seed: u64) -> Program {
     Program { language, text: maker.text }
 }
 
-/// Tells the dice of [`Maker::entrances`] from the others.
+/// Separates the dice of [`Maker::entrances`] from the others.
 const ENTRANCES: u64 = 0x5eed_0001;
 
 mod statements;

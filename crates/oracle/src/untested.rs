@@ -71,13 +71,13 @@ pub fn compare(tests: &Profile, field: &Profile) -> Result<Untested, MapError> {
 fn add(found: &mut Untested, function: &FunctionMap, field: &FunctionPaths, tested: &Tested) {
     let (mut new_paths, mut new_edges) = (0, BTreeSet::new());
     for path in field.complete.iter().filter(|p| p.count > 0) {
-        let way = origins(function, &path.path);
+        let edges = origins(function, &path.path);
         found.executed_paths += 1;
         found.executions += u128::from(path.count);
-        if tested.paths.contains(&way) {
+        if tested.paths.contains(&edges) {
             continue;
         }
-        let real = way.iter().filter_map(|step| match step {
+        let real = edges.iter().filter_map(|step| match step {
             Origin::Real(edge) | Origin::Leave(edge) => Some(edge.index()),
             Origin::Enter(_) | Origin::Stop(_) => None,
         });

@@ -1,5 +1,5 @@
 //! Residual builds of random programs: whatever paths are known, all others are counted as the full tier counts them,
-//! and the programs do what they do. What reports of untested paths sum up is what two full profiles tell.
+//! and the programs do what they do. What reports of untested paths sum up is what two full profiles say.
 
 mod plain;
 

@@ -5,8 +5,8 @@
 //! as much must leave a block as enters it. Else what the parent executes behind `if (fork() == 0) { ... }` would be shown as 0: one call
 //! of the function, less one child.
 //!
-//! So each process that continues a function is given the way to where it begins: of a path that the parent had begun its first part, and
-//! to what lies behind a cut the shortest way over executed edges. No block that was not executed gets a count.
+//! So each process that continues a function is given the path to where it begins: of a path that the parent had begun its first part, and
+//! to what lies behind a cut the shortest path over executed edges. No block that was not executed gets a count.
 
 use crate::paths::{Beginning, FunctionPaths};
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ pub fn with_ways_of_children(function: &FunctionMap, paths: &FunctionPaths, fork
         return Ok(None);
     }
     for (head, times) in continued {
-        for edge in shortest_way(function, &whole.edges, head) {
+        for edge in shortest_path(function, &whole.edges, head) {
             let from = &mut whole.blocks[function.edges[edge.index()].from.index()];
             *from = from.saturating_add(times);
             whole.edges[edge.index()] = whole.edges[edge.index()].saturating_add(times);
@@ -61,8 +61,8 @@ fn continued(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> B
     more.into_iter().filter(is_forked).map(|(head, more)| (head, u64::try_from(more).unwrap_or(u64::MAX))).collect()
 }
 
-/// The edges of a shortest way from the entry over executed edges; none if there is no such way.
-fn shortest_way(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge> {
+/// The edges of a shortest path from the entry over executed edges; none if there is no such path.
+fn shortest_path(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge> {
     let mut outgoing = BTreeMap::<Node, Vec<Edge>>::new();
     for (index, edge) in function.edges.iter().enumerate() {
         if executed[index] > 0 && edge.kind != EdgeKind::Reach {
@@ -79,11 +79,11 @@ fn shortest_way(function: &FunctionMap, executed: &[u64], to: Node) -> Vec<Edge>
             });
         }
     }
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     let mut at = to;
     while let Some(Some(edge)) = came_by.get(&at) {
-        way.push(*edge);
+        path.push(*edge);
         at = function.edges[edge.index()].from;
     }
-    way
+    path
 }

@@ -101,7 +101,7 @@ pub fn of_depth(counts: &SegmentCounts, depth: usize) -> SegmentCounts {
     sums
 }
 
-/// Functions of an image that count segments, or tell callees of theirs.
+/// Functions of an image that count segments, or give contexts to callees.
 fn functions(image: &ImageProfile) -> impl Iterator<Item = (FunctionPlace, &FunctionMap, &SegmentWords)> {
     image.units.iter().enumerate().flat_map(|(unit, profile)| {
         let functions = profile.map.functions.iter().enumerate();

@@ -10,7 +10,7 @@ pub type Counted = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 pub struct Sums {
     list: Vec<(u64, u64)>,
     /// Length of the prefix of the list that is sorted and summed.
-    settled: usize,
+    added_up: usize,
     /// The overflow of the saturated sums.
     overflow: BTreeMap<u64, u128>,
 }
@@ -19,8 +19,8 @@ impl Sums {
     /// Adds to a counter.
     pub fn add(&mut self, index: u64, count: u64) {
         self.list.push((index, count));
-        if self.list.len() >= 4096 && self.list.len() >= 2 * self.settled {
-            self.settle();
+        if self.list.len() >= 4096 && self.list.len() >= 2 * self.added_up {
+            self.add_up();
         }
     }
 
@@ -35,12 +35,12 @@ impl Sums {
 
     /// The sums; and for those that stopped at the largest number, by how much they are beyond it.
     pub fn finish(mut self) -> Counted {
-        self.settle();
+        self.add_up();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.overflow.into_iter().collect())
     }
 
-    fn settle(&mut self) {
+    fn add_up(&mut self) {
         // Stable sorting is linear on lists that consist of few ascending runs, as these do.
         self.list.sort_by_key(|c| c.0);
         self.list.dedup_by(|next, kept| {
@@ -54,7 +54,7 @@ impl Sums {
             }
             same
         });
-        self.settled = self.list.len();
+        self.added_up = self.list.len();
     }
 }
 

@@ -116,8 +116,8 @@ fn edges(random: &mut Random, continues: &[bool]) -> Vec<FlowEdge> {
         } else if targets.is_empty() || random.chance(20) {
             own.push(edge(exit, random.pick(&[EdgeKind::Return, EdgeKind::NoReturn, EdgeKind::Resume])));
         } else {
-            let ways = random.pick(&[1, 1, 2, 2, 2, 3]);
-            own.extend((0..ways).map(|way| edge(random.pick(&targets), EdgeKind::Indirect(way))));
+            let edges = random.pick(&[1, 1, 2, 2, 2, 3]);
+            own.extend((0..edges).map(|at| edge(random.pick(&targets), EdgeKind::Indirect(at))));
         }
         if random.chance(35) {
             own.insert(random.index(own.len() + 1), edge(exit, EdgeKind::Reach));

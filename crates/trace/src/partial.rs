@@ -14,7 +14,7 @@ const BLOCK: usize = 1 << 14;
 /// How a partial trace ended, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialEnd {
-    /// The way.
+    /// How.
     pub ending: StoredEnding,
     /// Threads that were seen.
     pub threads: u32,

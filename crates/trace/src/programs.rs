@@ -71,7 +71,7 @@ pub enum TraceError {
     Lost(io::Error),
 }
 
-/// What to run, and whom to tell.
+/// What to run, and to whom events go.
 pub struct Follow<'a> {
     /// The command.
     pub command: Command,

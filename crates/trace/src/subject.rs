@@ -305,7 +305,7 @@ fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
     }
 }
 
-/// What the kernel tells a new program.
+/// What the kernel gives a new program.
 struct Auxiliary {
     entry: u64,
     /// Address of the 16 random bytes.

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What a process is asked to tell: new processes and threads, and new programs.
+/// What a process is asked to report: new processes and threads, and new programs.
 const OPTIONS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
 
 /// What was waited for.

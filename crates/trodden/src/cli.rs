@@ -155,7 +155,7 @@ pub enum Command {
     Stream(Stream),
     /// Make a profile of raw files that a program wrote by TRODDEN_OUTPUT, without `trodden record`.
     Collect(Collect),
-    /// Make a program faster by what its own runs tell: builds, trains, builds again.
+    /// Make a program faster by what its own runs show: builds, trains, builds again.
     Pgo(Pgo),
     /// Find the hot paths of an unmodified program with a model of a hardware path profiler.
     Simulate(Box<Simulate>),

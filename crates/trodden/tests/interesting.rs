@@ -228,7 +228,7 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
             );
         }
     }
-    // Where they are counted as asked for there is nothing to tell.
+    // Where they are counted as asked for there is nothing to report.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }

@@ -1,4 +1,4 @@
-//! Programs changed by what paths tell (`trodden pgo`): they do what they did, and what was found is done.
+//! Programs changed by what paths say (`trodden pgo`): they do what they did, and what was found is done.
 
 mod place;
 
@@ -176,7 +176,7 @@ fn code_generation_knows_how_often_known_paths_enter_a_function() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan says, programs do what they did: ways and loops picked at random, far more than paths would tell of.
+/// Whatever a transformation plan says, programs do what they did: ways and loops picked at random, far more than paths would show.
 #[test]
 fn random_programs_do_what_they_did_after_random_changes() {
     let mut larger = 0;

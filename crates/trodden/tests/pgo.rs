@@ -73,7 +73,7 @@ fn counters_of_random_programs_are_those_of_llvm() {
     assert!(checked >= 5);
 }
 
-/// One function in two units, inlined there; a local function; exit within a call; what no path tells: computed
+/// One function in two units, inlined there; a local function; exit within a call; what no path says: computed
 /// amounts, a counter between two calls; calls through a table, also of a function that is not profiled; copying of
 /// various sizes.
 const FIRST: &str = "\
@@ -206,7 +206,7 @@ fn rust_programs() {
     check_one_command(&place, &format!("used/{target}/release/subject"), &llvm);
 }
 
-/// `trodden pgo` with cargo's own command: the same edge profile, a program that does what it did, and what only paths tell.
+/// `trodden pgo` with cargo's own command: the same edge profile, a program that does what it did, and what only paths say.
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
     let words = ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = without_cargos_variables(place.command(trodden()));

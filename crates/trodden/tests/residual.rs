@@ -94,7 +94,7 @@ fn check_recorded(place: &Place) {
 }
 
 #[test]
-fn the_field_tells_what_tests_did_not_take() {
+fn the_field_says_what_tests_did_not_take() {
     let place = place();
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let field = ["1", "20", "1", "20", "20", "200", "1", "1"];

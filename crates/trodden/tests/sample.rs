@@ -264,3 +264,35 @@ fn functions_that_are_never_sampled_are_named_first() {
     let json: serde_json::Value = serde_json::from_slice(&place.trodden("report run.trodden --json").stdout).unwrap();
     assert!(json["totals"]["not_exact"][0].as_str().unwrap().contains("never sampled"), "{json}");
 }
+
+/// A loop of many short blocks that calls, in a loop that calls: either could be copied to check once in several iterations.
+fn nested_loops() -> String {
+    const CASES: u64 = 66;
+    let cases: String = (0..CASES).map(|k| format!("i8 {k}, label %case.{k}\n")).collect();
+    let blocks: String = (0..CASES).map(|k| format!("case.{k}:\n%sum.{k} = add i32 %old, {}\nbr label %inner.end\n", k * k + 3)).collect();
+    let sums: String = (0..CASES).map(|k| format!(", [ %sum.{k}, %case.{k} ]")).collect();
+    format!(
+        "declare i32 @callee(i32)\n\
+        define i32 @nested(ptr %bytes, i32 %count) {{\nentry:\nbr label %outer\nouter:\n\
+        %left = phi i32 [ %count, %entry ], [ %fewer, %outer.end ]\n%at = phi ptr [ %bytes, %entry ], [ %next, %outer.end ]\n\
+        %sum = phi i32 [ 0, %entry ], [ %more, %outer.end ]\nbr label %inner\ninner:\n\
+        %here = phi ptr [ %at, %outer ], [ %next, %inner.end ]\n%old = phi i32 [ %sum, %outer ], [ %now, %inner.end ]\n\
+        %byte = load i8, ptr %here\nswitch i8 %byte, label %other [\n{cases}]\n{blocks}\
+        other:\n%called = call i32 @callee(i32 %old)\nbr label %inner.end\n\
+        inner.end:\n%now = phi i32 [ %called, %other ]{sums}\n%next = getelementptr i8, ptr %here, i64 1\n\
+        %ends = icmp eq i8 %byte, -1\nbr i1 %ends, label %outer.end, label %inner\n\
+        outer.end:\n%more = call i32 @callee(i32 %now)\n%fewer = add i32 %left, -1\n%done = icmp eq i32 %fewer, 0\n\
+        br i1 %done, label %exit, label %outer\nexit:\nret i32 %more\n}}\n"
+    )
+}
+
+#[test]
+fn of_two_nested_loops_only_one_is_copied() {
+    let main = "#include <stdio.h>\nint nested(const unsigned char *, int);\nint callee(int n) { return n * 3 + 1; }\n\
+        int main(void) { static unsigned char b[3000]; for (int i = 0; i < 3000; i++) b[i] = i % 100 == 99 ? 255 : i * 7 % 90;\n\
+        printf(\"%d\\n\", nested(b, 30)); }\n";
+    let place = Place::with(&[("nested.ll", &nested_loops()), ("main.c", main)]);
+    place.tool("clang-22", "-O0 -Wno-override-module nested.ll main.c -o plain");
+    place.cc("--sample -O0 -Wno-override-module nested.ll main.c -o sampled");
+    assert_eq!(place.output("sampled"), place.output("plain"));
+}

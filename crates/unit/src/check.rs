@@ -64,9 +64,9 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
 }
 
 /// Whether words and paths are such as a function with so many paths has.
-fn is_sound(chosen: &InterestingWords, paths: u64) -> bool {
-    let known = |&(word, path): &(u64, u64)| word < chosen.words.saturating_sub(1) && path < paths;
-    chosen.words > 0 && chosen.paths.is_sorted_by(|a, b| a.0 < b.0) && chosen.paths.iter().all(known)
+fn is_sound(interesting: &InterestingWords, paths: u64) -> bool {
+    let known = |&(word, path): &(u64, u64)| word < interesting.words.saturating_sub(1) && path < paths;
+    interesting.words > 0 && interesting.paths.is_sorted_by(|a, b| a.0 < b.0) && interesting.paths.iter().all(known)
 }
 
 /// Whether words, contexts and pairs are such as a function with so many paths has.

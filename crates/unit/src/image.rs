@@ -33,7 +33,7 @@ pub struct Image {
     pub frame_errors: Vec<FrameError>,
     /// The linker's build id, in hexadecimal digits.
     pub build_id: Option<String>,
-    /// Names of the functions it defines, as far as its symbols tell.
+    /// Names of the functions it defines, as far as its symbols say.
     pub functions: Vec<String>,
 }
 

@@ -37,7 +37,7 @@ pub struct UnitMap {
     pub functions: Vec<FunctionMap>,
     /// Functions with a body that are not instrumented, each with the reason.
     pub skipped: Vec<Skipped>,
-    /// Functions all of whose paths are counted although only some were asked for, each with the reason.
+    /// Functions all of whose paths are counted although only some are interesting, each with the reason.
     pub instead: Vec<Skipped>,
     /// Number of counters of the unit; each function has a range of them, and so has what its edge profile counts separately. The first
     /// [`UnitMap::words`] of them are words of memory; behind them are the paths of functions whose words are not one for each path.
@@ -209,14 +209,14 @@ pub struct FlowEdge {
     pub to: Node,
     /// When it is taken.
     pub kind: EdgeKind,
-    /// All values of the switch that lead this way; also of a default edge whose block some cases share.
+    /// All values of the switch that lead along it; also of a default edge whose block some cases share.
     pub cases: Vec<i64>,
 }
 
 /// When an edge is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EdgeKind {
-    /// The only way on.
+    /// The only edge of its block.
     Always,
     /// The branch's condition is true.
     True,
@@ -347,10 +347,10 @@ impl FunctionMap {
         }
     }
 
-    /// The words of the paths that were asked for, if it counts only such.
+    /// The words of the interesting paths, if it counts only such.
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
-            Storage::Interesting(chosen) => Some(chosen),
+            Storage::Interesting(words) => Some(words),
             Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
         }
     }
@@ -428,7 +428,7 @@ impl FunctionMap {
     }
 
     /// Name of the function for people: without mangling where that can be undone. Demangling is the reader's job; this is the raw name
-    /// without the `\u{1}` that tells LLVM not to touch it.
+    /// without the `\u{1}` that says to LLVM not to touch it.
     pub fn plain_name(&self) -> &str {
         plain(&self.name)
     }

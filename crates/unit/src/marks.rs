@@ -1,7 +1,7 @@
 //! How blocks are named in the section `.pseudo_probe` of programs of the tier `addresses`: what the plugin writes and readers look for.
 //!
 //! LLVM's pseudo probes carry a function's identifier and a number. Here the first is a hash of the unit and of the
-//! function's place in its map, the second tells the block and what is about to happen in it. The section's format is
+//! function's place in its map, the second says the block and what is about to happen in it. The section's format is
 //! read in the crate `trodden-binary`.
 
 use crate::identity::Identity;

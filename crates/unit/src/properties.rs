@@ -1,8 +1,9 @@
 //! Properties of the instructions of a unit: they show which computations and loads on a path repeat earlier ones.
 //!
-//! They are not part of a [`crate::UnitMap`]: the plugin computes them from a unit's kept bitcode on demand (`properties=FILE`), for
-//! `trodden advise`. Values are numbered within a function. An operation is identified by its name and everything that is not an operand
-//! (`icmp ult`, `load i32`), so two steps with one operation and equal operands compute one value.
+//! They are not part of a [`crate::UnitMap`]: the plugin computes them from a unit's kept bitcode on demand
+//! ([`Action::Describe`](crate::experiment::Action::Describe)), for `trodden advise`. Values are numbered within a
+//! function. An operation is identified by its name and everything that is not an operand (`icmp ult`, `load i32`), so
+//! two steps with one operation and equal operands compute one value.
 //!
 //! Wire format: postcard of [`UnitProperties`]; [`PROPERTIES_VERSION`] comes first in it.
 

@@ -18,7 +18,7 @@ pub enum Storage {
     Segments(SegmentWords),
 }
 
-/// Words of the paths that were asked for. Every other word of the range counts paths that were not, the last one among them.
+/// Words of the interesting paths. Every other word of the range counts paths that are not, the last one among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterestingWords {
     /// The first of the unit's words that are the function's.

@@ -18,7 +18,7 @@ pub struct Kind {
     /// What it takes of a profile of earlier runs.
     pub trained: Option<Trained>,
     /// It is trodden's build made again, to count the paths of the short run by this scheme.
-    pub chosen: Option<&'static str>,
+    pub scheme: Option<&'static str>,
     /// The variant that it is compared with.
     pub base: Option<&'static str>,
     /// How Rust programs are built.
@@ -99,7 +99,7 @@ const PLAIN: Kind = Kind {
     flags: "",
     words: "",
     trained: None,
-    chosen: None,
+    scheme: None,
     base: None,
     rust: Rust::Flags(""),
     callbacks: None,
@@ -135,14 +135,14 @@ pub static KINDS: &[Kind] = &[
     },
     Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
     Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
-    Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", chosen: Some("ppp"), ..TRODDEN },
+    Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", scheme: Some("ppp"), ..TRODDEN },
     Kind {
         name: "known-table",
         about: "the short run's paths, looked up in tables; others together",
-        chosen: Some("known-table"),
+        scheme: Some("known-table"),
         ..TRODDEN
     },
-    Kind { name: "pspp", about: "paths over the short run's edges, precisely selected; others together", chosen: Some("pspp"), ..TRODDEN },
+    Kind { name: "pspp", about: "paths over the short run's edges, precisely; others together", scheme: Some("pspp"), ..TRODDEN },
     Kind { name: "sample-off", about: "built for sampling, while sampling is off", words: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",

@@ -1,4 +1,4 @@
-//! How much of the truth does a sampled profile tell? The overlap with the full profile of the same run, by `trodden diff`.
+//! How much of the truth does a sampled profile show? The overlap with the full profile of the same run, by `trodden diff`.
 
 use crate::steps;
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ pub fn of(full: &Path, sampled: &Path) -> Result<f64> {
 
 fn read(text: &str) -> Result<f64> {
     let found: serde_json::Value = serde_json::from_str(text).context("`trodden diff --json` printed no JSON")?;
-    found["overlap"]["executions"].as_f64().context("`trodden diff --json` tells no overlap")
+    found["overlap"]["executions"].as_f64().context("`trodden diff --json` says no overlap")
 }
 
 #[cfg(test)]

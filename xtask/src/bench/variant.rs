@@ -93,8 +93,8 @@ impl Variant {
     }
 
     /// The scheme of the short run's paths that alone it counts, if it is such: made again of trodden's build.
-    pub fn chosen(&self) -> Option<&'static str> {
-        self.kind.chosen
+    pub fn scheme(&self) -> Option<&'static str> {
+        self.kind.scheme
     }
 
     /// Whether its counts are all that happened, so that they can be checked: not if paths are left out, threads lose
@@ -103,7 +103,7 @@ impl Variant {
         const NOT: [&str; 2] = ["when=bursts", "table-slots=700"];
         let words = format!("{} {}", self.kind.words, self.words);
         let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
-        self.is_trodden() && !knows && self.kind.chosen.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
+        self.is_trodden() && !knows && self.kind.scheme.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
     }
 
     /// What runs it, if it is not run by itself.

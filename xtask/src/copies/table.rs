@@ -22,7 +22,7 @@ const ABOUT: &str = "hits: of the slowest copy, in per cent of one program that 
     labels: of them, edges with a label other than zero (what the paper counts); at least: no plan has fewer hits; \
     slowest, sequential: wall time of the slowest copy, and of one program that counts all, beyond the plain program's, in per cent; of \
     each the least of some rounds; \
-    cpu: the same of processor times, which tell more where something else runs on the machine.";
+    cpu: the same of processor times, which say more where something else runs on the machine.";
 
 /// Names of the columns of averages.
 const SUMMARY_HEADS: [&str; 12] = [

@@ -11,7 +11,7 @@ const UNTESTED: &str = "\
 The tests are the program's short run, the field is its long one. Untested paths are reported in per cent of the different paths that the \
 field took, their executions in per cent of all its executions. An edge is \
 untested if an untested path takes it and no tested one. The last columns are the finding: untested paths in functions without an \
-untested edge, which no edge coverage tells of, and paths all of whose edges are tested, \
+untested edge, which no edge coverage sees, and paths all of whose edges are tested, \
 wherever they are. Functions with more than 4,096 paths are cut, so that a path may be a part of a longer one.
 
 | program | paths taken by tests | by the field | untested | in % | % of executions | functions with them | untested edges | functions \

@@ -84,7 +84,7 @@ impl Sorter {
     /// A temporary file cannot be written.
     pub fn add(&mut self, row: Row) -> io::Result<()> {
         if self.rows.len() == self.most {
-            self.settle();
+            self.add_up();
             // Summing rows frees memory. A run is written only if little was freed, because repeated sorting would cost more than it saves.
             if self.rows.len() > self.most / 2 {
                 self.spill()?;
@@ -102,7 +102,7 @@ impl Sorter {
     /// # Errors
     /// A temporary file cannot be written or read, or what `visit` says.
     pub fn finish(mut self, visit: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
-        self.settle();
+        self.add_up();
         if self.runs.is_empty() {
             return self.rows.iter().try_for_each(visit);
         }
@@ -115,7 +115,7 @@ impl Sorter {
         merge(mem::take(&mut self.runs), visit)
     }
 
-    fn settle(&mut self) {
+    fn add_up(&mut self) {
         self.rows.sort_unstable();
         self.rows.dedup_by(|next, kept| {
             let same = next.key() == kept.key();

@@ -1,6 +1,6 @@
 //! What a scheme decides: one or two registers with values and increments for each edge, and what the registers at a path's end say.
 //!
-//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::selected`]
+//! Data only. [`Labelling::classify`] says what an instrumented program does at the end of a path; [`crate::interesting`]
 //! makes a plan of it, for backends.
 //!
 //! Two registers are added to on the same edges, so that one probe serves both. Arithmetic wraps around: increments on

@@ -8,7 +8,7 @@
 //!
 //! The numbers that decide are those of a fixed sequence: the same input has the same result.
 
-use super::weighing::{EndSet, Shares, Weigher};
+use super::weighing::{EndPartition, EndSet, Weigher};
 
 /// Edges that may be looked at, and steps: for each end that may move, and in all.
 const MOST_WORK: u64 = 60_000_000;
@@ -19,27 +19,27 @@ const HOT: f64 = 0.02;
 const COLD: f64 = 0.000_5;
 /// The exponent of the norm.
 const EXPONENT: i32 = 24;
-/// Procedures take part that cost as much as this share of a mean load, if whole.
-const LEAST_SHARE: f64 = 0.002;
+/// Procedures take part that cost as much as this fraction of a mean load, if whole.
+const LEAST_FRACTION: f64 = 0.002;
 
 /// Looks for a better distribution, from one that is complete.
-pub fn refine(weighers: &mut [Weigher], shares: Shares) -> Shares {
-    let copies = shares.first().map_or(0, Vec::len);
-    let mut state = State::of(weighers, shares);
+pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
+    let copies = partition.first().map_or(0, Vec::len);
+    let mut state = State::of(weighers, partition);
     if copies < 2 || state.movable.is_empty() {
-        return state.shares;
+        return state.partition;
     }
     let before: u64 = state.work();
     let ends: usize = state.movable.iter().map(|at| state.weighers[*at].ends.len()).sum();
     let steps = (STEPS_FOR_EACH * ends).min(MOST_STEPS);
-    let (mut best, mut least) = (state.shares.clone(), state.slowest());
+    let (mut best, mut least) = (state.partition.clone(), state.slowest());
     for step in 0..steps {
         if state.work() - before > MOST_WORK {
             break;
         }
         let heat = HOT * (COLD / HOT).powf(step as f64 / steps as f64);
         if state.step(heat) && state.slowest() < least {
-            (best, least) = (state.shares.clone(), state.slowest());
+            (best, least) = (state.partition.clone(), state.slowest());
         }
     }
     best
@@ -47,7 +47,7 @@ pub fn refine(weighers: &mut [Weigher], shares: Shares) -> Shares {
 
 struct State<'a> {
     weighers: &'a mut [Weigher],
-    shares: Shares,
+    partition: EndPartition,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
     /// Procedures whose ends move.
@@ -57,15 +57,15 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn of(weighers: &mut [Weigher], shares: Shares) -> State<'_> {
-        let copies = shares.first().map_or(0, Vec::len);
+    fn of(weighers: &mut [Weigher], partition: EndPartition) -> State<'_> {
+        let copies = partition.first().map_or(0, Vec::len);
         let costs: Vec<Vec<u64>> =
-            shares.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
+            partition.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();
         let loads: Vec<u64> = (0..copies).map(|copy| costs.iter().map(|c| c[copy]).sum()).collect();
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
-        let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_SHARE * mean;
+        let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_FRACTION * mean;
         let movable = (0..costs.len()).filter(expensive).collect();
-        State { weighers, shares, costs, loads, movable, mean, random: Sequence(1) }
+        State { weighers, partition, costs, loads, movable, mean, random: Sequence(1) }
     }
 
     fn work(&self) -> u64 {
@@ -87,31 +87,31 @@ impl State<'_> {
         let procedure = self.movable[self.random.below(self.movable.len())];
         let from = self.random.below(self.loads.len());
         let to = self.random.below(self.loads.len());
-        if from == to || self.shares[procedure][from].is_empty() {
+        if from == to || self.partition[procedure][from].is_empty() {
             return false;
         }
         let set = self.chosen(procedure, from);
         if set.is_empty() {
             return false;
         }
-        let (rest, with) = (self.shares[procedure][from].without(&set), self.shares[procedure][to].with(&set));
+        let (rest, with) = (self.partition[procedure][from].without(&set), self.partition[procedure][to].with(&set));
         let (left, joined) = (self.weighers[procedure].cost(&rest), self.weighers[procedure].cost(&with));
         let costs = &self.costs[procedure];
         let loads = [(from, self.loads[from] - costs[from] + left), (to, self.loads[to] - costs[to] + joined)];
         let now = [(from, self.loads[from]), (to, self.loads[to])];
         let worse = self.norm(loads) - self.norm(now);
-        if worse > 0.0 && self.random.share() >= (-worse / heat).exp() {
+        if worse > 0.0 && self.random.fraction() >= (-worse / heat).exp() {
             return false;
         }
         loads.iter().for_each(|(copy, load)| self.loads[*copy] = *load);
         (self.costs[procedure][from], self.costs[procedure][to]) = (left, joined);
-        (self.shares[procedure][from], self.shares[procedure][to]) = (rest, with);
+        (self.partition[procedure][from], self.partition[procedure][to]) = (rest, with);
         true
     }
 
     /// A set of a copy's ends: one, those behind a node, those that are never taken, or all.
     fn chosen(&mut self, procedure: usize, from: usize) -> EndSet {
-        let (weigher, own) = (&self.weighers[procedure], &self.shares[procedure][from]);
+        let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         match self.random.below(8) {
             0 => own.clone(),
             1 | 2 if !weigher.clusters.is_empty() => own.within(&weigher.clusters[self.random.below(weigher.clusters.len())]),
@@ -141,7 +141,7 @@ impl Sequence {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    fn share(&mut self) -> f64 {
+    fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

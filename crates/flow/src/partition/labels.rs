@@ -34,11 +34,11 @@ fn initial(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
     least[dag.exit().index()] = Some(0);
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let to = |e: DagEdgeId| dag.edge(e).to.index();
-        let (mut wanted, rest): (Vec<DagEdgeId>, Vec<DagEdgeId>) = dag.out(node).iter().partition(|e| interesting[e.index()]);
-        wanted.sort_by_key(|e| std::cmp::Reverse(least[to(*e)].unwrap_or(i64::MAX)));
+        let (mut kept, rest): (Vec<DagEdgeId>, Vec<DagEdgeId>) = dag.out(node).iter().partition(|e| interesting[e.index()]);
+        kept.sort_by_key(|e| std::cmp::Reverse(least[to(*e)].unwrap_or(i64::MAX)));
         let mut sum = rest.iter().map(|e| paths[to(*e)]).sum::<i64>();
         let mut lowest: Option<i64> = None;
-        for edge in wanted {
+        for edge in kept {
             values[edge.index()] = sum;
             if let Some(behind) = least[to(edge)] {
                 lowest = Some(lowest.map_or(behind + sum, |l| l.min(behind + sum)));
@@ -57,14 +57,14 @@ pub fn closure(dag: &Dag, interesting: &[bool]) -> Vec<bool> {
     let mut to_exit = vec![false; dag.node_count()];
     from_entry[dag.entry().index()] = true;
     to_exit[dag.exit().index()] = true;
-    let wanted = |e: &&DagEdgeId| interesting[e.index()];
+    let is_interesting = |e: &&DagEdgeId| interesting[e.index()];
     for &node in dag.order() {
-        if dag.incoming(node).iter().filter(wanted).any(|e| from_entry[dag.edge(*e).from.index()]) {
+        if dag.incoming(node).iter().filter(is_interesting).any(|e| from_entry[dag.edge(*e).from.index()]) {
             from_entry[node.index()] = true;
         }
     }
     for &node in dag.order().iter().rev() {
-        if dag.out(node).iter().filter(wanted).any(|e| to_exit[dag.edge(*e).to.index()]) {
+        if dag.out(node).iter().filter(is_interesting).any(|e| to_exit[dag.edge(*e).to.index()]) {
             to_exit[node.index()] = true;
         }
     }

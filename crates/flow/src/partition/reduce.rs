@@ -35,7 +35,7 @@ pub fn reduce(dag: &Dag, again: bool) -> Reduced {
 /// Original edges of a set of edges of the reduced graph: each edge, and all that is folded into its ends.
 pub fn original_edges(reduced: &Reduced, edges: &[bool], originals: usize) -> Vec<bool> {
     let mut out = vec![false; originals];
-    for (_, &(edge, from, to)) in edges.iter().zip(&reduced.edges).filter(|(wanted, _)| **wanted) {
+    for (_, &(edge, from, to)) in edges.iter().zip(&reduced.edges).filter(|(kept, _)| **kept) {
         out[edge.index()] = true;
         let folded = reduced.region[from.index()].iter().chain(&reduced.region[to.index()]);
         folded.for_each(|e| out[e.index()] = true);

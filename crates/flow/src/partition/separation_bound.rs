@@ -55,12 +55,12 @@ impl NetEdge {
 /// The edges that are left.
 struct Net {
     edges: Vec<Option<NetEdge>>,
-    /// Ways out of, and into, each node; those that are gone, too, until the node is looked at.
+    /// Edges out of, and into, each node; removed ones, too, until the node is visited.
     out: Vec<Vec<usize>>,
     into: Vec<Vec<usize>>,
     /// What is certain to be executed.
     paid: u64,
-    /// Nodes to look at.
+    /// Nodes to visit.
     work: Vec<usize>,
 }
 

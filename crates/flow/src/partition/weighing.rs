@@ -21,7 +21,7 @@ const MOST_CLUSTER_WORDS: usize = 1 << 22;
 pub struct EndSet(Vec<u64>);
 
 /// For each procedure, the ends of each copy.
-pub type Shares = Vec<Vec<EndSet>>;
+pub type EndPartition = Vec<Vec<EndSet>>;
 
 impl EndSet {
     /// The empty set.

@@ -18,7 +18,7 @@
 
 use super::anneal::refine;
 use super::exact;
-use super::weighing::{EndSet, Shares, Weigher};
+use super::weighing::{EndPartition, EndSet, Weigher};
 use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
 use crate::dag::DagEdgeId;
 use std::collections::{BTreeSet, HashMap};
@@ -38,13 +38,13 @@ const MOST_SINGLE: usize = 32;
 pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
-    let shares = exact::best(&mut weighers, copies).unwrap_or_else(|| {
+    let partition = exact::best(&mut weighers, copies).unwrap_or_else(|| {
         let trials = SUM_PRICES.map(|sum_price| Search::new(&mut weighers, procedures, copies, sum_price).run());
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
-        refine(&mut weighers, best.map(|(shares, _)| shares).unwrap_or_default())
+        refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
     });
     let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
-    for (at, (sets, weigher)) in shares.iter().zip(&weighers).enumerate() {
+    for (at, (sets, weigher)) in partition.iter().zip(&weighers).enumerate() {
         plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
         for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
@@ -61,7 +61,7 @@ pub fn whole(procedures: &[Procedure], options: &Options) -> Plan {
     let mut search = Search::new(&mut weighers, procedures, copies, 0.0);
     search.whole();
     let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
-    for (at, (procedure, sets)) in procedures.iter().zip(&search.shares).enumerate() {
+    for (at, (procedure, sets)) in procedures.iter().zip(&search.partition).enumerate() {
         for (copy, _) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             copy.parts[at] = Part::whole(&procedure.dag, &procedure.frequencies, options.measure);
         }
@@ -76,7 +76,7 @@ fn part(procedure: &Procedure, ends: &[DagEdgeId], measure: Measure) -> Part {
 struct Search<'a> {
     weighers: &'a mut [Weigher],
     procedures: &'a [Procedure],
-    shares: Shares,
+    partition: EndPartition,
     costs: Vec<Vec<u64>>,
     loads: Vec<u64>,
     sum_price: f64,
@@ -95,13 +95,13 @@ struct Move {
 
 impl<'a> Search<'a> {
     fn new(weighers: &'a mut [Weigher], procedures: &'a [Procedure], copies: usize, sum_price: f64) -> Search<'a> {
-        let shares = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
+        let partition = weighers.iter().map(|w| vec![EndSet::none(w.ends.len()); copies]).collect();
         let costs = vec![vec![0; copies]; weighers.len()];
         let work_before = weighers.iter().map(|w| w.work).sum();
-        Search { weighers, procedures, shares, costs, loads: vec![0; copies], sum_price, work_before }
+        Search { weighers, procedures, partition, costs, loads: vec![0; copies], sum_price, work_before }
     }
 
-    fn run(mut self) -> (Shares, u64) {
+    fn run(mut self) -> (EndPartition, u64) {
         self.whole();
         while self.work() < MOST_WORK {
             match self.best() {
@@ -110,7 +110,7 @@ impl<'a> Search<'a> {
             }
         }
         let slowest = self.loads.iter().copied().max().unwrap_or(0);
-        (self.shares, slowest)
+        (self.partition, slowest)
     }
 
     fn work(&self) -> u64 {
@@ -142,7 +142,7 @@ impl<'a> Search<'a> {
             };
             known.insert(copy);
             idle[copy] += if cost <= negligible { cost.max(1) } else { 0 };
-            self.shares[at][copy] = all[at].clone();
+            self.partition[at][copy] = all[at].clone();
             self.costs[at][copy] = cost;
             self.loads[copy] += cost;
         }
@@ -155,11 +155,11 @@ impl<'a> Search<'a> {
     /// The best move away from the slowest copy, if any makes it faster without making another as slow.
     fn best(&mut self) -> Option<Move> {
         let from = self.slowest();
-        let mut order: Vec<usize> = (0..self.shares.len()).filter(|at| self.costs[*at][from] > 0).collect();
+        let mut order: Vec<usize> = (0..self.partition.len()).filter(|at| self.costs[*at][from] > 0).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.costs[*at][from]));
         let mut best: Option<Move> = None;
         for (rank, procedure) in order.into_iter().enumerate() {
-            let sets = if rank < MOST_DIVIDED { self.candidates(procedure, from) } else { vec![self.shares[procedure][from].clone()] };
+            let sets = if rank < MOST_DIVIDED { self.candidates(procedure, from) } else { vec![self.partition[procedure][from].clone()] };
             for set in sets {
                 for to in self.targets(procedure, from) {
                     let found = self.priced(procedure, &set, from, to);
@@ -176,12 +176,12 @@ impl<'a> Search<'a> {
     fn targets(&self, procedure: usize, from: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.loads.len()).filter(|c| *c != from).collect();
         order.sort_by_key(|c| self.loads[*c]);
-        let known = |(rank, copy): &(usize, usize)| *rank == 0 || !self.shares[procedure][*copy].is_empty();
+        let known = |(rank, copy): &(usize, usize)| *rank == 0 || !self.partition[procedure][*copy].is_empty();
         order.into_iter().enumerate().filter(known).map(|(_, copy)| copy).collect()
     }
 
     fn priced(&mut self, procedure: usize, set: &EndSet, from: usize, to: usize) -> Option<Move> {
-        let own = &self.shares[procedure];
+        let own = &self.partition[procedure];
         let (rest, with) = (own[from].without(set), own[to].with(set));
         let weigher = &mut self.weighers[procedure];
         let left = weigher.cost(&rest);
@@ -204,9 +204,9 @@ impl<'a> Search<'a> {
     fn make(&mut self, chosen: Move) {
         let from = self.slowest();
         let Move { procedure, set, to, left, joined, .. } = chosen;
-        let (shares, costs) = (&mut self.shares[procedure], &mut self.costs[procedure]);
-        shares[from] = shares[from].without(&set);
-        shares[to] = shares[to].with(&set);
+        let (partition, costs) = (&mut self.partition[procedure], &mut self.costs[procedure]);
+        partition[from] = partition[from].without(&set);
+        partition[to] = partition[to].with(&set);
         self.loads[from] = self.loads[from] - costs[from] + left;
         self.loads[to] = self.loads[to] - costs[to] + joined;
         (costs[from], costs[to]) = (left, joined);
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
 
     /// Sets of ends that might go from a copy.
     fn candidates(&self, procedure: usize, from: usize) -> Vec<EndSet> {
-        let (weigher, own) = (&self.weighers[procedure], &self.shares[procedure][from]);
+        let (weigher, own) = (&self.weighers[procedure], &self.partition[procedure][from]);
         let mut sets = vec![own.clone()];
         sets.extend(weigher.by_weight.iter().filter(|at| own.has(**at)).take(MOST_SINGLE).map(|at| weigher.of_these([*at].into_iter())));
         sets.extend(weigher.clusters.iter().map(|c| c.within(own)));

@@ -32,11 +32,11 @@ pub mod verify;
 use crate::dag::{Cut, Dag};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
+use crate::interesting::InterestingPlan;
 use crate::numbering::Numbering;
 use crate::partition::Hits;
 use crate::placement::Probes;
 use crate::plan::{Action, Plan, Share};
-use crate::selected::Selected;
 use code::{Code, Frame};
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
@@ -225,9 +225,9 @@ impl ProbeProgram {
     }
 
     /// Of the interesting paths, each with a counter of its own; all others have one together. Numbers are those of all paths.
-    pub fn of_interesting(graph: &Graph, selected: Selected) -> ProbeProgram {
-        let program = ProbeProgram::of_plan(graph, &selected.plan);
-        let Selected { dag, numbering, ending, paths, aliases, proven, .. } = selected;
+    pub fn of_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
+        let program = ProbeProgram::of_plan(graph, &planned.plan);
+        let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
         let cells = Cells::Interesting(InterestingCells { ending, paths, aliases, proven });
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }

@@ -71,7 +71,7 @@ fn is_step_of(value: Value, phi: Value) -> bool {
     false
 }
 
-/// The ways between a function's blocks.
+/// The edges between a function's blocks.
 struct ControlFlow {
     number: IndexMap<Block, usize>,
     behind: Vec<Vec<usize>>,

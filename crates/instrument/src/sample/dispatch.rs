@@ -108,7 +108,7 @@ impl Tables {
     /// Lets the checking code have its tables' addresses from the function's entry on. In a function of one version the
     /// first jump comes before all others, and they use its address of the table; here control may come from the other
     /// version, and each jump would make the address again (3 % of an interpreter's instructions). Code
-    /// generation keeps what it cannot tell to be a constant.
+    /// generation keeps what it cannot know to be a constant.
     pub fn keep_addresses(&self, module: Module, function: Value) {
         let mut kept = IndexMap::<Value, Value>::new();
         for (user, operand, table) in &self.uses {

@@ -144,16 +144,16 @@ impl Double<'_> {
         for &edge in edges {
             let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
-            let ways: Vec<usize> = match &cfg.sites[edge.index()] {
+            let taken: Vec<usize> = match &cfg.sites[edge.index()] {
                 Site::OnEdge(successors) => successors.clone(),
                 _ if new => vec![0],
                 _ => Vec::new(),
             };
             let mut check = from;
-            if !ways.is_empty() {
+            if !taken.is_empty() {
                 check = new_block_behind(self.module, from);
                 Builder::at_end(self.module, check, self.location).jump(to);
-                ways.iter().for_each(|i| from.terminator().set_successor(*i, check));
+                taken.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
             }
             cfg.sites[edge.index()] = Site::Before(check.terminator());

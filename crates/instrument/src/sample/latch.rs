@@ -32,8 +32,8 @@ pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(
     }
     for block in &on {
         let end = block.terminator();
-        let ways = end.successors().into_iter().enumerate().filter(|(_, to)| *to == latch);
-        ways.for_each(|(index, _)| end.set_successor(index, without_check));
+        let taken = end.successors().into_iter().enumerate().filter(|(_, to)| *to == latch);
+        taken.for_each(|(index, _)| end.set_successor(index, without_check));
     }
     phis::rebuild(module, without_check, |old| old.into_iter().filter(|(_, from)| on.contains(from)).collect());
     phis::rebuild(module, latch, |old| old.into_iter().filter(|(_, from)| !on.contains(from)).collect())

@@ -229,7 +229,7 @@ impl Planned {
     }
 }
 
-/// The functions that are called a few times, as far as their unit tells: `main`, and those that only such functions
+/// The functions that are called a few times, as far as their unit says: `main`, and those that only such functions
 /// call, and in no loop. Any other may be called millions of times.
 fn seldom_called(functions: &[Planned]) -> IndexSet<Value> {
     let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();

@@ -2,7 +2,7 @@
 //!
 //! When control can change from one version of the code to the other, what was one value is two, and both arrive where
 //! the versions meet. The blocks where the value is live are found from its uses; there, which definition arrives is
-//! computed to a fixed point, in reverse postorder: one, if all ways bring the same one, else a phi node. So phi nodes
+//! computed to a fixed point, in reverse postorder: one, if all edges bring the same one, else a phi node. So phi nodes
 //! are made only where the value is live and definitions meet. The idea, phi nodes made on demand from the uses, is
 //! that of Braun et al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2;
 //! done by worklist here, since functions may be deep.
@@ -52,7 +52,7 @@ struct Use {
     at_end: bool,
 }
 
-/// The way control takes between a function's blocks.
+/// The control flow between a function's blocks.
 pub struct Flow {
     module: Module,
     blocks: Vec<Block>,
@@ -94,8 +94,8 @@ impl Flow {
             values.iter().filter_map(|d| Some((d.as_slice(), all_rematerialised(d, kind(d), two)?))).collect();
         // What is made of others first: the others are merged where it is made again.
         again.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
-        for (definitions, ways) in again {
-            self.recompute(definitions, &ways, kind(definitions));
+        for (definitions, sources) in again {
+            self.recompute(definitions, &sources, kind(definitions));
         }
         for definitions in values {
             self.variable(definitions, kind(definitions));
@@ -139,14 +139,14 @@ impl Flow {
         }
     }
 
-    /// Of a value of several versions, with the way to make each again: makes it again in front of each use that values
+    /// Of a value of several versions, with what each is made of: makes it again in front of each use that values
     /// of more than one reach. What it is made of is to be seen to afterwards.
-    fn recompute(&mut self, definitions: &[Value], ways: &[Rematerialised], of_kind: Definitions) {
+    fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialised], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();
         let uses: Vec<Use> = definitions.iter().flat_map(|d| self.uses(*d, &defined)).collect();
         let Some(live) = self.live(&uses, &defined, of_kind == Definitions::Several) else { return };
         self.solve(&live, &defined);
-        let source: IndexMap<Value, Rematerialised> = definitions.iter().copied().zip(ways.iter().copied()).collect();
+        let source: IndexMap<Value, Rematerialised> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut made = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
             let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));

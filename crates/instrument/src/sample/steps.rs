@@ -46,7 +46,7 @@ pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
     found.find(|on| !on.is_empty()).unwrap_or_default()
 }
 
-/// Whether what a pointer points to decides between many ways.
+/// Whether what a pointer points to decides between many successors.
 fn decides(counter: Value) -> bool {
     let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];

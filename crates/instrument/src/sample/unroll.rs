@@ -63,7 +63,7 @@ pub fn unroll(
         let between = new_block_behind(module, latches[0]);
         Builder::at_end(module, between, location).jump(next);
         for end in latches.into_iter().map(Block::terminator) {
-            end.successors().into_iter().enumerate().filter(|(_, to)| *to == check).for_each(|(way, _)| end.set_successor(way, between));
+            end.successors().into_iter().enumerate().filter(|(_, to)| *to == check).for_each(|(at, _)| end.set_successor(at, between));
         }
         let mut values = brought.iter();
         let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);

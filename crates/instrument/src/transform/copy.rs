@@ -69,9 +69,9 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
     let mut out: IndexMap<Block, Vec<Block>> = IndexMap::new();
     for (at, block) in blocks.iter().enumerate() {
         let terminator = copies.block(*block).terminator();
-        for (way, to) in block.terminator().successors().into_iter().enumerate() {
+        for (successor, to) in block.terminator().successors().into_iter().enumerate() {
             if place.get(&to).is_some_and(|p| *p <= at) {
-                terminator.set_successor(way, to);
+                terminator.set_successor(successor, to);
             }
             if place.get(&to).is_none_or(|p| *p <= at) {
                 out.entry(*block).or_default().push(to);

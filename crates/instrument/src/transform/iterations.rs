@@ -4,7 +4,7 @@
 //! LLVM has what does it, its elimination of inductive range checks (Bodík, Gupta and Sarkar, "ABCD: eliminating array
 //! bounds checks on demand", PLDI 2000, is the idea behind such checks; the splitting of the iterations is LLVM's). It
 //! computes from where on the test can fail, and makes loops before and behind that point. It is not among the passes
-//! of `-O2`, because it doubles loops. Here it gets exactly the loops of which paths say that one branch tells the last
+//! of `-O2`, because it doubles loops. Here it gets exactly the loops of which paths say that one branch decides the last
 //! iteration. A loop that has become one path is then open to what branches were in the way of: it is distributed over its
 //! independent parts, and those that can be are vectorised.
 //!

@@ -28,7 +28,7 @@ use trodden_flow::Node;
 use trodden_unit::transformations::Weighed;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
-/// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only way there has made.
+/// What copies make redundant: tests whose outcome the edge to the copy implies, loads that the only path there has made.
 const FOLD: &str =
     "instsimplify,correlated-propagation,constraint-elimination,gvn,instcombine<no-verify-fixpoint>,correlated-propagation,simplifycfg";
 
@@ -101,7 +101,7 @@ fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tells code generation how often each branch went which way in the run: it lays blocks out by that, and decides what
+/// Says to code generation how often each edge of a branch was taken in the run: it lays blocks out by that, and decides what
 /// stays in registers. What the optimiser made of an earlier profile is an estimate wherever it inlined, copied or
 /// threaded code; these counts are of the code as it is.
 fn weigh(place: Place, weights: &Weighed) {

@@ -7,9 +7,9 @@ use crate::llvm::Value;
 use crate::options::{Options, Scheme};
 use crate::residual;
 use crate::sample::Planned;
+use trodden_flow::interesting::Wish;
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::residual::Known;
-use trodden_flow::selected::Wish;
 use trodden_flow::{Plan, ProbeProgram, Residual};
 use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
@@ -36,7 +36,7 @@ impl Unit {
         }
         let excluded = planned.cfg.excluded();
         let scheme = match self.options.scheme {
-            Scheme::Selected(scheme) => Some(scheme),
+            Scheme::Interesting(scheme) => Some(scheme),
             _ => None,
         };
         let request = Request {
@@ -105,7 +105,7 @@ fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options,
     }
     let excluded = planned.cfg.excluded();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
-    let residual = Residual::of(&dag, &numbering, Known { paths, single, excluded: &excluded, cache_pressure: options.cache_pressure });
+    let residual = Residual::of(&dag, &numbering, Known { paths, single, excluded: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
     let plan = Plan { dag, numbering, probes, partial: None, share: None };
     Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })

@@ -35,7 +35,7 @@ impl OnPath {
 }
 
 impl Unit {
-    /// Makes functions tell callees their contexts, and count their first paths by contexts.
+    /// Makes functions give callees their contexts, and count their first paths by contexts.
     pub(super) fn count_segments(&mut self, functions: &[Value], set: &Rc<SegmentSet>, machine: LLVMTargetMachineRef) -> Result<(), Error> {
         let planned = functions.iter().filter_map(|f| self.plan_segments(*f, set).transpose()).collect::<Result<Vec<_>, _>>()?;
         let on_paths = self.plan_words(planned, set);

@@ -270,7 +270,7 @@ impl Walk {
         self.abandon(world, frame);
         let path = Some(Path { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
-        // The block behind the call, which is about to be seen, begins the path: so the way to it is not looked for.
+        // The block behind the call, which is about to be seen, begins the path: so the path to it is not searched for.
         *top = Frame { path, fresh: true, ..Frame::unknown(image, function) };
         Ok(())
     }

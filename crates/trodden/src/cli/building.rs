@@ -60,14 +60,14 @@ pub struct Pgo {
     /// A command of the shell that runs before each build and removes what the one before made.
     #[arg(long, value_name = "COMMAND")]
     pub clean: Option<String>,
-    /// Stop at what counts of edges tell: one training, and nothing changed by paths.
+    /// Stop at what counts of edges show: one training, and nothing changed by paths.
     #[arg(long)]
     pub edges: bool,
     /// Run the second training under QEMU, and take paths from the model of a hardware path profiler with this table (as
     /// `simulate --table`; `complete`: all paths that it detects), instead of counting them.
     #[arg(long, value_name = "TABLE", conflicts_with = "edges")]
     pub hot_paths: Option<String>,
-    /// Least share of the program's executed instructions that a copied way must save. Branches are weighed by the paths taken in any case.
+    /// Least share of the program's executed instructions that a copied path must save. Branches are weighed by paths in any case.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
     /// Write the edge profile, in LLVM's form, to this file as well.

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overview_tells_what_each_command_does() {
+    fn the_overview_says_what_each_command_does() {
         let help = command().render_help().to_string();
         assert!(help.contains("Every day:\n  build        Run a build command"), "{help}");
         assert!(help.contains("Exit status"), "{help}");

@@ -10,11 +10,11 @@ Examples:
   trodden residual                                 whatever programs built with --residual wrote here
   trodden residual /var/tmp/counts last~1          raw files of deployed programs, and a run
   trodden residual field --known tests             any profile against any tests
-  trodden residual --known tests --known 17        weeds out what became known since the build
+  trodden residual --known tests --known 17        leaves out what became known since the build
   trodden residual --fail-if-new --format sarif -o untested.sarif
   trodden residual field --known tests --hot 100   do hot paths stay hot?
   trodden residual --schemes prog --tests 'make check PROG={}' --field '{} input'
-                                                   untested paths and segments across calls, found in both ways
+                                                   untested paths and segments across calls, found by both schemes
 
 Which paths are known stands in programs built with --residual; --known adds to it, without a new build.")]
 pub struct Residual {

@@ -79,7 +79,7 @@ pub struct Diff {
     /// Only paths that one side executed at least this often.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub min_count: u64,
-    /// Also tell paths whose count changed, but not their share.
+    /// Also show paths whose count changed, but not their share.
     #[arg(long)]
     pub counts: bool,
     /// At most this many paths of each function; 0 for all.

@@ -211,7 +211,7 @@ pub struct Advise {
     /// Only findings that save at least this share of all executed instructions, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.05)]
     pub min_share: f64,
-    /// A branch counts as decided if at least so many per cent of its executions go one way.
+    /// A branch counts as decided if at least so many per cent of its executions take one edge.
     #[arg(long, value_name = "PERCENT", default_value_t = 99.0)]
     pub decided: f64,
     /// Leave out what was executed less often than this.

@@ -83,7 +83,7 @@ pub struct Simulate {
     /// A file (TOML) with numbers of the processor that are not as published.
     #[arg(long, value_name = "FILE")]
     pub processor: Option<PathBuf>,
-    /// Which model of the processor tells events and cycles.
+    /// Which model of the processor gives events and cycles.
     #[arg(long, value_enum, default_value_t = ModelKind::Fast)]
     pub model: ModelKind,
     /// Entries of the queue between processor and profiler: says how much the profiler slows the processor down.

@@ -1,11 +1,11 @@
-//! `trodden pgo`: a program made faster by what its own runs tell, in one command.
+//! `trodden pgo`: a program made faster by what its own runs say, in one command.
 //!
 //! ```text
 //! build with markers -> train -> edge profile -> build by it, paths counted -> train again -> transformation plan -> code changed by them
 //! ```
 //!
 //! The second training counts the paths of exactly the code that the edge profile has led to, and the last step works
-//! on the bitcode that was kept of it; so what paths tell is not lost between two compilations. What is made of paths
+//! on the bitcode that was kept of it; so what paths say is not lost between two compilations. What is made of paths
 //! is described in [`trodden_analysis::transformations`].
 
 mod building;

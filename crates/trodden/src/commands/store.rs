@@ -51,7 +51,7 @@ pub fn run(job: &Store) -> Result<ExitCode> {
 struct File {
     path: PathBuf,
     bytes: u64,
-    /// When it was last read or written, as far as the file system tells.
+    /// When it was last read or written, as far as the file system says.
     used: SystemTime,
 }
 

@@ -238,7 +238,7 @@ impl BurstController {
 /// for on average, though a sleeping thread wakes up late, in a virtual machine by as much as a short burst is long.
 fn lateness(before: f64, asked: Duration, took: Duration) -> f64 {
     const SHARE: f64 = 1.0 / 8.0;
-    // One that was held up for long tells nothing of the next.
+    // One that was held up for long says nothing of the next.
     let late = (took.as_secs_f64() - asked.as_secs_f64()).min(asked.as_secs_f64());
     (before + late * SHARE).clamp(0.0, asked.as_secs_f64())
 }
@@ -248,7 +248,7 @@ fn processor_time_of_thread() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// Tells how a run was sampled.
+/// Reports how a run was sampled.
 pub fn tell(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts")));

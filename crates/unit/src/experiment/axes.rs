@@ -155,7 +155,7 @@ pub enum Scheme {
     #[default]
     BallLarus,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
-    Selected(trodden_flow::Scheme),
+    Interesting(trodden_flow::Scheme),
 }
 
 /// Calls at which it is counted that they were reached.

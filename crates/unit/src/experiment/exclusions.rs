@@ -117,8 +117,8 @@ impl Choice {
     /// Whether settings ask for it.
     pub fn is_made(self, s: &Settings) -> bool {
         match self {
-            Choice::Selective => matches!(s.scheme, Some(Scheme::Selected(_))),
-            Choice::Optimal => s.scheme == Some(Scheme::Selected(trodden_flow::Scheme::PppOptimal)),
+            Choice::Selective => matches!(s.scheme, Some(Scheme::Interesting(_))),
+            Choice::Optimal => s.scheme == Some(Scheme::Interesting(trodden_flow::Scheme::PppOptimal)),
             Choice::TimeLimit => s.time_limit_s.is_some(),
             Choice::Weights => s.weights.is_some(),
             Choice::Interesting => s.interesting.is_some(),
@@ -204,7 +204,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Watched, Part, "copies share all paths of a program", "build the program without --watch for copies"),
     excludes(Part, Selective, "copies share all paths of a program", "build the program with the scheme ball-larus for copies"),
     // What a choice is nothing without.
-    needs(Selective, Interesting, "it numbers paths that are asked for", "say which by `trodden instrument --interesting SET`"),
+    needs(Selective, Interesting, "it numbers interesting paths", "say which by `trodden instrument --interesting SET`"),
     needs(TimeLimit, Optimal, "only that scheme searches for as long as it may", "leave --time-limit out, or take --scheme ppp-optimal"),
     needs(Part, Origin, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),
     needs(Origin, Part, "a part is known by its unit", "let `trodden record --copies` make copies, which gives both"),

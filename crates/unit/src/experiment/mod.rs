@@ -149,7 +149,7 @@ impl Experiment {
     /// The numbering of paths.
     pub fn scheme(&self) -> Scheme {
         match self.paths {
-            Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Selected(numbering),
+            Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Interesting(numbering),
             Paths::All
             | Paths::Interesting { .. }
             | Paths::Unknown { .. }
@@ -245,7 +245,7 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
     }
     if let Some(set) = stored("interesting", &settings.interesting)? {
         let numbering = match settings.scheme {
-            Some(Scheme::Selected(numbering)) => Some(numbering),
+            Some(Scheme::Interesting(numbering)) => Some(numbering),
             Some(_) => None,
             None => Some(trodden_flow::Scheme::KnownTable),
         };

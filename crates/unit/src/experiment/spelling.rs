@@ -87,18 +87,18 @@ spell! { Keep:
 }
 spell! { Scheme:
     Scheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
-    Scheme::Selected(trodden_flow::Scheme::Spp) =>
+    Scheme::Interesting(trodden_flow::Scheme::Spp) =>
         "spp", "The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such";
-    Scheme::Selected(trodden_flow::Scheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
-    Scheme::Selected(trodden_flow::Scheme::Pertinent) => "pertinent", "The paths over the edges of --interesting, compactly numbered";
-    Scheme::Selected(trodden_flow::Scheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
-    Scheme::Selected(trodden_flow::Scheme::Ppp) =>
+    Scheme::Interesting(trodden_flow::Scheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
+    Scheme::Interesting(trodden_flow::Scheme::Pertinent) => "pertinent", "The paths over the edges of --interesting, compactly numbered";
+    Scheme::Interesting(trodden_flow::Scheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
+    Scheme::Interesting(trodden_flow::Scheme::Ppp) =>
         "ppp", "The paths of --interesting, preferentially: compactly numbered, each checked";
-    Scheme::Selected(trodden_flow::Scheme::KnownTable) =>
+    Scheme::Interesting(trodden_flow::Scheme::KnownTable) =>
         "known-table", "The paths of --interesting, looked up in a table (what is done if --interesting is given alone)";
-    Scheme::Selected(trodden_flow::Scheme::PppOptimal) =>
+    Scheme::Interesting(trodden_flow::Scheme::PppOptimal) =>
         "ppp-optimal", "As ppp, as compactly as can be found in the time of --time-limit";
-    Scheme::Selected(trodden_flow::Scheme::Approximate) =>
+    Scheme::Interesting(trodden_flow::Scheme::Approximate) =>
         "approximate", "As ppp without the check: other paths may be counted as such";
 }
 

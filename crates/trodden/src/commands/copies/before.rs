@@ -18,7 +18,7 @@ use trodden_launch::Stop;
 /// How long standard input may stay open without a word.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Copies ran, and failed or made results that do not fit together: what is left of them may tell why.
+/// Copies ran, and failed or made results that do not fit together: what is left of them may say why.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed;
 

@@ -280,7 +280,7 @@ fn of_edges(procedures: &[Procedure], partition: &Partition) -> LowerBound {
     LowerBound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
 }
 
-/// Functions of which two profiles of one program tell other executions of edges. Images are known by their files: that
+/// Functions of which two profiles of one program have other executions of edges. Images are known by their files: that
 /// of copies has another identity.
 pub fn different_edges(one: &Profile, other: &Profile) -> Result<Vec<String>> {
     let known: BTreeMap<&str, &ImageProfile> = other.images.iter().map(|i| (i.path.as_str(), i)).collect();

@@ -109,6 +109,6 @@ fn is_same(one: &Path, other: &Path) -> Result<bool> {
     if here.is_symlink() {
         return Ok(fs::read_link(one)? == fs::read_link(other)?);
     }
-    // Times do not tell: a program may set them.
+    // Times do not say: a program may set them.
     Ok(!here.is_file() || here.len() == there.len() && fs::read(one)? == fs::read(other)?)
 }

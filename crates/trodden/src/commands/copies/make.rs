@@ -213,7 +213,7 @@ impl Partition {
         objects.make(stop)?;
         let link = |(at, objects): (usize, HashMap<Identity, PathBuf>)| {
             stop.check()?;
-            // A folder of its own, and the same name: the system tells programs the name of their file.
+            // A folder of its own, and the same name: the system gives programs the name of their file.
             let own = folder.join(format!("{COPY}{at:04}"));
             fs::create_dir(&own).with_context(|| format!("cannot make {}", own.display()))?;
             let program = own.join(Path::new(&self.program.path).file_name().unwrap_or_else(|| "program".as_ref()));

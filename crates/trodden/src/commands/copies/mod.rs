@@ -182,7 +182,7 @@ fn explain(error: CopiesError, first: &CopyRun, work: &Path) -> anyhow::Error {
     anyhow::anyhow!("{error} (copy 0 ended with {} and printed {said})", ending(first.outcome.ending))
 }
 
-/// Stores, prints and tells what copies did; gives the exit status.
+/// Stores, prints and reports what copies did; gives the exit status.
 fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCode> {
     let Counted { profile, costs, differences, outcome } = counted;
     // First what took long to find out: what follows may fail, because the output has no reader any more.
@@ -243,7 +243,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     for (at, copy) in copies.iter().enumerate().skip(1) {
         differences.extend(costs::differences(&copies[0].profile, &copy.profile).into_iter().map(|d| format!("run {at}: {d}")));
     }
-    // Of a program that differs anyhow, this would tell nothing.
+    // Of a program that differs anyhow, this would say nothing.
     let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     let same = differences.is_empty() && by_addresses.is_empty();
     let mut out = crate::output::text_or_json(json);

@@ -85,7 +85,7 @@ impl Partition {
         let mut functions: Vec<(u64, u32)> = set.functions().iter().zip(0..).map(|(f, n)| (f.executions, n)).collect();
         functions.retain(|(_, n)| !set.functions()[*n as usize].contexts.is_empty());
         functions.sort_by_key(|(executions, number)| (Reverse(*executions), *number));
-        // A copy that counts nothing tells nothing.
+        // A copy that counts nothing says nothing.
         let copies = copies.min(functions.len().max(1));
         let all: u64 = functions.iter().map(|f| f.0).sum();
         let mut few = 0;

@@ -2,7 +2,7 @@
 //!
 //! A program built with `--coverage` has clang's (or rustc's) mapping of counters to regions of its sources, but no counters: what these
 //! would hold follows from its paths ([`trodden_profile::edges`]). The profile becomes an indexed profile, and `llvm-cov` shows it with
-//! the mapping that it finds in the program. Beside its numbers stand those that only paths tell.
+//! the mapping that it finds in the program. Beside its numbers stand those that only paths say.
 //!
 //! | file | what |
 //! |---|---|

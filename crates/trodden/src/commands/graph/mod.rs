@@ -8,12 +8,12 @@ mod dot;
 mod extract;
 mod functions;
 mod input;
+mod interesting;
 mod model;
 mod number;
 mod partition;
 mod reconstruct;
 mod show;
-mod wanted;
 mod witnesses;
 
 use crate::cli::Graph as Job;

@@ -1,7 +1,7 @@
 //! `trodden graph model`: the numbering of a graph's paths as a probability model, and the numbers that an arithmetic
 //! coder gives them under it.
 
-use super::wanted::{edges_of_interest, wanted};
+use super::interesting::{edges_of_interest, interesting_set};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json};
 use crate::cli::{Interesting, ModelScheme};
 use anyhow::{Context, Result};
@@ -15,7 +15,7 @@ pub fn model(named: &Named, scheme: ModelScheme, ids: &[u64], bits: u32, list: u
     let options = Interesting { interesting: (!ids.is_empty()).then(|| ids.to_vec()), ..Interesting::default() };
     let acyclic = acyclic(named, &edges_of_interest(named, &options));
     let dag = &acyclic.dag;
-    let (set, _) = wanted(named, &acyclic, &options)?;
+    let (set, _) = interesting_set(named, &acyclic, &options)?;
     let (name, model, paths) = match scheme {
         ModelScheme::BallLarus => ("ball-larus", Model::ball_larus(dag), first(&acyclic, list)),
         ModelScheme::Measured => {

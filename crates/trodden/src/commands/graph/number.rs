@@ -1,6 +1,6 @@
 //! `trodden graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
 
-use super::wanted::{edges_of_interest, wanted};
+use super::interesting::{edges_of_interest, interesting_set};
 use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail};
@@ -14,7 +14,7 @@ use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, Origin
 /// Numbers the paths of a graph by a scheme.
 pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
-    let (set, given) = wanted(named, &acyclic, &job.interesting)?;
+    let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let began = Instant::now();
     let limit = Duration::from_secs(job.time_limit);
     let stop = || began.elapsed() >= limit;

@@ -50,12 +50,12 @@ pub fn partition(named: &Named, request: &Request) -> Result<Value> {
     let plan = partition::plan(std::slice::from_ref(&procedure), Strategy::from(request.strategy), &options);
     let copy = |copy: &partition::CopyPlan| {
         let none = vec![false; procedure.dag.edges().len()];
-        let wanted = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
-        let part = match wanted.iter().all(|w| *w) {
+        let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
+        let part = match own.iter().all(|w| *w) {
             true => Part::whole(&procedure.dag, &procedure.frequencies, measure),
             false => None,
         };
-        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &wanted, &procedure.frequencies, measure));
+        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &own, &procedure.frequencies, measure));
         json!({ "interesting": interesting(named, &procedure.dag, &part), "edges": edges(named, &procedure.dag, &part) })
     };
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
@@ -86,8 +86,8 @@ fn procedure(named: &Named) -> Procedure {
 }
 
 fn interesting(named: &Named, dag: &Dag, part: &Part) -> Vec<[String; 2]> {
-    let wanted = dag.edges().iter().zip(&part.interesting).filter(|(_, wanted)| **wanted);
-    wanted.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
+    let interesting = dag.edges().iter().zip(&part.interesting).filter(|(_, interesting)| **interesting);
+    interesting.map(|(edge, _)| [edge.from, edge.to].map(|n| named.names[n.index()].clone())).collect()
 }
 
 fn edges(named: &Named, dag: &Dag, part: &Part) -> Vec<Value> {
@@ -138,12 +138,13 @@ mod tests {
                 assert_eq!(copies.len(), number);
                 let mut known = HashSet::new();
                 for copy in &copies {
-                    let wanted: HashSet<(String, String)> =
+                    let interesting: HashSet<(String, String)> =
                         serde_json::from_value::<Vec<(String, String)>>(copy["interesting"].clone()).unwrap().into_iter().collect();
                     let edge = |at: usize, key: &str| copy["edges"][at][key].clone();
                     let inside = |path: &[usize]| {
-                        path.iter()
-                            .all(|e| wanted.contains(&(edge(*e, "from").as_str().unwrap().into(), edge(*e, "to").as_str().unwrap().into())))
+                        path.iter().all(|e| {
+                            interesting.contains(&(edge(*e, "from").as_str().unwrap().into(), edge(*e, "to").as_str().unwrap().into()))
+                        })
                     };
                     let sum = |path: &[usize], key: &str| path.iter().map(|e| edge(*e, key).as_i64().unwrap()).sum::<i64>();
                     for path in PATHS.into_iter().filter(|p| inside(p)) {

@@ -83,7 +83,7 @@ fn split(line: &str) -> (&str, &str) {
     }
 }
 
-/// `%bb14`, or `%"a name"`; further words tell about loops.
+/// `%bb14`, or `%"a name"`; further words describe loops.
 fn block_name(comment: &str) -> Option<String> {
     let name = comment.strip_prefix('%')?;
     match name.strip_prefix('"') {

@@ -93,8 +93,8 @@ fn cyclic_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
         if order[root] != usize::MAX {
             continue;
         }
-        let mut way = vec![(root, 0)];
-        while let Some((node, at)) = way.last_mut() {
+        let mut path = vec![(root, 0)];
+        while let Some((node, at)) = path.last_mut() {
             let node = *node;
             if *at == 0 {
                 (order[node], low[node], is_open[node]) = (next, next, true);
@@ -104,14 +104,14 @@ fn cyclic_parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Vec<u32>> {
             if let Some(to) = out[node].get(*at).map(|t| *t as usize) {
                 *at += 1;
                 if order[to] == usize::MAX {
-                    way.push((to, 0));
+                    path.push((to, 0));
                 } else if is_open[to] {
                     low[node] = low[node].min(order[to]);
                 }
                 continue;
             }
-            way.pop();
-            if let Some((above, _)) = way.last() {
+            path.pop();
+            if let Some((above, _)) = path.last() {
                 low[*above] = low[*above].min(low[node]);
             }
             if low[node] == order[node] {

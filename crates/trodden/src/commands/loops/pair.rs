@@ -16,7 +16,7 @@ pub struct Graph {
     executions: Vec<u64>,
     /// Executions of edges between blocks of the module.
     edges: HashMap<(u32, u32), u64>,
-    /// Arrivals in ways that assembly does not show: indirect branches, exceptions.
+    /// Arrivals by edges that assembly does not show: indirect branches, exceptions.
     unseen: HashMap<u32, u64>,
 }
 
@@ -110,12 +110,12 @@ impl Side {
 fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a Vec<usize>) -> BTreeSet<u32> {
     let (mut found, mut seen, mut work) = (BTreeSet::new(), BTreeSet::from([start]), vec![start]);
     while let Some(at) = work.pop() {
-        for way in next(at) {
-            match named[*way] {
+        for block in next(at) {
+            match named[*block] {
                 Some(block) => {
                     found.insert(block);
                 }
-                None if seen.insert(*way) => work.push(*way),
+                None if seen.insert(*block) => work.push(*block),
                 None => {}
             }
         }
@@ -125,7 +125,7 @@ fn nearest<'a>(start: usize, named: &[Option<u32>], next: impl Fn(usize) -> &'a 
 
 impl Graph {
     /// How often a block's machine code ran that control comes to from these blocks. That is less often than the block
-    /// if the code generator copied the block into others before it. Where control comes in ways that the graph does
+    /// if the code generator copied the block into others before it. Where control comes by edges that the graph does
     /// not have, the code generator changed more, and the block's count is taken.
     fn arrivals(&self, block: u32, from: &BTreeSet<u32>) -> u64 {
         let all = self.executions[block as usize];

@@ -2,7 +2,7 @@
 //!
 //! Cargo's own command is turned into `cargo trodden build` with a target folder of its own, which is emptied before
 //! each build: cargo goes by its own settings when it decides what is up to date, and knows nothing of profiles. Other
-//! commands may call `cargo trodden build` themselves; the environment tells it what is wanted.
+//! commands may call `cargo trodden build` themselves; the environment says what counters are to be made.
 
 use crate::cli::{Build, Parameters, Pgo};
 use crate::commands::build;

@@ -207,7 +207,7 @@ impl ProgramRecorder {
         }
     }
 
-    /// Stores what no process could be found for, and tells what there is.
+    /// Stores what no process could be found for, and reports what there is.
     fn finish(mut self, job: &Record, status: ExitStatus) -> Result<()> {
         let mut rest = raw_files(&self.folder)?;
         rest.extend(files::with_extension(&self.folder, files::LOG)?);

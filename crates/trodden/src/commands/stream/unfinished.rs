@@ -30,7 +30,7 @@ pub struct Unfinished {
     pub ways: usize,
 }
 
-/// The unfinished path of a thread that stopped there; none if it stopped in code of another function, or if the lines do not tell.
+/// The unfinished path of a thread that stopped there; none if it stopped in code of another function, or if the lines do not say.
 pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
     let (place, begun) = standing(thread, names)?;
     let name = names.name(place);
@@ -97,7 +97,7 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::Block, stopped: &[Line]) -> bool 
 /// All paths that begin so and lead to one of some blocks without an event on the way; none if there are too many.
 fn ways(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
-    let tells = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
+    let is_event = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
     let mut found = Vec::new();
     let mut open = vec![begun.to_vec()];
     let mut looked = 0;
@@ -110,7 +110,7 @@ fn ways(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option
         if ends.contains(&last) {
             found.push(way.clone());
         }
-        if way.len() > begun.len() && tells(last) {
+        if way.len() > begun.len() && is_event(last) {
             continue;
         }
         let next = (0..).map(Edge).zip(&function.edges).filter(|(edge, e)| e.from == last && !cuts.contains(edge));

@@ -35,7 +35,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
         Job::Run(job) => return run::run(job),
         Job::Step { suite, project, command } => return libtest::step(suite, project, command),
         Job::List { suite: None, of, json } => {
-            ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` tells which there are");
+            ensure!(!functions::is_asked(of), "name the suite whose tests are to be listed: `trodden suite list` says which there are");
             list_suites(*json)?;
         }
         Job::List { suite: Some(suite), of, json } => print(&show::tests(suite, &load(suite, of)?, *json)?)?,

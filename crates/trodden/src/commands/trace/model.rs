@@ -46,7 +46,7 @@ pub struct Observed {
     pub only_landing: Option<u64>,
 }
 
-/// Places that tell what unwinding leads where.
+/// Places that say what unwinding leads where.
 #[derive(Clone, Debug, Default)]
 pub struct Unwinding {
     /// Landing pads.
@@ -187,7 +187,7 @@ fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String
 }
 
 /// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls
-/// back, or the caller of the function, nothing could tell; so the calls back are put behind the function's return.
+/// back, or the caller of the function, nothing could say; so the calls back are put behind the function's return.
 fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {

@@ -1,12 +1,12 @@
-//! Plans of selected paths, carried out: along random graphs every path that was asked for comes to a word of its own,
+//! Plans of interesting paths, carried out: along random graphs every interesting path comes to a word of its own,
 //! and under the exact schemes no other path comes there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
+use trodden_flow::interesting::{Ending, InterestingPlan, NoInterestingPlan, Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
 use trodden_flow::plan::Action;
-use trodden_flow::selected::{Ending, NotSelected, Selected, Wish, select};
 use trodden_flow::verify::{Aliases, VerifyBudget};
 use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingError, Plan, Scheme};
 use trodden_testkit::Random;
@@ -15,7 +15,7 @@ use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
 const MOST_PATHS: usize = 300;
 
 /// A random graph, some of its edges to the exit excluded, and its plan by a scheme for some of its paths.
-fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, Selected)> {
+fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
     // Nothing leaves the exit of a function.
@@ -29,17 +29,17 @@ fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, Select
     let share = random.pick(&[5, 30, 70, 100]);
     let ids: Vec<u64> = (0..numbering.paths().min(MOST_PATHS as u64)).filter(|_| random.chance(share)).collect();
     let wish = Wish { scheme, ids: &ids, excluded: &excluded };
-    match select(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
-        Ok(selected) => Some((graph, excluded, ids, selected)),
-        Err(NotSelected::Nothing | NotSelected::TooWide { .. } | NotSelected::TooLong { .. }) => None,
-        Err(NotSelected::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
-        Err(NotSelected::Numbering(_)) => None,
-        Err(NotSelected::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
+    match plan_interesting(&graph, (dag, numbering), &wish, &frequencies, &NumberOptions::default(), &VerifyBudget::default()) {
+        Ok(planned) => Some((graph, excluded, ids, planned)),
+        Err(NoInterestingPlan::Nothing | NoInterestingPlan::TooWide { .. } | NoInterestingPlan::TooLong { .. }) => None,
+        Err(NoInterestingPlan::Numbering(NumberingError::NothingInteresting)) => panic!("seed {seed}: {ids:?}"),
+        Err(NoInterestingPlan::Numbering(_)) => None,
+        Err(NoInterestingPlan::Wrong(what)) => panic!("seed {seed} {}: {what}", scheme.name()),
     }
 }
 
-fn register(selected: &Selected, path: &[DagEdgeId]) -> i64 {
-    path.iter().fold(0i64, |sum, e| sum.wrapping_add(selected.plan.probes.increment(*e)))
+fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
+    path.iter().fold(0i64, |sum, e| sum.wrapping_add(planned.plan.probes.increment(*e)))
 }
 
 #[test]
@@ -49,20 +49,20 @@ fn words_count_the_paths_that_were_asked_for() {
     for scheme in Scheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
-            let Some((_, excluded, ids, selected)) = plan(seed, scheme) else { continue };
-            let Some(paths) = all_paths(&selected.dag, MOST_PATHS) else { continue };
+            let Some((_, excluded, ids, planned)) = plan(seed, scheme) else { continue };
+            let Some(paths) = all_paths(&planned.dag, MOST_PATHS) else { continue };
             plans += 1;
             endings.insert((
-                selected.ending.words() > 2,
-                std::mem::discriminant(&selected.ending) == std::mem::discriminant(&Ending::Direct { bias: 0, width: 0, checked: false }),
+                planned.ending.words() > 2,
+                std::mem::discriminant(&planned.ending) == std::mem::discriminant(&Ending::Direct { bias: 0, width: 0, checked: false }),
             ));
-            let listed: BTreeMap<u64, u64> = selected.paths.iter().copied().collect();
-            assert_eq!(listed.len(), selected.paths.len(), "seed {seed}: a word for each path");
-            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| selected.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
+            let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
+            assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: a word for each path");
+            let is_excluded = |p: &[DagEdgeId]| p.last().and_then(|e| planned.dag.underlying(*e)).is_some_and(|e| excluded[e.index()]);
             let (mut reported, mut wrong) = (BTreeSet::new(), 0u128);
             for path in paths.iter().filter(|p| !is_excluded(p)) {
-                let id = selected.numbering.id(path);
-                match listed.get(&selected.ending.word(register(&selected, path))) {
+                let id = planned.numbering.id(path);
+                match listed.get(&planned.ending.word(register(&planned, path))) {
                     Some(named) if *named == id => drop(reported.insert(id)),
                     Some(_) => wrong += 1,
                     None => assert!(!ids.contains(&id), "seed {seed} {}: path {id} is counted", scheme.name()),
@@ -71,7 +71,7 @@ fn words_count_the_paths_that_were_asked_for() {
             assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
             match scheme.is_exact() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
-                false => assert_eq!(selected.aliases, Aliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
+                false => assert_eq!(planned.aliases, Aliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
             }
             aliases += wrong;
         }
@@ -86,7 +86,7 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;
     for scheme in [Scheme::Ppp, Scheme::KnownTable, Scheme::Pspp, Scheme::Pertinent] {
         for seed in 0..100 {
-            let Some((graph, excluded, _, selected)) = plan(seed, scheme) else { continue };
+            let Some((graph, excluded, _, planned)) = plan(seed, scheme) else { continue };
             let random = &mut Random::new(seed);
             let (mut words, mut paths) = (BTreeMap::new(), BTreeMap::new());
             for _ in 0..20 {
@@ -94,9 +94,9 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                 let mut register = 0i64;
                 let mut path = Vec::new();
                 for edge in walk {
-                    let action = selected.plan.action(&graph, edge);
+                    let action = planned.plan.action(&graph, edge);
                     let mut count =
-                        |increment: i64| *words.entry(selected.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
+                        |increment: i64| *words.entry(planned.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
                     match action {
                         Action::Add { increment } => register = register.wrapping_add(increment),
                         Action::Count { increment } => count(increment),
@@ -106,11 +106,11 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                         }
                         Action::Dead => panic!("no walk takes such an edge"),
                     }
-                    follow(&selected, edge, &mut path, &mut paths);
+                    follow(&planned, edge, &mut path, &mut paths);
                 }
             }
-            let expected: BTreeMap<u64, u64> = selected.paths.iter().filter_map(|(w, id)| Some((*w, *paths.get(id)?))).collect();
-            let known: BTreeSet<u64> = selected.paths.iter().map(|(w, _)| *w).collect();
+            let expected: BTreeMap<u64, u64> = planned.paths.iter().filter_map(|(w, id)| Some((*w, *paths.get(id)?))).collect();
+            let known: BTreeSet<u64> = planned.paths.iter().map(|(w, _)| *w).collect();
             let others: u64 = words.iter().filter(|(w, _)| !known.contains(w)).map(|(_, n)| n).sum();
             words.retain(|w, _| known.contains(w));
             assert_eq!(words, expected, "seed {seed} {}", scheme.name());
@@ -122,9 +122,9 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
 }
 
 /// Adds an edge of the graph to the path of the acyclic one that control is on, and ends it where it ends.
-fn follow(selected: &Selected, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
-    let dag = &selected.dag;
-    let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(selected.numbering.id(&std::mem::take(path))).or_default() += 1;
+fn follow(planned: &InterestingPlan, edge: Edge, path: &mut Vec<DagEdgeId>, paths: &mut BTreeMap<u64, u64>) {
+    let dag = &planned.dag;
+    let mut end = |path: &mut Vec<DagEdgeId>| *paths.entry(planned.numbering.id(&std::mem::take(path))).or_default() += 1;
     match (dag.real(edge), dag.cut(edge)) {
         (Some(id), _) => {
             path.push(id);

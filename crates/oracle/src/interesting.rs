@@ -1,7 +1,7 @@
-//! Programs that count selected paths only, held against one that counts all, in the same run: each path that was asked
+//! Programs that count interesting paths only, held against one that counts all, in the same run: each path that was asked
 //! for has the same count, and all others together have theirs.
 //!
-//! The oracle is the full numbering's probes, which share neither numbers nor words with those of selected paths.
+//! The oracle is the full numbering's probes, which share neither numbers nor words with those of interesting paths.
 
 use std::collections::HashMap;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
@@ -10,7 +10,7 @@ use trodden_unit::{FunctionMap, MapError};
 /// What was compared, and what differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Functions that count selected paths.
+    /// Functions that count interesting paths.
     pub functions: usize,
     /// Functions that count all paths instead.
     pub instead: usize,
@@ -32,13 +32,13 @@ pub struct Findings {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn compare(full: &Profile, selected: &Profile) -> Result<Findings, MapError> {
+pub fn compare(full: &Profile, interesting: &Profile) -> Result<Findings, MapError> {
     let mut known: HashMap<(&str, &str, u64), (&UnitProfile, &FunctionMap)> = HashMap::new();
     for (_, unit, function) in full.functions() {
         known.insert((&unit.map.source, &function.name, function.shape), (unit, function));
     }
     let mut findings = Findings::default();
-    for (_, unit, function) in selected.functions() {
+    for (_, unit, function) in interesting.functions() {
         match known.get(&(unit.map.source.as_str(), function.name.as_str(), function.shape)) {
             Some((in_full, oracle)) => one(&mut findings, (in_full, oracle), (unit, function))?,
             None => findings.differences.push(format!("`{}` is not in the full profile", function.name)),
@@ -47,8 +47,8 @@ pub fn compare(full: &Profile, selected: &Profile) -> Result<Findings, MapError>
     Ok(findings)
 }
 
-fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), selected: (&UnitProfile, &FunctionMap)) -> Result<(), MapError> {
-    let (unit, function) = selected;
+fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), interesting: (&UnitProfile, &FunctionMap)) -> Result<(), MapError> {
+    let (unit, function) = interesting;
     let checked: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();
     let Some(chosen) = function.interesting() else {

@@ -96,7 +96,7 @@ pub struct Wish<'a> {
 
 /// A plan that counts the interesting paths.
 #[derive(Clone, Debug)]
-pub struct Selected {
+pub struct InterestingPlan {
     /// The acyclic graph of all paths.
     pub dag: Dag,
     /// Their identities.
@@ -114,17 +114,17 @@ pub struct Selected {
 }
 
 /// The plan that counts all paths together, since none of the possible ones is interesting.
-fn all_others(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> Selected {
+fn all_others(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> InterestingPlan {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
     let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), share: None };
     let ending = Ending::Direct { bias: 0, width: 0, checked: true };
-    Selected { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
+    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
 }
 
 /// Why there is no such plan.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum NotSelected {
+pub enum NoInterestingPlan {
     /// All edges are excluded.
     #[error("none of its paths comes to an end")]
     Nothing,
@@ -151,16 +151,16 @@ pub enum NotSelected {
 /// Plans to count the paths with these identities of the acyclic graph `dag`; those that end excluded are left out.
 ///
 /// # Errors
-/// See [`NotSelected`].
-pub fn select(
+/// See [`NoInterestingPlan`].
+pub fn plan_interesting(
     graph: &Graph,
     (dag, numbering): (Dag, Numbering),
     wish: &Wish,
     frequencies: &Frequencies,
     options: &NumberOptions,
     budget: &VerifyBudget,
-) -> Result<Selected, NotSelected> {
-    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.excluded[e.index()]).ok_or(NotSelected::Nothing)?;
+) -> Result<InterestingPlan, NoInterestingPlan> {
+    let (kept, trimmed) = without(&dag, graph, &|e: Edge| !wish.excluded[e.index()]).ok_or(NoInterestingPlan::Nothing)?;
     let all = Numbering::ball_larus(&trimmed).map_err(NumberingError::from)?;
     let mut paths = Vec::new();
     for id in wish.ids {
@@ -174,7 +174,7 @@ pub fn select(
     let labelling = number(wish.scheme, &trimmed, &probe_costs(&trimmed, graph, frequencies), &set, options)?;
     let verdict = verify(&trimmed, &set, &labelling, budget);
     if !verdict.is_good(wish.scheme.is_exact()) {
-        return Err(NotSelected::Wrong(format!("{verdict:?}")));
+        return Err(NoInterestingPlan::Wrong(format!("{verdict:?}")));
     }
     let distinguished = Distinguished { dag: &trimmed, all: &all, labelling: &labelling };
     let (ending, registers) = distinguished.ending()?;
@@ -185,12 +185,12 @@ pub fn select(
         interesting.paths(&trimmed)?.iter().map(|path| (ending.word(sum(path, &registers)), whole(path))).collect();
     paths.sort_unstable();
     if !paths.is_sorted_by(|a, b| a.0 < b.0) || paths.last().is_some_and(|p| p.0 + 1 >= ending.words()) {
-        return Err(NotSelected::Wrong("two paths have one word".into()));
+        return Err(NoInterestingPlan::Wrong("two paths have one word".into()));
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
     let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
     let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial), share: None };
-    Ok(Selected { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
+    Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
 fn sum(path: &[DagEdgeId], increments: &[i64]) -> i64 {
@@ -206,7 +206,7 @@ struct Distinguished<'a> {
 
 impl Distinguished<'_> {
     /// The ending, and the increment of each edge.
-    fn ending(&self) -> Result<(Ending, Vec<i64>), NotSelected> {
+    fn ending(&self) -> Result<(Ending, Vec<i64>), NoInterestingPlan> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
@@ -230,12 +230,12 @@ impl Distinguished<'_> {
     }
 
     /// Two registers as one.
-    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(Ending, Vec<i64>), NotSelected> {
+    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(Ending, Vec<i64>), NoInterestingPlan> {
         small(expected.len() as u128)?;
         let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
         // The words' numbers must fit beside the identity.
         if (expected.len() as u128) << shift > 1 << 64 {
-            return Err(NotSelected::TooLong { paths: self.all.paths() });
+            return Err(NoInterestingPlan::TooLong { paths: self.all.paths() });
         }
         let joined = |word: u64, id: u64| (word << shift) | id;
         let note = |(word, id): (usize, &Option<u64>)| match id {
@@ -268,6 +268,6 @@ impl Distinguished<'_> {
 }
 
 /// A number of words, if it is not too great.
-fn small(words: u128) -> Result<u64, NotSelected> {
-    u64::try_from(words).ok().filter(|w| *w < MOST_WORDS).ok_or(NotSelected::TooWide { words })
+fn small(words: u128) -> Result<u64, NoInterestingPlan> {
+    u64::try_from(words).ok().filter(|w| *w < MOST_WORDS).ok_or(NoInterestingPlan::TooWide { words })
 }

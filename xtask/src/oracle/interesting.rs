@@ -1,4 +1,4 @@
-//! Builds that count selected paths, held against the one that counts all: every path that was asked for has the same
+//! Builds that count interesting paths, held against the one that counts all: every interesting path has the same
 //! count, and all others together have theirs.
 
 use super::{Options, trodden};
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What `trodden-oracle selected` prints.
+/// What `trodden-oracle interesting` prints.
 #[derive(Debug, Deserialize)]
 struct Findings {
     functions: usize,
@@ -53,12 +53,12 @@ impl Row {
     }
 }
 
-/// Compares builds of a program that count selected paths with the one that counts all.
+/// Compares builds of a program that count interesting paths with the one that counts all.
 ///
 /// # Errors
 /// A recipe, trodden or the oracle failed, or there is no such scheme.
 pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
-    let made = Selected::prepare(corpus, program, options.input)?;
+    let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
     let row =
         |scheme: &str, exact: bool, found: Option<Findings>| Row { program: program.to_owned(), scheme: scheme.to_owned(), exact, found };
@@ -83,8 +83,8 @@ pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -
     Ok(rows)
 }
 
-fn compare(oracle: &Path, full: &Path, selected: &Path) -> Result<Findings> {
-    let said = steps::output(Command::new(oracle).arg("selected").args([full, selected]))?;
+fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<Findings> {
+    let said = steps::output(Command::new(oracle).arg("interesting").args([full, interesting]))?;
     serde_json::from_str(&said).context("the oracle prints something else than what it found")
 }
 
@@ -119,7 +119,7 @@ pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
     Ok(out)
 }
 
-/// Numberings of selected paths, and whether they promise to be exact.
+/// Numberings of interesting paths, and whether they promise to be exact.
 const SCHEMES: [(&str, bool); 9] = [
     ("ball-larus", true),
     ("spp", false),
@@ -133,7 +133,7 @@ const SCHEMES: [(&str, bool); 9] = [
 ];
 
 /// A program that counts all paths, with the profile of a run, from which others are made.
-pub struct Selected {
+pub struct InterestingBuilds {
     program: String,
     input: Input,
     /// Its profile.
@@ -141,22 +141,22 @@ pub struct Selected {
     folder: PathBuf,
 }
 
-impl Selected {
+impl InterestingBuilds {
     /// Builds and runs the program that counts all paths.
     ///
     /// # Errors
     /// A recipe or trodden failed.
-    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<Selected> {
+    pub fn prepare(corpus: &Corpus, program: &str, input: Input) -> Result<InterestingBuilds> {
         let variant = Variant::trodden();
         corpus.fetch(program)?;
         corpus.build_once(program, &variant)?;
         corpus.inputs(program)?;
-        let folder = corpus.folder().join("selected");
+        let folder = corpus.folder().join("interesting");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let full = std::path::absolute(folder.join(format!("{program}.{}.trodden", input.name()))).context("there is no current folder")?;
-        let selected = Selected { program: program.to_owned(), input, full, folder };
-        selected.profile(corpus, &variant.folder(), &selected.full)?;
-        Ok(selected)
+        let builds = InterestingBuilds { program: program.to_owned(), input, full, folder };
+        builds.profile(corpus, &variant.folder(), &builds.full)?;
+        Ok(builds)
     }
 
     /// Runs the program that counts all paths once more, and gives its profile.
@@ -174,7 +174,7 @@ impl Selected {
     /// # Errors
     /// A recipe or trodden failed.
     pub fn run(&self, corpus: &Corpus, scheme: &str, set: &str) -> Result<PathBuf> {
-        let build = format!("selected-{scheme}");
+        let build = format!("interesting-{scheme}");
         let place = corpus.folder().join("bin").join(&build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
@@ -191,7 +191,7 @@ impl Selected {
     /// # Errors
     /// A recipe or trodden failed.
     pub fn run_in_tables(&self, corpus: &Corpus, stored: &Path) -> Result<()> {
-        let build = "selected-table";
+        let build = "interesting-table";
         let place = corpus.folder().join("bin").join(build);
         std::fs::create_dir_all(&place).with_context(|| format!("cannot make {}", place.display()))?;
         let full = corpus.program(&self.program, &Variant::trodden());
@@ -200,7 +200,7 @@ impl Selected {
     }
 
     fn profile(&self, corpus: &Corpus, build: &str, stored: &Path) -> Result<()> {
-        let counts = corpus.folder().join("counts").join(format!("selected-{build}")).join(&self.program);
+        let counts = corpus.folder().join("counts").join(format!("interesting-{build}")).join(&self.program);
         if counts.exists() {
             std::fs::remove_dir_all(&counts).with_context(|| format!("cannot empty {}", counts.display()))?;
         }

@@ -1,11 +1,11 @@
-//! Random programs that count selected paths, by every numbering: exact schemes count them as the full tier does, the
+//! Random programs that count interesting paths, by every numbering: exact schemes count them as the full tier does, the
 //! others say how far they are off.
 
 mod plain;
 
 use trodden_flow::Scheme;
+use trodden_oracle::interesting::{Findings, compare};
 use trodden_oracle::random::Dice;
-use trodden_oracle::selected::{Findings, compare};
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::exactness::Inexact;
 
@@ -19,7 +19,7 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn selected_paths_are_counted_as_the_full_tier_counts_them() {
+fn interesting_paths_are_counted_as_the_full_tier_counts_them() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let mut all = Findings::default();

@@ -1,4 +1,4 @@
-//! Which paths a user is interested in: from the graph's file or from options, as paths, as edges, or as nodes on the way.
+//! Which paths a user is interested in: from the graph's file or from options, as paths, as edges, or as nodes that they pass.
 
 use super::{Acyclic, Named};
 use crate::cli::Interesting;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Node};
 
 /// The set, and whether it was given at all: without, every path is of interest. Options are taken rather than what the file says.
-pub fn wanted(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {
+pub fn interesting_set(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result<(InterestingSet, bool)> {
     let dag = &acyclic.dag;
     if let Some(ids) = &options.interesting {
         return Ok((InterestingSet::from_ids(dag, &acyclic.all, ids)?, true));
@@ -34,7 +34,7 @@ pub fn wanted(named: &Named, acyclic: &Acyclic, options: &Interesting) -> Result
 }
 
 /// The edges that are named as those of paths of interest. None if these are given otherwise: by their numbers, which
-/// come after cutting, or by nodes on the way.
+/// come after cutting, or by nodes that they pass.
 pub fn edges_of_interest(named: &Named, options: &Interesting) -> Vec<Edge> {
     match (&options.interesting, &options.interesting_edges, &options.through) {
         (None, None, None) => {
@@ -76,11 +76,11 @@ fn path(named: &Named, acyclic: &Acyclic, edges: &[Edge]) -> Result<Vec<DagEdgeI
             }
             (None, Some(cut)) if at + 1 == edges.len() => path.extend(cut.leave),
             (None, Some(cut)) if cut.reason == CutReason::Limit => bail!(
-                "it takes edge {}, on its way; there are 2^63 paths or more, and cutting other edges than those of interesting paths was \
+                "it takes edge {}; there are 2^63 paths or more, and cutting other edges than those of interesting paths was \
                     not enough: name fewer paths",
                 edge.0
             ),
-            (None, Some(_)) => bail!("it takes edge {}, which is cut, on its way: paths end there", edge.0),
+            (None, Some(_)) => bail!("it takes edge {}, which is cut: paths end there", edge.0),
             (None, None) => bail!("it takes edge {}, which no path takes", edge.0),
         }
     }
