@@ -1,8 +1,9 @@
 //! Files without section headers: those that the loader needs are made again from the program headers.
 //!
 //! `sstrip` and some packers remove the section headers, which the loader does not read. What it reads names everything that recovery
-//! needs: `PT_DYNAMIC` the symbols, strings, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind tables, and stubs are
-//! jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception Frames".
+//! needs: `PT_INTERP` the loader, `PT_DYNAMIC` the symbols, strings, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind
+//! tables, and stubs are jumps through words that relocations fill. Sources: generic ABI, chapters 4 and 5; Linux Standard Base, "Exception
+//! Frames".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,6 +13,7 @@ const PROGRAM_HEADER: usize = 56;
 const SECTION_HEADER: usize = 64;
 const LOAD: u32 = 1;
 const DYNAMIC: u32 = 2;
+const INTERPRETER: u32 = 3;
 const EH_FRAME: u32 = 0x6474_e550;
 /// Bytes of `.init` and `.fini`, which the C library's start files fill.
 const START_CODE: u64 = 32;
@@ -53,11 +55,15 @@ pub fn with_sections(data: &[u8]) -> Option<Vec<u8>> {
     let segment = |p: &[u64; 5]| Segment { address: p[2], offset: p[1], size: p[3], executable: p[4] & 1 != 0 };
     let image = Image { data, segments: programs.iter().filter(|p| p[0] == u64::from(LOAD)).map(segment).collect() };
     let mut sections = Vec::new();
-    let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2] + p[3]);
+    let dynamic = programs.iter().find(|p| p[0] == u64::from(DYNAMIC)).map(|p| p[2]..p[2].saturating_add(p[3]));
     let tags = dynamic.as_ref().map_or_else(BTreeMap::new, |at| image.dynamic(at));
     if let Some(range) = dynamic {
         sections.push(Section { name: ".dynamic", kind: 6, flags: 3, range, link: ".dynstr", entry_size: 16 });
         image.tables(&tags, &mut sections);
+    }
+    if let Some([_, _, start, size, _]) = programs.iter().find(|p| p[0] == u64::from(INTERPRETER)) {
+        let range = *start..start.saturating_add(*size);
+        sections.push(Section { name: ".interp", kind: 1, flags: 2, range, link: "", entry_size: 0 });
     }
     if let Some(frames) = programs.iter().find(|p| p[0] == u64::from(EH_FRAME)).and_then(|p| image.frames(p[2])) {
         sections.push(Section { name: ".eh_frame", kind: 1, flags: 2, range: frames, link: "", entry_size: 0 });

@@ -38,6 +38,7 @@ mod residual;
 mod sample;
 mod segments;
 mod shape;
+mod sockets;
 mod stream;
 mod supergraph;
 mod transform;

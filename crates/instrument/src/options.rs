@@ -100,6 +100,8 @@ pub enum Tier {
     Residual,
     /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
     Addresses,
+    /// Nothing: blocks have sockets for witnesses; see [`crate::sockets`].
+    Sockets,
 }
 
 /// What cannot be followed.
@@ -248,11 +250,12 @@ impl Options {
 
 /// What an experiment puts into the code.
 fn tier(experiment: &Experiment) -> Tier {
-    match (experiment.marks_addresses(), experiment.is_sampled(), experiment.is_residual()) {
-        (true, ..) => Tier::Addresses,
-        (_, true, _) => Tier::Sample,
-        (.., true) => Tier::Residual,
-        (false, false, false) => Tier::Full,
+    match experiment.observation() {
+        Observation::Addresses { .. } => Tier::Addresses,
+        Observation::Trace => Tier::Sockets,
+        _ if experiment.is_sampled() => Tier::Sample,
+        _ if experiment.is_residual() => Tier::Residual,
+        _ => Tier::Full,
     }
 }
 

@@ -22,6 +22,7 @@ use crate::places;
 use crate::probes;
 use crate::residual;
 use crate::sample::{self, Planned};
+use crate::sockets;
 use crate::stream::{self, Streams};
 use crate::transform;
 use indexmap::IndexSet;
@@ -70,6 +71,10 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
     if let Some(plan) = &options.apply {
         let chosen: Vec<Value> = choose(module).0;
         return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| Outcome::Code);
+    }
+    if options.tier == Tier::Sockets {
+        sockets::insert(module, choose(module).0);
+        return Ok(Outcome::Code);
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);

@@ -169,7 +169,7 @@ impl Subject {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
         }
-        Ok(Request::new(unit.map.experiment.clone(), Action::Instrument, Keep::Bitcode)?.write(folder)?)
+        Ok(Request::new(unit.map.experiment.clone(), Action::Instrument, Keep::Bitcode).write(folder)?)
     }
 
     /// The same program instrumented again after its units were changed; the units are in the same order.

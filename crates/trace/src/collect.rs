@@ -5,6 +5,7 @@
 //! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
 //! | [`SingleStep`] | every instruction | a stop an instruction |
 //! | [`Trampolines`] | any number of sites | some instructions a hit |
+//! | [`Compiled`] | any number of sites | some instructions a hit; takes a program with sockets |
 //! | [`Uprobes`] | any number of sites | an entry into the kernel a hit; takes root |
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
@@ -13,7 +14,7 @@ use crate::bpf::Probes;
 use crate::breakpoints::Breakpoints;
 use crate::follow::{Ending, Followed, follow, map_library};
 use crate::hardware::HardwareBreakpoints;
-use crate::images::{self, sites_of};
+use crate::images::{self, Library, sites_of};
 use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{Divergence, Repeater, RunLog};
@@ -21,6 +22,7 @@ use crate::run::{Run, Target};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
+use crate::sockets;
 use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
@@ -51,6 +53,14 @@ pub trait Collector: Sync {
     /// How many sites it can watch at a time; `None`: any number.
     fn most_sites(&self) -> Option<usize> {
         None
+    }
+
+    /// Whether it can watch these files.
+    ///
+    /// # Errors
+    /// They lack what it needs.
+    fn suits(&self, _executable: &Executable, _libraries: &[Library]) -> Result<(), CollectError> {
+        Ok(())
     }
 
     /// What is set in a subject that is stopped, for a run's sites.
@@ -155,7 +165,38 @@ impl Collector for Trampolines {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
-        let set = trampolines::Trampolines::set(subject, run)?;
+        let set = trampolines::Trampolines::set(subject, run, false)?;
+        Ok(Watched::Trampolines(Box::new(set)))
+    }
+}
+
+/// Jumps in witness sockets, which were compiled into the program. Blocks that the compiler made without any are watched as by
+/// [`Trampolines`].
+#[derive(Clone, Copy, Debug)]
+pub struct Compiled;
+
+impl Collector for Compiled {
+    fn name(&self) -> &'static str {
+        "compiled"
+    }
+
+    fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
+        for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
+            let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
+            if sockets::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
+                return Ok(());
+            }
+        }
+        let remedy = "build it by `trodden build --witnesses` or `trodden cc --trodden-witnesses`, or take `--collector trampolines`";
+        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sockets for witnesses: {remedy}") })
+    }
+
+    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+        self.suits(run.executable, run.libraries)?;
+        if run.sites.is_empty() {
+            return Ok(Watched::Nothing);
+        }
+        let set = trampolines::Trampolines::set(subject, run, true)?;
         Ok(Watched::Trampolines(Box::new(set)))
     }
 }

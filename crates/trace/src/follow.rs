@@ -129,8 +129,8 @@ struct Task {
     role: Role,
     /// A site whose instruction had not run when a signal was delivered, and the stack pointer then: its next hit there is the same one.
     counted: Option<(u64, u64)>,
-    /// What the program has in `rdi` while a system call gets something else there.
-    argument: Option<u64>,
+    /// What the program has in `rdi` and `rsi` while a system call gets something else there.
+    replaced: Option<[u64; 2]>,
 }
 
 struct Following<'a, 'w> {
@@ -152,7 +152,7 @@ impl Following<'_, '_> {
     fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
-        (Task { role: Role::Recorded(number), counted: None, argument: None }, number)
+        (Task { role: Role::Recorded(number), counted: None, replaced: None }, number)
     }
 
     fn stopped(&mut self, thread: Tid, what: Stop) -> Result<Flow, CollectError> {
@@ -174,7 +174,7 @@ impl Following<'_, '_> {
                 match thread == self.subject.process {
                     true => self.executed(thread),
                     // A vfork child has left the memory that it borrowed.
-                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None, argument: None })),
+                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None, replaced: None })),
                 }
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.go_on(thread, 0)?;
@@ -224,7 +224,7 @@ impl Following<'_, '_> {
         self.watch.replaced();
         self.followed.ending = Ending::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
-        self.tasks.insert(thread, Task { role: Role::Guest, counted: None, argument: None });
+        self.tasks.insert(thread, Task { role: Role::Guest, counted: None, replaced: None });
     }
 
     fn made(&mut self, parent: Tid, child: Tid, kind: Made) -> Result<(), CollectError> {
@@ -232,7 +232,7 @@ impl Following<'_, '_> {
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
         let task = match shares && !self.over {
             true => self.new_thread().0,
-            false => Task { role: Role::Guest, counted: None, argument: None },
+            false => Task { role: Role::Guest, counted: None, replaced: None },
         };
         let copied = !shares && !from_guest && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
@@ -271,9 +271,9 @@ impl Following<'_, '_> {
                 }
                 match self.calls.enter(thread, number, call, arguments, memory) {
                     Entry::Run => {}
-                    Entry::RunWith(rdi) => {
-                        self.tasks.get_mut(&thread).expect("the thread is known").argument = Some(arguments[0]);
-                        ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?;
+                    Entry::RunWith([rdi, rsi]) => {
+                        self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                        ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
                     }
                     Entry::Skip => {
                         let registers = ptrace::registers(thread)?;
@@ -283,8 +283,8 @@ impl Following<'_, '_> {
                 unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
             }
             CallStop::Exit { result } => {
-                if let Some(rdi) = self.tasks.get_mut(&thread).and_then(|task| task.argument.take()) {
-                    ptrace::set_registers(thread, &Registers { rdi, ..ptrace::registers(thread)? })?;
+                if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
+                    ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
                 }
                 if let Some(result) = self.calls.exit(thread, number, result, memory)? {
                     let registers = ptrace::registers(thread)?;

@@ -140,8 +140,8 @@ struct Pending {
 pub enum Entry {
     /// Let it run.
     Run,
-    /// Let it run with this first argument.
-    RunWith(u64),
+    /// Let it run with these first two arguments.
+    RunWith([u64; 2]),
     /// Do not run it: it is answered.
     Skip,
 }
@@ -211,8 +211,14 @@ impl Repeater {
         self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
         match &self.first {
             _ if answer.is_some() || mappings => Entry::Skip,
-            Some(first) if names_process(number) && self.recipe.processes && arguments[0] == first.process as u64 => {
-                Entry::RunWith(self.log.process as u64)
+            Some(first) if self.recipe.processes => {
+                let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
+                let named = match names_processes(number) {
+                    0 => return Entry::Run,
+                    1 => [own(arguments[0]), arguments[1]],
+                    _ => [own(arguments[0]), own(arguments[1])],
+                };
+                if named == arguments[..2] { Entry::Run } else { Entry::RunWith(named) }
             }
             _ => Entry::Run,
         }
@@ -337,22 +343,23 @@ impl Replaced {
         }
     }
 }
-/// Whether the first argument of a system call is the id of a process or thread.
-fn names_process(number: u64) -> bool {
-    matches!(
-        number as i64,
+
+/// How many of the first arguments of a system call are ids of processes or threads.
+fn names_processes(number: u64) -> usize {
+    match number as i64 {
+        libc::SYS_tgkill | libc::SYS_rt_tgsigqueueinfo => 2,
         libc::SYS_kill
-            | libc::SYS_tkill
-            | libc::SYS_tgkill
-            | libc::SYS_sched_getaffinity
-            | libc::SYS_sched_setaffinity
-            | libc::SYS_sched_getparam
-            | libc::SYS_sched_setparam
-            | libc::SYS_sched_getscheduler
-            | libc::SYS_sched_setscheduler
-            | libc::SYS_getpgid
-            | libc::SYS_setpgid
-            | libc::SYS_getsid
-            | libc::SYS_prlimit64
-    )
+        | libc::SYS_tkill
+        | libc::SYS_sched_getaffinity
+        | libc::SYS_sched_setaffinity
+        | libc::SYS_sched_getparam
+        | libc::SYS_sched_setparam
+        | libc::SYS_sched_getscheduler
+        | libc::SYS_sched_setscheduler
+        | libc::SYS_getpgid
+        | libc::SYS_setpgid
+        | libc::SYS_getsid
+        | libc::SYS_prlimit64 => 1,
+        _ => 0,
+    }
 }

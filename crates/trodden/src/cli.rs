@@ -124,7 +124,8 @@ pub enum Command {
     #[command(disable_help_flag = true, after_help = DRIVER_HELP)]
     Cc {
         /// Arguments of clang; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
+        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
+        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
         /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
         /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
         /// `--trodden-threads=atomic` for counters that threads share.
@@ -135,7 +136,8 @@ pub enum Command {
     #[command(name = "c++", disable_help_flag = true, after_help = DRIVER_HELP)]
     Cxx {
         /// Arguments of clang++; `--trodden-lto` asks for link-time optimisation, `--trodden-sample` for counting in
-        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-pgo` for an edge
+        /// bursts, `--trodden-addresses` for addresses of blocks instead of counters, `--trodden-witnesses` for room
+        /// for the witnesses of `trodden trace record --collector compiled` instead, `--trodden-pgo` for an edge
         /// profile as well, `--trodden-coverage` (with conditions: `--trodden-coverage=mcdc`) for coverage as well,
         /// `--trodden-events=tsc` for the time of each path, `--trodden-tables` for tables where paths would be cut,
         /// `--trodden-threads=atomic` for counters that threads share.

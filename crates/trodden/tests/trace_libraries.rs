@@ -128,6 +128,9 @@ fn a_library_of_the_system_is_traced_inside() {
         let report: serde_json::Value = serde_json::from_str(&report).unwrap();
         let paths: Vec<&str> = report["images"].as_array().unwrap().iter().map(|i| i["path"].as_str().unwrap()).collect();
         assert!(matches!(paths[..], [program, library] if program.ends_with("/bzip2") && library.contains("libbz2.so")), "{paths:?}");
+        // In the tree their files stand behind their names.
+        let tree = must(folder.trodden(&["trace", "show", "merged.trace"]));
+        assert!(tree.lines().any(|l| l.ends_with("@bzip2")) && tree.lines().any(|l| l.contains("@libbz2.so")), "{tree}");
         let totals = &report["totals"];
         assert_eq!(totals["functions_executed"], totals["functions_instrumented"], "{totals}");
     }
@@ -146,4 +149,47 @@ fn libraries_that_cannot_be_traced_are_named() {
     assert!(other.contains("is no ELF file"), "{other}");
     let hardware = said(&["--library", "./libtwice.so", "--collector", "hardware"]);
     assert!(hardware.contains("--library works with the collectors"), "{hardware}");
+}
+
+/// Calls the library again and again.
+const CALLS: &str = r#"
+#include <unistd.h>
+int sum(int n, int (*each)(int));
+static int square(int i) { return i * i; }
+int main(void) { for (volatile int n = 0;; n++) { sum(n % 5, square); usleep(1000); } }
+"#;
+
+#[test]
+fn a_library_of_a_running_process_is_traced_inside() {
+    let folder = Folder::new();
+    folder.library();
+    std::fs::write(folder.path("app.c"), CALLS).unwrap();
+    let words = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
+    must(Command::new("cc").current_dir(folder.path(".")).args(words).output().unwrap());
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    let sleeps = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap().contains(") S ");
+    while !sleeps() {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    // Each leaves the process as it was.
+    for collector in ["ptrace", "trampolines"] {
+        for library in ["libtwice", "./libtwice.so"] {
+            let words = ["trace", "record", "--library", library, "--collector", collector, "--pid", &id, "--for", "300ms"];
+            let output = folder.trodden(&[&words[..], &["--output", "t.trace"]].concat());
+            assert!(output.status.success(), "{collector}: {}", errors(&output));
+            let blocks = folder.addresses("t.trace");
+            let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
+            assert!(of(" libtwice.so") > 0 && of(" app") > 0, "{collector} {library}: {} {}", of(" libtwice.so"), of(" app"));
+            assert!(process.try_wait().unwrap().is_none(), "{collector}");
+        }
+    }
+    let unknown = folder.trodden(&["trace", "record", "--library", "libnone", "--pid", &id, "--output", "t.trace"]);
+    assert!(
+        errors(&unknown).contains("has no library `libnone` in memory") && errors(&unknown).contains("libtwice.so"),
+        "{}",
+        errors(&unknown)
+    );
+    process.kill().unwrap();
+    process.wait().unwrap();
 }

@@ -122,3 +122,16 @@ fn calls_are_nested_as_they_are_made() {
     assert!(depth(" main", "1 ") < depth(" both", "5 ") && depth(" both", "5 ") < depth(" seldom", "5 "), "{tree}");
     assert_eq!(depth(" seldom", "5 "), depth(" often", "5 "), "{tree}");
 }
+
+#[test]
+fn plans_say_how_many_witnesses_repair_added() {
+    let folder = Folder::new();
+    let plan = |options: &[&str]| must(folder.record(&[&["--plan"], options].concat(), "no.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let json: serde_json::Value = serde_json::from_str(&plan(&["--json"])).unwrap();
+    let witnesses: usize = json["profiles"].as_array().unwrap().iter().map(|p| p.as_array().unwrap().len()).sum();
+    let repaired = json["repaired"].as_u64().unwrap();
+    // Calls from outside and unwinding go beyond what is placed function by function.
+    assert!(repaired > 0 && (repaired as usize) < witnesses, "{repaired} of {witnesses}");
+    let text = plan(&[]);
+    assert!(text.contains(&format!("\n{repaired} of the witnesses were added by repair")), "{text}");
+}

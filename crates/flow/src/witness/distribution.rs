@@ -86,6 +86,8 @@ pub struct Planned {
     pub distribution: Distribution,
     /// What the check of the whole found: violations that could not be repaired, and branches that need far lookahead.
     pub check: Check,
+    /// Witnesses that repair added.
+    pub repaired: usize,
     /// The machine of each profile.
     pub machine_of: Vec<usize>,
     /// What each machine's profiles cost together.
@@ -110,8 +112,15 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
     let mut profiles: Vec<Vec<Witness>> = slots.slots.iter().map(|s| s.witnesses(&views)).collect();
     let (limit, lookahead) = (options.limit, options.lookahead);
     let mut repair = Repair { program, structure: &structure, weights, home: slots.homes(), limit, lookahead };
+    let before = witness_count(&profiles);
     let check = repair.run(&mut profiles);
-    Ok(planned_from(kind, profiles, check, weights, options))
+    let repaired = witness_count(&profiles) - before;
+    Ok(Planned { repaired, ..planned_from(kind, profiles, check, weights, options) })
+}
+
+/// The witnesses of all profiles.
+pub fn witness_count(profiles: &[Vec<Witness>]) -> usize {
+    profiles.iter().map(Vec::len).sum()
 }
 
 /// Assigns profiles to machines.
@@ -121,7 +130,7 @@ pub(super) fn planned_from(kind: WitnessKind, profiles: Vec<Vec<Witness>>, check
     let machine_of = assign_to_machines(&loads, machines);
     let mut costs = vec![0.0; machines];
     loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    Planned { distribution: Distribution { kind, profiles }, check, machine_of, costs }
+    Planned { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
 }
 
 /// Loads to machines, the longest first, each to the machine with the least load.

@@ -5,7 +5,7 @@
 
 use super::automaton::State;
 use super::condition::check_structure;
-use super::distribution::{Options, PlanError, Planned, planned_from};
+use super::distribution::{Options, PlanError, Planned, planned_from, witness_count};
 use super::placement::{Placement, place};
 use super::program::{Program, Witness, WitnessKind};
 use super::pushdown::Pushdown;
@@ -58,6 +58,8 @@ pub fn plan_placed(
         return Ok(planned_from(kind, profiles, check, weights, options));
     }
     let (limit, lookahead) = (options.limit, options.lookahead);
+    let before = witness_count(&profiles);
     let check = super::repair::Repair { program, structure: &structure, weights, home, limit, lookahead }.run(&mut profiles);
-    Ok(planned_from(kind, profiles, check, weights, options))
+    let repaired = witness_count(&profiles) - before;
+    Ok(Planned { repaired, ..planned_from(kind, profiles, check, weights, options) })
 }

@@ -41,6 +41,9 @@ pub struct Parameters {
     /// Count nothing and change no code: only note where each block lies, for `trodden import` of branches that hardware recorded.
     #[arg(long, conflicts_with_all = ["pgo", "stream"])]
     pub addresses: bool,
+    /// Count nothing: only make room in each block for a witness of `trodden trace record --collector compiled`.
+    #[arg(long, conflicts_with_all = ["addresses", "pgo", "stream"])]
+    pub witnesses: bool,
     /// With `--addresses`: whether code generation may merge equal ends of blocks, which then lose their addresses.
     #[arg(long, value_parser = spelled::<bool>())]
     pub tail_merging: Option<bool>,
@@ -50,7 +53,7 @@ pub struct Parameters {
     /// Have the compiler insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`. With
     /// `=mcdc` the conditions of each decision are observed as well (C and C++).
     #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "regions",
-          conflicts_with_all = ["addresses", "pgo", "stream"])]
+          conflicts_with_all = ["addresses", "pgo", "stream", "witnesses"])]
     pub coverage: Option<CoverageKind>,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
@@ -113,9 +116,14 @@ impl Parameters {
         }
     }
 
-    /// What is observed: `--addresses`, `--pgo` and `--stream` are like values of one option.
+    /// What is observed: `--addresses`, `--pgo`, `--stream` and `--witnesses` are like values of one option.
     fn observe(&self) -> Option<Observe> {
-        let asked = [(self.addresses, Observe::Addresses), (self.pgo, Observe::EdgeProfile), (self.stream, Observe::Stream)];
+        let asked = [
+            (self.addresses, Observe::Addresses),
+            (self.pgo, Observe::EdgeProfile),
+            (self.stream, Observe::Stream),
+            (self.witnesses, Observe::Trace),
+        ];
         let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
         asked.or(self.coverage.map(|kind| match kind {
             CoverageKind::Regions => Observe::Coverage,

@@ -17,7 +17,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use trodden_report::words::plural;
-use trodden_unit::experiment::exclusions;
+use trodden_unit::experiment::{Observe, exclusions};
 use trodden_unit::store::STORE_VARIABLE;
 
 /// Runs the build.
@@ -55,6 +55,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     command.args(&build.command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
     command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, log.path());
+    let is_for_traces = settings.observe == Some(Observe::Trace);
     experiment::set(&mut command, &experiment::file(&experiment::resolve(settings)?)?);
     let mut first = Vec::new();
     if !build.only_variables {
@@ -66,7 +67,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     command.env("PATH", search_path(first)?);
     let status = command.status().map_err(|e| not_run(&build.command[0], e))?;
     let events = events::read(log.path())?;
-    let images = summary(&events, status.success());
+    let images = summary(&events, status.success(), is_for_traces);
     if build.parameters.residual.is_some() && !images.is_empty() {
         note(format_args!("of these programs: {WRITES_NOTHING}"));
     }
@@ -125,8 +126,8 @@ fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     out
 }
 
-/// Says what the build made; gives its instrumented images.
-fn summary(events: &[Event], has_succeeded: bool) -> Vec<PathBuf> {
+/// Says what the build made; gives its instrumented images. Those that are built for traces have nothing that counts.
+fn summary(events: &[Event], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
     let found = outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
@@ -136,6 +137,11 @@ fn summary(events: &[Event], has_succeeded: bool) -> Vec<PathBuf> {
             "the build called neither $CC nor $CXX, nor a compiler on the search path: nothing was compiled (is it up to date? clean it \
                 first), or it names its compiler by its whole path (then hand it these, as in `sh -c 'make CC=\"$CC\" CXX=\"$CXX\"'`)",
         ),
+        (0, _) if is_for_traces => {
+            let images: Vec<String> = found.plain.iter().map(|i| name(i)).collect();
+            let made = if images.is_empty() { "nothing that was linked".to_owned() } else { listed(&images) };
+            note(format_args!("sockets for witnesses are in {made}"));
+        }
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),
         (count, _) => {

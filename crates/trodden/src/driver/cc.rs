@@ -36,11 +36,12 @@ pub const LTO_OPTION: &str = "--trodden-lto";
 /// Option of one command, with an event behind `=`, that asks for sums of events.
 const EVENTS_OPTION: &str = "--trodden-events";
 /// Options of one command that stand for settings.
-const SETTING_OPTIONS: [(&str, &str); 9] = [
+const SETTING_OPTIONS: [(&str, &str); 10] = [
     ("--trodden-stream", "observe=stream"),
     ("--trodden-sample", "when=bursts"),
     ("--sample", "when=bursts"),
     ("--trodden-addresses", "observe=addresses"),
+    ("--trodden-witnesses", "observe=trace"),
     ("--trodden-pgo", "observe=edge-profile"),
     ("--trodden-coverage", "observe=coverage"),
     ("--trodden-coverage=mcdc", "observe=mcdc"),

@@ -70,7 +70,8 @@ pub enum Observation {
         /// Code generation may merge equal ends of blocks, which then have one address.
         merge_tails: bool,
     },
-    /// How often each was taken in an execution that was followed from outside; no build does that.
+    /// How often each was taken in an execution that was followed from outside. What is built for it has sockets for witnesses in its
+    /// blocks.
     Trace,
 }
 

@@ -46,7 +46,7 @@ pub enum Choice {
     Addresses,
     /// Equal ends of blocks kept separate.
     TailMerging,
-    /// What was followed from outside.
+    /// Sockets for witnesses of what is followed from outside.
     Trace,
     /// In bursts.
     Bursts,
@@ -164,7 +164,7 @@ impl Choice {
             Choice::Recorder => "--flight-recorder (recorder=PATTERN)",
             Choice::Addresses => "--addresses (observe=addresses)",
             Choice::TailMerging => "--tail-merging",
-            Choice::Trace => "observe=trace",
+            Choice::Trace => "--witnesses (observe=trace)",
             Choice::Bursts => "--sample (when=bursts)",
             Choice::Tables => "--table-slots",
             Choice::ArrayPaths => "--array-paths",
@@ -198,6 +198,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Segments, Coverage, "coverage takes the counts of all paths", "make two builds"),
     excludes(Segments, Stream, "segments of a stream are read off it", "make two builds"),
     excludes(Segments, Addresses, "nothing is counted there", "make two builds"),
+    excludes(Segments, Trace, "nothing is counted there", "make two builds"),
     excludes(Segments, Bursts, "a burst may begin inside a segment", "make two builds"),
     excludes(Segments, Tables, "counts of segments are in arrays", "leave --table-slots out"),
     excludes(Interesting, Part, "copies share all paths of a program", "build the program without --interesting for copies"),
@@ -216,7 +217,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Events, EdgeProfile, "the counters of the edge profile have no cells for sums", "make two builds"),
     excludes(Events, Coverage, "the counters of coverage have no cells for sums", "make two builds"),
     excludes(Events, Addresses, "nothing is counted there", "make two builds"),
-    excludes(Events, Trace, "a trace has no events", "leave one out"),
+    excludes(Events, Trace, "a trace has no events", "make two builds"),
     excludes(Events, Unknown, "unknown paths have times where sums would be", "make two builds"),
     excludes(Events, Watched, "watched paths have times where sums would be", "make two builds"),
     excludes(Events, Interesting, "the other paths of a function have no sums of their own", "make two builds"),
@@ -249,6 +250,13 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Addresses, Bursts, "nothing is counted there, at any time", "leave --sample out"),
     excludes(Addresses, Tables, "nothing is counted there", "leave --table-slots out"),
     excludes(Addresses, Atomic, "nothing is counted there", "leave --threads out"),
+    excludes(Trace, Unknown, "nothing is counted there", "make two builds"),
+    excludes(Trace, Watched, "nothing is counted there", "make two builds"),
+    excludes(Trace, Interesting, "nothing is counted there", "make two builds"),
+    excludes(Trace, Part, "nothing is counted there", "build the program without --witnesses for copies"),
+    excludes(Trace, Bursts, "nothing is counted there, at any time", "leave --sample out"),
+    excludes(Trace, Tables, "nothing is counted there", "leave --table-slots out"),
+    excludes(Trace, Atomic, "nothing is counted there", "leave --threads out"),
     // When: in bursts, arrays of all paths only.
     excludes(Bursts, Unknown, "unknown paths are rare, and would fall between bursts", "make two builds"),
     excludes(Bursts, Watched, "watched paths would fall between bursts", "make two builds"),

@@ -58,11 +58,6 @@ pub enum RequestError {
     /// A file that they name is of no use.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// Traces are followed from outside.
-    #[error(
-        "observe=trace is what `trodden trace` does with programs that were not built for it: build with another --observe, or with none"
-    )]
-    Trace,
     /// The file of the request cannot be read.
     #[error("{EXPERIMENT_VARIABLE} names {file}, which cannot be read ({source}): unset it, or build by trodden's drivers, which set \
         it", file = file.display())]
@@ -83,14 +78,8 @@ pub enum RequestError {
 
 impl Request {
     /// What is asked of the plugin.
-    ///
-    /// # Errors
-    /// No build can do it.
-    pub fn new(experiment: Experiment, action: Action, keep: Keep) -> Result<Request, RequestError> {
-        match experiment.observation() {
-            Observation::Trace => Err(RequestError::Trace),
-            _ => Ok(Request { experiment, action, keep, recorder: None }),
-        }
+    pub fn new(experiment: Experiment, action: Action, keep: Keep) -> Request {
+        Request { experiment, action, keep, recorder: None }
     }
 
     /// Writes it into a folder; gives the value of [`EXPERIMENT_VARIABLE`].
@@ -122,7 +111,8 @@ impl Request {
 
     /// Whether nothing in a program built so counts, so that it needs no runtime.
     pub fn counts_nothing(&self) -> bool {
-        self.experiment.marks_addresses() || self.action != Action::Instrument
+        let counts = !matches!(self.experiment.observation(), Observation::Addresses { .. } | Observation::Trace);
+        !counts || self.action != Action::Instrument
     }
 }
 
@@ -156,7 +146,7 @@ impl Settings {
             Some(plan) => Action::Apply(plan),
             None => Action::Instrument,
         };
-        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default())?;
+        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default());
         Ok(Request { recorder: settings.recorder, ..request })
     }
 }

@@ -131,7 +131,7 @@ pub enum Observe {
     Stream,
     /// Nothing: blocks are marked.
     Addresses,
-    /// What an execution that was followed from outside did.
+    /// Nothing: blocks have sockets for witnesses, and an execution is followed from outside.
     Trace,
 }
 

@@ -82,7 +82,7 @@ fn every_exclusion_refuses_what_it_is_about_and_says_why() {
 /// What is on no entry of the list is an experiment that says all that was asked for.
 #[test]
 fn all_pairs_are_excluded_or_come_back() {
-    let choices: Vec<Choice> = EXCLUSIONS.iter().map(|e| e.one).chain([Choice::Weights, Choice::Trace]).collect();
+    let choices: Vec<Choice> = EXCLUSIONS.iter().map(|e| e.one).chain([Choice::Weights]).collect();
     let mut built = 0;
     for one in &choices {
         for other in &choices {
@@ -189,7 +189,15 @@ fn nothing_is_stored_for_what_makes_no_sense() {
     assert!(!place.path().join("inputs").exists());
     let asked = Settings { weights: Some(Input::File(file)), ..Settings::default() };
     assert!(asked.request(&folder).unwrap_err().to_string().contains("weights"));
-    assert!(Settings::default().over(settings("observe=trace")).request(&folder).unwrap_err().to_string().contains("trodden trace"));
+}
+
+#[test]
+fn what_counts_nothing_needs_no_runtime() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = InputFolder::at(place.path());
+    for (text, counts) in [("observe=trace", false), ("observe=addresses", false), ("observe=stream", true), ("", true)] {
+        assert_eq!(settings(text).request(&folder).unwrap().counts_nothing(), !counts, "{text}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::files::Files;
 use anyhow::Result;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_binary::linked::in_file;
 use trodden_binary::{Binary, SourceLocations, demangled};
@@ -62,10 +62,23 @@ impl Code {
         self.blocks[block.0 as usize].1
     }
 
-    /// All functions, for the trace.
-    pub fn functions_about(&self) -> Vec<FunctionAbout> {
-        let about = |(f, name): (&FunctionGraph, &String)| FunctionAbout { name: name.clone(), address: f.entry };
-        self.graphs.functions.iter().zip(&self.names).map(about).collect()
+    /// All functions, for the trace. Where another traced file has a function of the same name, its own file's name stands behind it:
+    /// `NAME@FILE`.
+    pub fn functions_about(&self, traced: &Files) -> Vec<FunctionAbout> {
+        let functions = || self.graphs.functions.iter().zip(&self.names);
+        let mut file_of: HashMap<&str, usize> = HashMap::new();
+        let mut ambiguous: HashSet<&str> = HashSet::new();
+        for (function, name) in functions() {
+            let file = in_file(function.entry).0;
+            if *file_of.entry(name).or_insert(file) != file {
+                ambiguous.insert(name);
+            }
+        }
+        let shown = |f: &FunctionGraph, name: &String| match ambiguous.contains(name.as_str()) {
+            true => format!("{name}@{}", traced.at(f.entry).0.path().file_name().unwrap_or_default().display()),
+            false => name.clone(),
+        };
+        functions().map(|(f, name)| FunctionAbout { name: shown(f, name), address: f.entry }).collect()
     }
 
     /// All blocks, for the trace, and the source files that their lines name.

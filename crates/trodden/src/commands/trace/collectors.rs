@@ -2,10 +2,10 @@
 
 use crate::cli::CollectorKind;
 use anyhow::{Context, Result};
-use trodden_trace::{Collector, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
+use trodden_trace::{Collector, Compiled, Hardware, PtraceBreakpoints, SingleStep, Trampolines, Uprobes};
 
 /// All collectors.
-pub const COLLECTORS: [&dyn Collector; 5] = [&Trampolines, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
+pub const COLLECTORS: [&dyn Collector; 6] = [&Trampolines, &Compiled, &PtraceBreakpoints, &SingleStep, &Hardware, &Uprobes];
 
 /// The collector of a name.
 ///
@@ -19,6 +19,7 @@ pub fn collector_named(name: &str) -> Result<&'static dyn Collector> {
 pub fn collector(kind: CollectorKind) -> &'static dyn Collector {
     match kind {
         CollectorKind::Trampolines => &Trampolines,
+        CollectorKind::Compiled => &Compiled,
         CollectorKind::Ptrace => &PtraceBreakpoints,
         CollectorKind::SingleStep => &SingleStep,
         CollectorKind::Hardware => &Hardware,

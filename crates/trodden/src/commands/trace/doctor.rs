@@ -1,12 +1,16 @@
-//! Which collectors can work here: each follows this program itself for a moment, and must see its entry.
+//! Which collectors can work here: each follows a program for a moment, and must see one place of it: this program itself and its entry;
+//! or one that is compiled for that, and its first witness socket.
 
 use super::collectors::COLLECTORS;
+use crate::driver::assets;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use trodden_trace::{Collector, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber};
+use trodden_binary::Binary;
+use trodden_trace::{Collector, Compiled, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber, first_socket};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
@@ -23,12 +27,36 @@ impl Sink for First {
 /// # Errors
 /// None does; the reason of the first.
 pub fn collectors() -> Result<String> {
-    let tried: Vec<(&str, Result<()>)> = COLLECTORS.into_iter().map(|c| (c.name(), works(c))).collect();
-    let working: Vec<&str> = tried.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| *name).collect();
+    let tried: Vec<(&str, Result<()>)> = COLLECTORS.into_iter().map(|c| (c.name(), tried(c))).collect();
+    let working = tried.iter().filter(|(_, result)| result.is_ok()).map(|(name, _)| match *name == Compiled.name() {
+        true => format!("{name} (programs that are built with --witnesses)"),
+        false => (*name).to_owned(),
+    });
+    let working: Vec<String> = working.collect();
     if let (true, Some((_, Err(error)))) = (working.is_empty(), tried.into_iter().next()) {
         return Err(error);
     }
     Ok(working.join(", "))
+}
+
+fn tried(collector: &dyn Collector) -> Result<()> {
+    match collector.name() == Compiled.name() {
+        true => works_with_sockets(collector),
+        false => works(collector),
+    }
+}
+
+/// Whether a collector works with a program that has sockets, which is compiled now.
+fn works_with_sockets(collector: &dyn Collector) -> Result<()> {
+    let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
+    std::fs::write(&source, "int main(void) { return 0; }\n")?;
+    let mut compile = Command::new(assets::own_folder()?.join("trodden"));
+    compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
+    let output = compile.output().context("trodden cc cannot be run")?;
+    ensure!(output.status.success(), "trodden cc fails: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let socket = first_socket(&Binary::read(&program)?).context("the program that was compiled has no socket")?;
+    sees(collector, &program, socket)
 }
 
 /// Whether a collector works.
@@ -38,10 +66,14 @@ pub fn collectors() -> Result<String> {
 pub fn works(collector: &dyn Collector) -> Result<()> {
     let own = std::env::current_exe().context("this program cannot be found")?;
     ensure!(own.exists(), "the file of this program was replaced while it runs ({}): start it again", own.display());
-    let executable = Executable::read(&own)?;
-    let sites = [executable.entry];
-    let block = executable.entry..executable.entry + 8;
-    let mut command = Command::new(&own);
+    sees(collector, &own, Executable::read(&own)?.entry)
+}
+
+fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
+    let executable = Executable::read(program)?;
+    let sites = [place];
+    let block = place..place + 8;
+    let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stop = AtomicBool::new(false);
     let target = Target::Start(Box::new(command));

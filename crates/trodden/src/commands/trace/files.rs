@@ -103,7 +103,7 @@ pub fn libraries(job: &TraceRecord, program: &Path) -> Result<Vec<Library>> {
         return Ok(Vec::new());
     }
     let breakpoints = !matches!(job.collector, Some(CollectorKind::Hardware | CollectorKind::Uprobes));
-    ensure!(breakpoints, "--library works with the collectors trampolines, ptrace and single-step: take one of them");
+    ensure!(breakpoints, "--library works with the collectors trampolines, compiled, ptrace and single-step: take one of them");
     let mut paths: Vec<PathBuf> = Vec::new();
     for name in &job.library {
         let path = match name.contains('/') {
@@ -131,11 +131,12 @@ fn find(job: &TraceRecord, program: &Path, name: &str) -> Result<PathBuf> {
         Some((_, path)) => Ok(path.clone()),
         None => {
             let names: Vec<&str> = loaded.iter().map(|l| l.0.as_str()).collect();
-            bail!(
-                "{} does not load a library `{name}` at its start: give the path of one that it loads later; it loads {}",
-                program.display(),
-                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-            )
+            let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            let lacks = match job.pid {
+                Some(process) => format!("process {process} has no library `{name}` in memory"),
+                None => format!("{} does not load a library `{name}` at its start", program.display()),
+            };
+            bail!("{lacks}: give the path of one that it loads later; it loads {has}")
         }
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
-use trodden_trace::{BlockAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// Functions of a name, whole or without its arguments and namespaces.
+/// Functions of a name, whole or without its arguments, its namespaces and its file.
 pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     let all = &trace.about().functions;
     let chosen = |test: &dyn Fn(&str) -> bool| -> Vec<TraceFunction> {
@@ -83,9 +83,9 @@ pub fn functions(trace: &TraceFile, name: &str) -> Vec<TraceFunction> {
     };
     let whole = chosen(&|n| n == name);
     match whole.is_empty() {
-        true => {
-            chosen(&|n| n.split('(').next().is_some_and(|n| n == name || n.strip_suffix(name).is_some_and(|rest| rest.ends_with("::"))))
-        }
+        true => chosen(&|n| {
+            n.split(['(', '@']).next().is_some_and(|n| n == name || n.strip_suffix(name).is_some_and(|rest| rest.ends_with("::")))
+        }),
         false => whole,
     }
 }
@@ -133,10 +133,20 @@ fn blocks_of_line(trace: &TraceFile, file: &str, line: u32) -> Result<Vec<TraceB
 
 /// How an address is shown: that of its file, and the file's name behind it where there are several.
 pub fn address(trace: &TraceFile, address: u64) -> String {
-    let (file, at) = in_file(address);
+    let at = in_file(address).1;
+    if trace.about().libraries.is_empty() { format!("{at:#x}") } else { format!("{at:#x} {}", file_of(trace, address)) }
+}
+
+/// The name of the file of an address.
+fn file_of(trace: &TraceFile, address: u64) -> &str {
     let about = trace.about();
-    let path = file.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image);
-    if about.libraries.is_empty() { format!("{at:#x}") } else { format!("{at:#x} {}", short(path)) }
+    short(in_file(address).0.checked_sub(1).and_then(|n| about.libraries.get(n)).unwrap_or(&about.image))
+}
+
+/// A function's name as its own file has it: without that file's, which stands behind names that several files have.
+pub fn name_in_file<'a>(trace: &TraceFile, function: &'a FunctionAbout) -> &'a str {
+    let of_file = format!("@{}", file_of(trace, function.address));
+    function.name.strip_suffix(of_file.as_str()).filter(|_| !trace.about().libraries.is_empty()).unwrap_or(&function.name)
 }
 
 /// How a block is shown: its address, function, offset and line.

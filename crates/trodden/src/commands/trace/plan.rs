@@ -17,7 +17,7 @@ use trodden_flow::graph::Node;
 use trodden_flow::witness::ambiguous::{self, Blocks};
 use trodden_flow::witness::bound::bound;
 use trodden_flow::witness::condition::{Branch, Target, Violation, check_structure, members};
-use trodden_flow::witness::distribution::{assign_to_machines, plan};
+use trodden_flow::witness::distribution::{assign_to_machines, plan, witness_count};
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
@@ -45,6 +45,8 @@ pub struct Plan {
     pub machine_of: Vec<usize>,
     /// What each run is predicted to record: executions of its witnesses.
     pub predicted: Vec<f64>,
+    /// Witnesses among them that repair added: without them, some branch was not distinguished.
+    pub repaired: usize,
 }
 
 impl Plan {
@@ -63,7 +65,8 @@ impl Plan {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
         let predicted = vec![weights.sum(KIND, &witnesses)];
-        Self { distribution: Distribution { kind: KIND, profiles: vec![witnesses] }, sites: vec![sites], machine_of: vec![0], predicted }
+        let distribution = Distribution { kind: KIND, profiles: vec![witnesses] };
+        Self { distribution, sites: vec![sites], machine_of: vec![0], predicted, repaired: 0 }
     }
 }
 
@@ -118,8 +121,8 @@ impl Planner<'_> {
     /// The file is none of this image, or a limit is too small; or the execution could not be given back.
     pub fn plan(&self) -> Result<Plan> {
         let structure = Structure::new(Pushdown::new(&self.model.program, KIND));
-        let distribution = match &self.job.distribution {
-            Some(path) => self.read(path)?,
+        let (distribution, repaired) = match &self.job.distribution {
+            Some(path) => (self.read(path)?, 0),
             None => self.distribute(&structure)?,
         };
         self.check(&structure, &distribution)?;
@@ -128,7 +131,7 @@ impl Planner<'_> {
         let predicted: Vec<f64> = distribution.profiles.iter().map(|p| self.weights.sum(KIND, p)).collect();
         let machines = self.job.machines.map_or(sites.len(), |m| m as usize);
         let machine_of = assign_to_machines(&predicted, machines);
-        Ok(Plan { distribution, sites, machine_of, predicted })
+        Ok(Plan { distribution, sites, machine_of, predicted, repaired })
     }
 
     fn limit(&self) -> Option<usize> {
@@ -136,7 +139,8 @@ impl Planner<'_> {
     }
 
     /// Witnesses by the strategy; what code outside can enter is watched, too, so that no call from there is overlooked.
-    fn distribute(&self, structure: &Structure) -> Result<Distribution> {
+    /// With it comes how many witnesses repair added.
+    fn distribute(&self, structure: &Structure) -> Result<(Distribution, usize)> {
         let limit = self.limit();
         let options = Options {
             profiles: self.job.runs as usize,
@@ -151,8 +155,10 @@ impl Planner<'_> {
         self.watch_entries(&mut profiles, limit.unwrap_or(usize::MAX));
         let mut distribution = Distribution::new(&self.model.program, KIND, profiles)?;
         let (program, weights, lookahead) = (&self.model.program, self.weights, LOOKAHEAD);
+        let before = witness_count(&distribution.profiles);
         Repair { program, structure, weights, home: HashMap::new(), limit, lookahead }.run(&mut distribution.profiles);
-        Ok(distribution)
+        let repaired = planned.repaired + witness_count(&distribution.profiles) - before;
+        Ok((distribution, repaired))
     }
 
     /// Puts the entries where the load is least and room is.
@@ -323,7 +329,8 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     if planner.job.json {
         let profiles: Vec<Vec<String>> = plan.sites.iter().map(|s| s.iter().map(|a| format!("{a:#x}")).collect()).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
-            "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound });
+            "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound,
+            "repaired": plan.repaired });
         serde_json::to_writer_pretty(&mut out, &document)?;
         return Ok(writeln!(out)?);
     }
@@ -333,6 +340,9 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     for (number, ((sites, predicted), machine)) in (1..).zip(plan.sites.iter().zip(&plan.predicted).zip(&plan.machine_of)) {
         let on = if planner.job.machines.is_some() { format!(" on machine {}", machine + 1) } else { String::new() };
         writeln!(out, "run {number}: {} witnesses, {predicted:.0} executions predicted{on}", sites.len())?;
+    }
+    if plan.repaired > 0 {
+        writeln!(out, "{} of the witnesses were added by repair, for branches that placement alone does not distinguish", plan.repaired)?;
     }
     let most = of_machines.into_iter().fold(0.0, f64::max);
     Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)

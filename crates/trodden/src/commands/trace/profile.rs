@@ -6,6 +6,7 @@
 //! the trace has from its beginning; memory is bounded by the call depth and the paths.
 
 use super::open;
+use super::place::name_in_file;
 use crate::cli::TraceProfile;
 use crate::notes::note;
 use crate::running::deliver;
@@ -208,7 +209,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     let Limited { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
     let map_blocks: Vec<Block> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
     let map = FunctionMap {
-        name: trace.name(function).to_owned(),
+        name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
         local: false,
         position: map_blocks.first().and_then(|b| b.positions.first().copied()),
         shape: shape(&map_blocks, &flow),
@@ -246,7 +247,7 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
     }
     let scope = |(number, f): (u32, &trodden_trace::FunctionAbout)| {
         let (file, line) = declared.get(&TraceFunction(number)).copied().unwrap_or((0, 0));
-        Scope { name: f.name.clone(), linkage_name: String::new(), file, line, inlined_at: None }
+        Scope { name: name_in_file(trace, f).to_owned(), linkage_name: String::new(), file, line, inlined_at: None }
     };
     UnitMap {
         source,

@@ -47,12 +47,13 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let subject = Subject::new(job, folder)?;
+    let kind = job.collector.unwrap_or_else(|| usual_collector(job));
+    collector(kind).suits(&subject.executable, &subject.libraries)?;
     let libraries = subject.libraries.iter().map(|l| &l.executable);
     let files = Files::read([&subject.executable].into_iter().chain(libraries).map(|e| e.path.as_path()))?;
     let image = files.image()?;
     let graphs = files.graphs(&image, &[])?;
     let mut recording = Recording { job, subject, image, files, graphs, observed: BTreeSet::new() };
-    let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
         true => recording.in_one_run(collector(kind), true),
         false => recording.in_several_runs(collector(kind)),
@@ -331,7 +332,7 @@ impl Recording<'_> {
             collector: collector.name().to_owned(),
             runs,
             environment: environment.filter(|(name, _)| !self.job.redact.contains(name)).collect(),
-            functions: code.functions_about(),
+            functions: code.functions_about(&self.files),
             blocks,
             edges: code.edges_about(),
             files,

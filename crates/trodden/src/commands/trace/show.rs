@@ -215,7 +215,7 @@ fn tree(trace: &TraceFile, threads: &[ThreadNumber], span: [Option<Place>; 2], j
     if job.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
-            "threads": threads });
+            "runs": trace.end().runs, "threads": threads });
         serde_json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);
