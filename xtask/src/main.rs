@@ -12,6 +12,7 @@
 //! | `residual.rs` | untested paths of programs, with tests and suites |
 //! | `oracle.rs` | path profiles against independent oracles |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
+//! | `traces.rs` | what collecting traces costs, by strategies, beside other tools |
 //! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
@@ -34,6 +35,7 @@ mod residual;
 mod steps;
 mod suite;
 mod tidy;
+mod traces;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -73,6 +75,8 @@ enum Task {
     Oracle(oracle::Options),
     /// Count programs of the corpus by copies, and hold that against one program that counts all.
     Copies(copies::Options),
+    /// Measure what collecting whole traces of two Debian programs costs, by strategies, beside other tools.
+    Traces(traces::Options),
     /// Make the Debian package and the archive that users install.
     Dist(dist::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
@@ -109,6 +113,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Delta(options) => delta::run(&options)?,
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,
+        Task::Traces(options) => traces::run(&options)?,
         Task::Dist(options) => dist::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }
