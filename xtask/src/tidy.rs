@@ -277,8 +277,11 @@ mod tests {
     #[test]
     fn wide_lines_are_found() {
         let line = format!("//! {}\n", "ä".repeat(WIDE - 4));
-        assert_eq!(check_rust("crates/unit/src/a.rs", &line).len(), 0);
-        assert_eq!(check_rust("crates/unit/src/a.rs", &format!("//! x\n{}", line.replace("//!", "//!!"))).len(), 1);
+        let wider = line.replace("//!", "//!!");
+        for file in ["crates/unit/src/a.rs", "crates/report/assets/a.js", "crates/report/assets/a.css", "crates/unit/Cargo.toml"] {
+            assert_eq!([check_text(file, &line).len(), check_text(file, &wider).len()], [0, 1], "{file}");
+        }
+        assert_eq!(check_text("corpus/inputs/a.js", &wider).len(), 0);
     }
 
     #[test]
