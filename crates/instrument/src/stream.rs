@@ -19,6 +19,7 @@
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::no_return::returns_twice;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
@@ -39,6 +40,14 @@ pub fn edges(cfg: &FunctionCfg) -> StreamEdges {
         leaves: are(|kind| matches!(kind, EdgeKind::Return | EdgeKind::TailCall | EdgeKind::Resume)),
         calls: are(|kind| matches!(kind, EdgeKind::Reach | EdgeKind::NoReturn | EdgeKind::ReturnsTwice)),
     }
+}
+
+/// Whether control may come back to a function while frames above it are gone: it catches exceptions, or calls what returns twice.
+pub fn catches(function: Value) -> bool {
+    // Who only cleans up goes on unwinding.
+    let is_handler = |i: Value| i.is(LLVMOpcode::LLVMLandingPad) && llvm!(LLVMGetNumClauses(i.0)) > 0;
+    let is_catching = |i: Value| is_handler(i) || i.is_call() && returns_twice(i);
+    function.blocks().any(|block| block.instructions().any(is_catching))
 }
 
 /// What the code of a unit refers to.

@@ -178,7 +178,7 @@ impl Sites {
             for call in on.plan.calls() {
                 let Some(&callee) = by_number.get(&call.callee).filter(|at| can_be_copied[**at]) else { continue };
                 let function = functions[callee].function;
-                if can_pass(call.call, function, call.is_indirect) && !(call.is_indirect && call.ends_function) {
+                if can_pass(call.call, function) && !(call.is_indirect && call.ends_function) {
                     let guard = call.is_indirect.then_some(function);
                     own.push(Site { call: call.call, number: call.callee, guard });
                     candidate.calls.push(Call { callee, executions: call.executions });

@@ -163,6 +163,11 @@ impl IterationProfile {
         Ok(profile)
     }
 
+    /// What follows is another sequence: of another thread, or another copy of the program.
+    pub fn begin(&mut self) {
+        self.frames = vec![Frame::default()];
+    }
+
     /// The next event.
     ///
     /// # Errors

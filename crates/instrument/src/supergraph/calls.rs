@@ -9,10 +9,12 @@
 
 use super::attributes;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::phis;
 use crate::shape::{new_block_behind, split_off_behind};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
+use std::collections::HashMap;
 
 /// A call that is to be one of a version.
 #[derive(Clone, Copy, Debug)]
@@ -30,13 +32,13 @@ pub struct Passing {
 /// Attributes of calls that do not hold of versions.
 const DROPPED: [&str; 2] = ["memory", "noinline"];
 
-/// Whether a call can be made one of a version of a function: by name (`guarded`: behind a pointer).
-pub fn can_pass(call: Value, function: Value, guarded: bool) -> bool {
+/// Whether a call, by name or behind a pointer, can be made one of a version of a function.
+pub fn can_pass(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
     let is_must_tail = is_plain && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail;
     let same_type = llvm!(LLVMGetCalledFunctionType(call.0)) == llvm!(LLVMGlobalGetValueType(function.0));
     let convention = llvm!(LLVMGetInstructionCallConv(call.0)) == llvm!(LLVMGetFunctionCallConv(function.0));
-    (is_plain || !guarded && call.is(LLVMOpcode::LLVMInvoke))
+    (is_plain || call.is(LLVMOpcode::LLVMInvoke))
         && !is_must_tail
         && same_type
         && convention
@@ -47,7 +49,14 @@ pub fn can_pass(call: Value, function: Value, guarded: bool) -> bool {
 pub fn make(module: Module, passings: &[Passing]) {
     let mut by_call: IndexMap<Value, Vec<Passing>> = IndexMap::new();
     passings.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
-    for (call, passings) in by_call {
+    // Phi nodes that were made again, of which a context may be one.
+    let mut replaced: HashMap<Value, Value> = HashMap::new();
+    for (call, mut passings) in by_call {
+        for context in passings.iter_mut().map(|passing| &mut passing.context) {
+            while let Some(new) = replaced.get(context) {
+                *context = *new;
+            }
+        }
         match passings.iter().find(|p| p.guard.is_none()) {
             Some(direct) => {
                 let builder = Builder::before(module, call, call.location());
@@ -57,17 +66,21 @@ pub fn make(module: Module, passings: &[Passing]) {
                 }
                 call.erase();
             }
-            None => guard(module, call, &passings),
+            None => replaced.extend(guard(module, call, &passings)),
         }
     }
 }
 
-/// Makes a call behind a pointer one of guarded direct calls.
-fn guard(module: Module, call: Value, passings: &[Passing]) {
-    let (mut block, location) = (call.block(), call.location());
-    let rest = split_off_behind(module, call);
+/// Makes a call behind a pointer one of guarded direct calls. Gives phi nodes that were made again, with the new ones.
+fn guard(module: Module, call: Value, passings: &[Passing]) -> Vec<(Value, Value)> {
+    let (before, location) = (call.block(), call.location());
+    let mut block = before;
+    let unwinds = call.is(LLVMOpcode::LLVMInvoke).then(|| Block(llvm!(LLVMGetUnwindDest(call.0))));
+    let (rest, mut replaced) = match unwinds {
+        Some(_) => between(module, call),
+        None => (split_off_behind(module, call), Vec::new()),
+    };
     let mut values: Vec<(Value, Block)> = Vec::new();
-    let mut called: Vec<(Value, Passing)> = Vec::new();
     llvm!(LLVMInstructionRemoveFromParent(call.0));
     for passing in passings {
         let (other, direct) = (new_block_behind(module, block), new_block_behind(module, block));
@@ -77,15 +90,26 @@ fn guard(module: Module, call: Value, passings: &[Passing]) {
         builder.branch(is_called, direct, other);
         let builder = Builder::at_end(module, direct, location);
         let new = with_context(module, &builder, *passing);
-        builder.jump(rest);
+        if unwinds.is_none() {
+            builder.jump(rest);
+        }
         values.push((new, direct));
-        called.push((new, *passing));
         block = other;
     }
     let builder = Builder::at_end(module, block, location);
     builder.insert(call);
     call.set_location(location);
-    builder.jump(rest);
+    match unwinds {
+        Some(pad) => replaced.extend(phis::rebuild(module, pad, |entries| {
+            // What came from the one call comes from each of them.
+            let from = |(value, from): (Value, Block)| match from == before {
+                true => values.iter().map(|(_, direct)| (value, *direct)).chain([(value, block)]).collect(),
+                false => vec![(value, from)],
+            };
+            entries.into_iter().flat_map(from).collect()
+        })),
+        None => builder.jump(rest),
+    }
     if !call.is_void() && call.users().next().is_some() {
         let first = rest.instructions().next().expect("a block has a terminator");
         let phi = Builder::phi_before(module, first, call.kind(), location);
@@ -93,6 +117,20 @@ fn guard(module: Module, call: Value, passings: &[Passing]) {
         values.push((call, block));
         phi.add_incoming(&values);
     }
+    replaced
+}
+
+/// A block of its own between a call that may throw and where it returns to, for all calls in its place. Gives phi nodes that were made
+/// again, too.
+fn between(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
+    let (block, then) = (call.block(), Block(llvm!(LLVMGetNormalDest(call.0))));
+    let rest = new_block_behind(module, block);
+    Builder::at_end(module, rest, call.location()).jump(then);
+    let renamed = phis::rebuild(module, then, |entries| {
+        entries.into_iter().map(|(value, from)| (value, if from == block { rest } else { from })).collect()
+    });
+    llvm!(LLVMSetNormalDest(call.0, rest.0));
+    (rest, renamed)
 }
 
 /// The call of a version.

@@ -7,6 +7,7 @@ use crate::llvm::Value;
 use crate::options::{Options, Scheme};
 use crate::residual;
 use crate::sample::Planned;
+use crate::stream;
 use trodden_flow::interesting::Wish;
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::residual::Known;
@@ -21,7 +22,8 @@ impl Unit {
         if let Some(known) = self.known_of(&name, &planned.cfg) {
             planned.program = residual_program(planned, known, &self.options, versions).ok_or_else(other)?;
         }
-        if self.options.interesting.is_none() {
+        // A stream has all paths of the functions that are named.
+        if self.options.interesting.is_none() || self.options.stream {
             return Ok(());
         }
         let Some(asked) = self.interesting_of(&name, &planned.cfg).cloned() else {
@@ -79,7 +81,9 @@ impl Unit {
     pub(super) fn is_interesting(&self, function: Value) -> bool {
         let (unit, name) = (&self.map.source, function.name());
         let is_on_segments = self.options.segments.as_ref().is_none_or(|set| set.names(unit, &name));
-        is_on_segments && self.options.interesting.as_ref().is_none_or(|paths| paths.names(unit, &name))
+        let is_named = self.options.interesting.as_ref().is_none_or(|paths| paths.names(unit, &name));
+        // Where frames may be cut off and control comes back, a stream has to say so, whatever functions it is of.
+        is_on_segments && (is_named || self.options.stream && stream::catches(function))
     }
 
     /// Which of a function's paths are asked for.

@@ -26,6 +26,16 @@ pub struct Copies {
         conflicts_with_all = ["strategy", "edges", "weights", "no_first_run", "hits", "all_procedures", "baseline", "count_hits", "costs"]
     )]
     pub segments: Option<String>,
+    /// Share the sequences of paths across iterations, by whole functions, not the counting of paths. `trodden stream iterations` shows the
+    /// result.
+    #[arg(
+        long,
+        requires = "copies",
+        conflicts_with_all = [
+            "strategy", "edges", "segments", "weights", "no_first_run", "hits", "all_procedures", "baseline", "count_hits", "costs"
+        ]
+    )]
+    pub iterations: bool,
     /// With --segments: calls that a segment runs through at most.
     #[arg(long, value_name = "K", default_value_t = 1, requires = "segments", value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,

@@ -63,6 +63,10 @@ pub fn streams_beside(profile: &Path) -> PathBuf {
 /// Removes the logs of the run whose profile was in a file before: with those of a new run they would be counted twice.
 fn forget_streams(profile: &Path) -> Result<()> {
     let folder = streams_beside(profile);
+    let copies = folder.join("copies");
+    if copies.is_dir() {
+        fs::remove_dir_all(&copies).with_context(|| format!("cannot remove {}, streams of the run before", copies.display()))?;
+    }
     let Ok(entries) = fs::read_dir(&folder) else { return Ok(()) };
     for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| path.extension().is_some_and(|e| e == "log")) {
         fs::remove_file(&path).with_context(|| format!("cannot remove {}, a stream of the run before", path.display()))?;

@@ -238,7 +238,7 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Events, Stream, "counts follow from a stream, and sums do not", "make two builds"),
     excludes(Stream, Unknown, "a stream is of all paths", "make two builds"),
     excludes(Stream, Watched, "a stream is of all paths", "make two builds"),
-    excludes(Stream, Interesting, "a stream is of all paths", "make two builds"),
+    excludes(Stream, Selective, "a stream has all paths of the functions that --interesting names", "leave --scheme out"),
     excludes(Stream, Part, "a stream is of all paths", "build the program without --stream for copies"),
     excludes(Stream, Bursts, "a stream with gaps says nothing of the order", "make two builds"),
     excludes(Stream, Tables, "a stream has no counters", "leave --table-slots out"),

@@ -247,6 +247,8 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
         let numbering = match settings.scheme {
             Some(Scheme::Interesting(numbering)) => Some(numbering),
             Some(_) => None,
+            // A stream says which path it was by the number of all builds.
+            None if settings.observe == Some(Observe::Stream) => None,
             None => Some(trodden_flow::Scheme::KnownTable),
         };
         return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });

@@ -7,7 +7,7 @@
 //! 4. [`trodden_profile::copies`] adds their counts up; what they printed and how they ended must be the same;
 //! 5. [`costs`]: what each copy cost.
 //!
-//! [`segments`] does the same for the counting of segments across calls.
+//! [`shared`] does the same for what whole functions share: [`segments`] across calls, and paths across [`iterations`].
 //!
 //! [`distribute`] makes copies for users instead, who run them on inputs of their own; `trodden field` adds up what they report.
 //!
@@ -20,10 +20,12 @@ mod costs;
 pub mod distribute;
 mod folders;
 mod heap;
+mod iterations;
 pub mod make;
 mod objects;
 pub mod procedures;
 mod segments;
+mod shared;
 mod spec;
 mod weights;
 mod worker;
@@ -69,6 +71,9 @@ const WHY: &str = "`trodden doctor -- COMMAND` says whether the program does the
 pub fn run(record: &Record) -> Result<ExitCode> {
     if let Some(wanted) = &record.copies.segments {
         return segments::run(record, wanted);
+    }
+    if record.copies.iterations {
+        return iterations::run(record);
     }
     let engine = engine(&record.copies)?;
     let program = Program::read(&program(&record.command[0])?)?;

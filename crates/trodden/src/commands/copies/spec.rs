@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::{Ending, Profile};
 
 /// Version of the files.
-const SCHEMA_VERSION: u32 = 3;
+const SCHEMA_VERSION: u32 = 4;
 
 /// A job of copies.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct Spec {
     pub ignore_output: bool,
     /// They are of the sample tier, and counted in bursts.
     pub sampled: bool,
+    /// They write streams.
+    pub streamed: bool,
     /// The run whose memory is at random addresses, to see whether paths go by them.
     pub random_addresses: Option<usize>,
     /// The programs that run, in the order of their numbers.
@@ -82,6 +84,7 @@ impl Spec {
             pristine: None,
             ignore_output: false,
             sampled: false,
+            streamed: false,
             random_addresses: None,
             programs,
         }

@@ -43,7 +43,7 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
     if options.strategy != CopyStrategy::Weighted {
         return Ok(None);
     }
-    if let Some(profile) = recent(program, &record.command)? {
+    if let Some(profile) = recent(program.divided.identity, &record.command)? {
         return Ok(Some(Weights { profile, same_input: false }));
     }
     if options.no_first_run || program.is_residual() {
@@ -58,8 +58,10 @@ pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runn
 
 /// The newest runs of a build in the run store, added up: a single one may be unlike all others. Each weighs as much as
 /// another, however long it took.
-fn recent(program: &Program, command: &[OsString]) -> Result<Option<Profile>> {
-    let identity = program.divided.identity;
+///
+/// # Errors
+/// The run store cannot be read.
+pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile>> {
     let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));

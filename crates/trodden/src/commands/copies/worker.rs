@@ -7,10 +7,12 @@
 use super::folders;
 use super::spec::{Outcome, Spec, Times, file, write_result};
 use crate::cli::Bursts;
+use crate::commands::stream;
+use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::running::bursts::{Bursting, Files};
 use crate::running::{host, pattern};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -22,9 +24,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
+use trodden_profile::stream::Drained;
 use trodden_profile::{Ending, Run, collect, raw_files};
+use trodden_sequence::Method;
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
+use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};
 
 /// When a first run is counted: a tenth of the time.
 const FIRST_RUN: Bursts = Bursts { burst: Duration::from_micros(200), every: Duration::from_millis(2) };
@@ -45,9 +50,16 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let bursting = spec.sampled.then(|| Bursting::start(Files::of_folder(place.raw.path()), FIRST_RUN)).transpose()?;
-    let status = command.status();
+    let (status, drained) = match spec.streamed {
+        true => stream::draining(place.raw.path(), Method::Phrases, || command.status()),
+        false => (command.status(), Ok(Drained::default())),
+    };
     let wall_ns = clock.elapsed().as_nanos() as u64;
     bursting.map(Bursting::stop);
+    drained?;
+    if spec.streamed {
+        keep_logs(&place, folder, copy)?;
+    }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = match (status.code(), status.signal()) {
         (Some(code), _) => Ending::Exit(code),
@@ -70,6 +82,20 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     place.keep(folder, copy)?;
     write_result(Path::new(&result), &outcome, &collected.profile)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes raw files of a copy's streams, and keeps them.
+fn keep_logs(place: &Place, folder: &Path, copy: usize) -> Result<()> {
+    let logs = with_extension(place.raw.path(), LOG)?;
+    for log in &logs {
+        ensure!(stream::fold(log)? == 0, "events of copy {copy} are lost");
+    }
+    let kept = file(folder, "logs", copy);
+    if kept.exists() {
+        fs::remove_dir_all(&kept).with_context(|| format!("cannot remove {}", kept.display()))?;
+    }
+    fs::create_dir(&kept).with_context(|| format!("cannot make {}", kept.display()))?;
+    stream::move_logs(&logs, &kept)
 }
 
 /// Folders of one run.
@@ -118,7 +144,12 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
     let words: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
     command.arg0(&words[0]).args(&words[1..]).current_dir(&place.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
-    command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), "%m.raw")).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
+    let names = if spec.streamed { stream::NAMES } else { "%m.raw" };
+    if spec.streamed {
+        // Copies may wait as long as they have to.
+        command.env(STREAM_VARIABLE, format!("whole,{DEFAULT_REGIONS},{MOST_PATIENCE_MS}"));
+    }
+    command.env(OUTPUT_VARIABLE, pattern(place.raw.path(), names)).stdin(input).stdout(made(&out)?).stderr(made(&err)?);
     Ok((command, out, err))
 }
 

@@ -62,10 +62,16 @@ pub fn run(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     let (second, paths) = stages.three_stages()?;
     let known = stages.instrument("residual", &["--residual", words(&paths)?, "--reach", "calls"])?;
     let unknown = stages.record(&known, field, &[])?;
-    let counts_segments = stages.place("segments")?;
+    let (counts_segments, across_calls) = (stages.place("segments")?, stages.place("stage-2")?);
     let (plain, every) = (stages.instrument("plain", &["--addresses"])?, stages.instrument("paths", &[])?);
-    let builds =
-        [("nothing is counted", &*plain), ("all paths", &*every), ("untested segments", &*counts_segments), ("untested paths", &*known)];
+    let builds = [
+        ("nothing is counted", &*plain),
+        ("all paths", &*every),
+        // What counting all paths of the code with its callees inlined counts.
+        ("all paths across calls", &*across_calls),
+        ("untested segments", &*counts_segments),
+        ("untested paths", &*known),
+    ];
     let costs = Costs::measure(&builds, |build| Ok(field.replace(PLACE, words(build)?)), job.rounds)?;
     let compared = Schemes { schemes: [first, second], costs };
     let both = |file: &PathBuf| words(file).map(str::to_owned);

@@ -2,8 +2,9 @@
 
 use super::open::{self, Opened};
 use super::recording::EventTable;
-use super::{first, percent, print, write_sources};
+use super::{first, percent, print, streams, write_sources};
 use crate::cli::StreamIterations;
+use crate::commands::stream::files;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -70,19 +71,42 @@ pub struct Pattern {
 /// # Errors
 /// The recording cannot be read, or a parameter is out of its range.
 pub fn run(job: &StreamIterations) -> Result<ExitCode> {
-    let opened = open::open(&job.input)?;
-    match job.branches {
-        Some(branches) => general_paths(job, &opened, branches),
-        None => {
-            let (iterations, top) = (job.iterations, job.input.top);
-            let found = iterations_of(&opened, IterationQuestion { iterations, share: job.share, top, most: u64::MAX })?;
-            print(job.input.json, &found, |out| {
-                write(out, &found)?;
-                write_sources(out, &found.sources)
-            })?;
-            Ok(ExitCode::SUCCESS)
+    let question = IterationQuestion { iterations: job.iterations, share: job.share, top: job.input.top, most: u64::MAX };
+    let found = match (job.branches, of_copies(job, question)?) {
+        (Some(branches), _) => return general_paths(job, &open::open(&job.input)?, branches),
+        (None, Some(found)) => found,
+        (None, None) => iterations_of(&open::open(&job.input)?, question)?,
+    };
+    print(job.input.json, &found, |out| {
+        write(out, &found)?;
+        write_sources(out, &found.sources)
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Paths of consecutive iterations of all threads, where copies share the functions of a run. A function that several copies have is
+/// counted from the first's streams.
+fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Option<Document>> {
+    let Some(copies) = files::logs_of_copies(&job.input.recording)? else { return Ok(None) };
+    ensure!(job.input.thread == 0, "copies that share functions are counted over all threads: leave --thread out");
+    let mut table = EventTable::default();
+    let mut profile = IterationProfile::new(question.iterations)?;
+    let mut counted_by: BTreeMap<u32, usize> = BTreeMap::new();
+    for (copy, logs) in copies.iter().enumerate() {
+        for grammar in logs.iter().map(|log| streams::read_all(log, &mut table)).collect::<Result<Vec<_>>>()?.iter().flatten() {
+            profile.begin();
+            for symbol in grammar.symbols().filter(|symbol| !table.entry(*symbol).is_prefix) {
+                let class = table.class(symbol);
+                if let EventClass::Subpath { function, .. } = class
+                    && *counted_by.entry(function).or_insert(copy) != copy
+                {
+                    continue;
+                }
+                profile.push(symbol, class)?;
+            }
         }
     }
+    document(&profile, &table, question).map(Some)
 }
 
 /// Counts paths of consecutive iterations, and finds patterns.
@@ -97,6 +121,11 @@ pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Document
     for symbol in examined.filter(|symbol| !table.entry(*symbol).is_prefix) {
         profile.push(symbol, table.class(symbol))?;
     }
+    document(&profile, table, job)
+}
+
+/// What is shown of a profile.
+fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuestion) -> Result<Document> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
     for (function, forest) in profile.functions() {

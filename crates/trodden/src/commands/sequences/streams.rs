@@ -44,6 +44,15 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Conv
     anyhow::bail!("the streams of `{wanted}` have {before} threads: --thread takes 0 to {}", before - 1)
 }
 
+/// The sequences of all threads of a log.
+///
+/// # Errors
+/// It cannot be read.
+pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
+    let log = StreamLog::open(file)?;
+    log.threads().iter().map(|thread| read_thread(&log, thread, table)).collect()
+}
+
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
     let profile = event_names::maps(log.head())?;
     let view = View::of(&profile);

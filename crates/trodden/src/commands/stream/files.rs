@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! .trodden/streams/000012/NAME.log      the streams of run 12, a log for each process and image
+//! .trodden/streams/000013/copies/0001/NAME.log   of run 13, those of one of several copies, which have a part of the functions each
 //! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
 //! ```
 
@@ -16,6 +17,8 @@ pub const STREAM: &str = "stream";
 /// Extension of logs.
 pub const LOG: &str = "log";
 const LAST: &str = "last";
+/// The folder of the logs of copies that share a run's functions, in the run's.
+const COPIES: &str = "copies";
 /// Recordings of `--last` that are kept before a new one: a program that is restarted again and again does not fill the disk.
 const KEPT: u64 = 20;
 
@@ -45,8 +48,45 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
-    let folder = match path.is_dir() {
-        true => path.to_owned(),
+    let folder = folder(wanted)?;
+    let logs = with_extension(&folder, LOG)?;
+    if logs.is_empty() && folder.join(COPIES).is_dir() {
+        bail!(
+            "copies share the functions of `{wanted}`, so that no stream has all: `trodden stream iterations {wanted}` is what they answer"
+        );
+    }
+    if logs.is_empty() {
+        bail!("there are no logs of streams in {}", folder.display());
+    }
+    Ok(logs)
+}
+
+/// The logs of each copy, where copies share the functions of a run.
+///
+/// # Errors
+/// There is no such run, or a folder cannot be read.
+pub fn logs_of_copies(wanted: &str) -> Result<Option<Vec<Vec<PathBuf>>>> {
+    if Path::new(wanted).is_file() {
+        return Ok(None);
+    }
+    let folder = folder(wanted)?;
+    if !folder.join(COPIES).is_dir() {
+        return Ok(None);
+    }
+    let copies = (0..).map(|copy| of_copy(&folder, copy)).take_while(|folder| folder.is_dir());
+    Ok(Some(copies.map(|folder| with_extension(&folder, LOG)).collect::<Result<_>>()?))
+}
+
+/// Where the logs of a copy are, in the folder of a run's.
+pub fn of_copy(streams: &Path, copy: usize) -> PathBuf {
+    streams.join(COPIES).join(format!("{copy:04}"))
+}
+
+/// The folder of the streams that `wanted` names.
+fn folder(wanted: &str) -> Result<PathBuf> {
+    let path = Path::new(wanted);
+    match path.is_dir() {
+        true => Ok(path.to_owned()),
         false => {
             let store = RunStore::find(Path::new("."))?;
             let runs = store.select(wanted)?;
@@ -58,14 +98,9 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
                     run.number
                 );
             }
-            folder
+            Ok(folder)
         }
-    };
-    let logs = with_extension(&folder, LOG)?;
-    if logs.is_empty() {
-        bail!("there are no logs of streams in {}", folder.display());
     }
-    Ok(logs)
 }
 
 /// The logs of the run that a profile's name means, or beside a profile's file: none of a suite, or where no stream was recorded.

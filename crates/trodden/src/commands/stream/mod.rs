@@ -25,7 +25,7 @@ use anyhow::Result;
 use std::process::ExitCode;
 
 pub use last::run as last;
-pub use record::{NAMES, bounds, fold, move_logs, run as record};
+pub use record::{NAMES, bounds, draining, fold, move_logs, run as record};
 
 /// `trodden stream`
 ///

@@ -73,13 +73,7 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
     command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds(job));
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let is_over = AtomicBool::new(false);
-    let (status, drained) = std::thread::scope(|scope| {
-        let recorder = scope.spawn(|| drain(Recorder::new(folder.path(), job.stream.method.method()), &is_over));
-        let status = wait_forwarding(&mut command);
-        is_over.store(true, Ordering::Relaxed);
-        (status, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
+    let (status, drained) = draining(folder.path(), job.stream.method.method(), || wait_forwarding(&mut command));
     let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
     let run = circumstances(&job.command, started, ending(status));
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: job.destination.suite.clone(), ..run };
@@ -102,6 +96,17 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
 /// The bounds of streams, as programs read them.
 pub fn bounds(job: &Record) -> String {
     format!("whole,{},{}", job.stream.backlog, job.stream.patience)
+}
+
+/// Runs something that has programs write streams into a folder, and takes those meanwhile; gives what there was in all.
+pub fn draining<T>(folder: &Path, method: Method, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| drain(Recorder::new(folder, method), &is_over));
+        let result = run();
+        is_over.store(true, Ordering::Relaxed);
+        (result, recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 /// Takes chunks until the command is over; gives what there was in all.

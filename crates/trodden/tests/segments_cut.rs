@@ -1,0 +1,36 @@
+//! Segments through functions that are cut, since they have too many paths.
+
+mod place;
+
+use place::Place;
+use serde_json::Value;
+use trodden_flow::CutReason;
+use trodden_profile::Profile;
+
+/// A function of too many paths is cut: where it was in the run, so that no segment has a cut within a path of its.
+#[test]
+fn functions_are_cut_where_the_run_cut_them() {
+    let branches: String = (0..14)
+        .map(|n| format!("if (x >> {n} & 1) __asm__ volatile(\"# {n}\" : \"+r\"(r)); else __asm__ volatile(\"# no {n}\" : \"+r\"(r));\n"))
+        .collect();
+    let source = format!(
+        "#include <stdio.h>\n__attribute__((noinline)) static int low(int x) {{ return x % 3 ? x * 2 : x + 1; }}\n\
+         __attribute__((noinline)) static int many(int x) {{ int r = x;\n{branches} r += low(r);\n{branches} return r ^ low(x); }}\n\
+         int main(void) {{ int s = 0; for (int x = 0; x < 300; x++) s += many(x * 77); printf(\"%d\\n\", s); return 0; }}\n"
+    );
+    let place = Place::with(&[("prog.c", &source)]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    place.trodden("record --no-store -o stream.trodden --whole-program -- ./prog");
+    for growth in ["0", "1000"] {
+        place.trodden(&format!("instrument prog -o counting --segments stream.trodden.streams --depth 2 --growth {growth}"));
+        place.trodden("record --no-store -o counted.trodden -- ./counting");
+        place.trodden("segments counted.trodden --check stream.trodden.streams --depth 1");
+        let answer: Value = serde_json::from_slice(&place.trodden("segments counted.trodden --top 0 --json").stdout).unwrap();
+        let ends_in_low = |row: &&Value| row["paths"].as_array().unwrap().last().unwrap()["function"] == "low";
+        let counts = answer["segments"].as_array().unwrap().iter().filter(ends_in_low).map(|row| row["count"].as_u64().unwrap());
+        assert!(counts.sum::<u64>() >= 600, "{answer}");
+    }
+    let profile = Profile::read(&place.path("counted.trodden")).unwrap();
+    let cut = profile.functions().any(|(_, _, f)| f.name == "many" && f.cuts.iter().any(|(_, reason)| *reason == CutReason::Limit));
+    assert!(cut, "`many` has few paths");
+}
