@@ -13,6 +13,7 @@
 //! | `oracle.rs` | path profiles against independent oracles |
 //! | `copies.rs` | copies that share the counting, before one program that counts all |
 //! | `traces.rs` | what collecting traces costs, by strategies, beside other tools |
+//! | `waits.rs`, `waits/` | what recording and analysis of waits cost, beside Python's reader of OTF2 |
 //! | `dist.rs`, `dist/` | the Debian package and the archive that users install |
 //! | `packages.rs` | what has to be installed |
 //! | `steps.rs` | running commands so that one sees what is done |
@@ -36,6 +37,7 @@ mod steps;
 mod suite;
 mod tidy;
 mod traces;
+mod waits;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -77,6 +79,8 @@ enum Task {
     Copies(copies::Options),
     /// Measure what collecting whole traces of two Debian programs costs, by strategies, beside other tools.
     Traces(traces::Options),
+    /// Measure what recording and analysis of waits cost, beside Python's reader of OTF2.
+    Waits(waits::Options),
     /// Make the Debian package and the archive that users install.
     Dist(dist::Options),
     /// Run a command and append what it used to a file, as a line of JSON.
@@ -114,6 +118,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Oracle(options) => oracle::run(&options)?,
         Task::Copies(options) => copies::run(&options)?,
         Task::Traces(options) => traces::run(&options)?,
+        Task::Waits(options) => waits::run(&options)?,
         Task::Dist(options) => dist::run(&options)?,
         Task::Measure { file, command } => return bench::usage::measure(&file, &command),
     }

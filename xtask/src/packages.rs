@@ -66,6 +66,14 @@ const MEASURING: &[Need] = &[
     need("valgrind", "valgrind"),
 ];
 
+/// What the benchmark of waits takes, beside the toolchain.
+const WAITS: &[Need] = &[
+    need("openmpi-bin", "mpirun.openmpi"),
+    need("libopenmpi-dev", "/usr/lib/x86_64-linux-gnu/openmpi/include/mpi.h"),
+    need("otf2-tools", "otf2-print"),
+    need("python3-venv", "python3"),
+];
+
 /// A use of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -77,6 +85,8 @@ pub enum Purpose {
     Corpus,
     /// `cargo xtask bench`
     Bench,
+    /// `cargo xtask waits`
+    Waits,
 }
 
 impl Purpose {
@@ -85,6 +95,7 @@ impl Purpose {
             Purpose::Demo | Purpose::Corpus => &[TOOLCHAIN, SOURCES],
             Purpose::Test => &[TOOLCHAIN, TESTS],
             Purpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
+            Purpose::Waits => &[TOOLCHAIN, WAITS],
         };
         lists.concat()
     }

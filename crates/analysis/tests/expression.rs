@@ -25,6 +25,7 @@ fn unit() -> UnitMap {
         edge_profile: None,
         calls: vec![],
         aliases: vec![],
+        line_graphs: Default::default(),
     }
 }
 

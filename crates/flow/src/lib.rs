@@ -13,11 +13,13 @@
 //!
 //! Beside it, [`partition`] divides the counting of many procedures among copies of a program.
 //!
-//! [`witness`] is about traces: which blocks or edges several runs record, each a few, so that together they give the whole execution back.
+//! [`bounds`] says what counts of some nodes say of others. [`witness`] is about traces: which blocks or edges several runs record, each a
+//! few, so that together they give the whole execution back.
 //!
 //! The terms are those of T. Ball and J. R. Larus, "Efficient path profiling" (MICRO 1996).
 #![forbid(unsafe_code)]
 
+pub mod bounds;
 pub mod coding;
 pub mod dag;
 pub mod frequency;

@@ -85,6 +85,9 @@ pub enum Error {
         /// LLVM's message.
         what: String,
     },
+    /// What clang put into the module for the graphs of lines.
+    #[error("the source module that clang embedded cannot be read: compile with the clang of LLVM 22, and without -fembed-bitcode")]
+    Embedded,
     /// LLVM's verifier refuses what was made.
     #[error("function `{0}` is not valid any more after instrumentation; please report it with the source file that is being compiled")]
     Invalid(String),

@@ -26,6 +26,7 @@ mod flags;
 mod hoisting;
 mod identical_phis;
 mod interesting;
+mod line_graphs;
 mod llvm;
 mod module_context;
 mod no_return;

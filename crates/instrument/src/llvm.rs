@@ -295,6 +295,23 @@ impl Value {
         (!pointer.is_null()).then(|| text(pointer, length as usize))
     }
 
+    /// Bytes of a metadata string.
+    pub fn metadata_bytes(self) -> Option<Vec<u8>> {
+        let mut length = 0;
+        let pointer = llvm!(LLVMGetMDString(self.0, &mut length));
+        // SAFETY: LLVM's string has that many bytes, and lives as long as the context.
+        (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length as usize) }.to_vec())
+    }
+
+    /// Bytes of a constant array.
+    pub fn bytes(self) -> Option<Vec<u8>> {
+        let is_bytes = !llvm!(LLVMIsAConstantDataSequential(self.0)).is_null() && llvm!(LLVMIsConstantString(self.0)) != 0;
+        let mut length = 0;
+        let pointer = if is_bytes { llvm!(LLVMGetAsString(self.0, &mut length)) } else { std::ptr::null() };
+        // SAFETY: LLVM's constant has that many bytes, and lives as long as the context.
+        (!pointer.is_null()).then(|| unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec())
+    }
+
     /// A constant integer, if it is one that fits 64 bits (wider ones are cut).
     pub fn as_integer(self) -> Option<i64> {
         let constant = llvm!(LLVMIsAConstantInt(self.0));

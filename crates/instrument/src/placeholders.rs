@@ -17,7 +17,7 @@
 //! recognised when variants are made.
 
 mod bitmaps;
-mod llvm_profile;
+pub mod llvm_profile;
 
 use crate::counting::add_to_word;
 use crate::describe::{FunctionCfg, Site, calls_that_may_not_return, ending_call};

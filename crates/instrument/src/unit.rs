@@ -13,6 +13,7 @@ use crate::flags::code_generation_flags;
 use crate::hoisting;
 use crate::identical_phis;
 use crate::interesting::Words;
+use crate::line_graphs;
 use crate::llvm::{Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::no_return::NoReturnAnalysis;
@@ -62,6 +63,7 @@ pub enum Outcome {
 /// Instruments a module in place, or only writes what its blocks compute.
 pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
     let options = Options::of_environment(|name| std::env::var_os(name))?;
+    line_graphs::take(module)?;
     if options.placeholders {
         placeholders::insert(module);
     }
@@ -385,6 +387,7 @@ fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         edge_profile: None,
         calls: calls::of(module),
         aliases: calls::aliases(module),
+        line_graphs: line_graphs::of(module),
     }
 }
 

@@ -354,6 +354,7 @@ mod tests {
             edge_profile: None,
             calls: vec![],
             aliases: vec![],
+            line_graphs: Default::default(),
         };
         let unit = Unit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
         let link = Link { driver: "clang", directory: PathBuf::new(), words: Vec::new() };

@@ -13,6 +13,8 @@
 //! left out: 1. a jump at the end of other lines, such as that of a closing brace, because what follows the brace may be executed;
 //! 2. code that the optimiser moved into a later branch that was never taken; 3. a body of a function that was never entered, if another
 //! body of the function was (the code may have been removed there); 4. cleanup for a passing exception, which is at closing braces.
+//! Of code that clang compiled, the graph before the optimiser finds more: lines that must have been executed for others to be
+//! ([`implied`]).
 //!
 //! A function's calls are its entries and those of its inlined bodies. Branches are those that are left in the optimised code; the counts
 //! of one source branch's copies are summed by line, column and direction.
@@ -24,6 +26,7 @@ use trodden_analysis::changes::plain;
 use trodden_flow::Node;
 use trodden_unit::{EdgeKind, Position};
 
+mod implied;
 mod unexecuted;
 
 /// Counts by source file.
@@ -82,7 +85,8 @@ impl LineCounts {
     /// Counts of the given functions.
     pub fn of<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
-        for function in functions.into_iter().filter(|f| !unexecuted::is_silent(f)) {
+        let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_silent(f)).collect();
+        for function in &functions {
             let entries = inlined::entries(function);
             unentered.extend(counts.add_lines(function, &entries));
             counts.add_branches(function);
@@ -90,6 +94,7 @@ impl LineCounts {
             counts.add_inlined(function, &entries);
         }
         counts.add_unentered(unentered);
+        implied::apply(&mut counts, &functions);
         counts
     }
 

@@ -72,6 +72,7 @@ pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (
         edge_profile: None,
         calls: vec![],
         aliases: vec![],
+        line_graphs: Default::default(),
     };
     (map, subjects)
 }

@@ -101,3 +101,38 @@ fn lines_and_calls_of_optimised_code_are_those_of_llvm_cov() {
     }
     assert!(all_missing.len() * 50 <= all_wanted, "of {all_wanted} lines {all_missing:?} are missing");
 }
+
+#[test]
+fn maps_have_the_graphs_before_the_optimiser_and_programs_nothing_of_what_they_are_made_from() {
+    let source = "\
+int twice(int a) {
+  return a * 2;
+}
+int main(int argc, char **argv) {
+  if (argc > 5)
+    return twice(argc);
+  return 0;
+}
+";
+    let place = Place::with(&[("twice.c", source)]);
+    let graphs = |program: &str| {
+        let image = trodden_unit::Image::read(&fs::read(place.path(program)).unwrap()).unwrap();
+        image.frames[0].map().unwrap().line_graphs
+    };
+    place.trodden("cc -O2 -g twice.c -o optimised");
+    let found = graphs("optimised");
+    let lines = |name: &str| -> BTreeSet<u32> {
+        let function = found.functions.iter().find(|f| f.name == name).unwrap();
+        function.blocks.iter().flat_map(|b| b.lines.clone()).collect()
+    };
+    assert_eq!(lines("twice"), BTreeSet::from([2]));
+    assert!(lines("main").is_superset(&BTreeSet::from([5, 6, 7])), "{found:?}");
+    let sections = text(&place, "llvm-readelf-22", "-S optimised");
+    assert!(!sections.contains(".llvmbc"), "{sections}");
+    // A variant is made from the bitcode that is kept.
+    place.trodden("instrument optimised --sample -o variant");
+    assert_eq!(graphs("variant"), found);
+    // Nothing was moved: each line's code says itself whether it was executed.
+    place.trodden("cc -O0 -g twice.c -o plain");
+    assert!(graphs("plain").functions.is_empty());
+}

@@ -21,6 +21,9 @@ impl UnitMap {
             }
             end = end.max(first.checked_add(counters).ok_or_else(|| format!("function `{name}` has {counters} counters"))?);
         }
+        if !self.line_graphs.is_sound() {
+            return Err("the graph of a function's lines is damaged".to_owned());
+        }
         match end <= self.counters {
             true => check_storage(self),
             false => Err(format!("its functions have {end} counters, the unit {}", self.counters)),

@@ -192,6 +192,7 @@ mod tests {
             edge_profile: None,
             calls: vec![],
             aliases: vec![],
+            line_graphs: Default::default(),
         }
     }
 

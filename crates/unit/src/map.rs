@@ -6,13 +6,14 @@
 use crate::edge_profile::EdgeProfile;
 use crate::events::{CELLS, EventSource};
 use crate::experiment::Experiment;
+use crate::line_graphs::LineGraphs;
 use crate::segment_words::SegmentWords;
 use crate::storage::{InterestingWords, LabelWords, Storage, Table};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 14;
+pub const MAP_VERSION: u32 = 15;
 
 /// One compilation unit: its functions, and what they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,8 @@ pub struct UnitMap {
     pub calls: Vec<Callee>,
     /// Other names of its functions, by which they may be called, as constructors of C++ are.
     pub aliases: Vec<Alias>,
+    /// Its functions before the optimiser; none where the compiler's front end is not clang, or nothing is optimised.
+    pub line_graphs: LineGraphs,
 }
 
 /// What the numbers of a unit's paths stand for.

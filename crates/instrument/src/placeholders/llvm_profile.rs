@@ -139,9 +139,7 @@ pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mappin
     let mut doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     doomed.extend(superseded_records(module));
-    for list in ["llvm.used", "llvm.compiler.used"] {
-        leave_out(module, list, &doomed);
-    }
+    leave_out_of_lists(module, &doomed);
     for &(table, number) in stand_ins {
         let address = llvm!(LLVMConstIntToPtr(module.constant(number as i64).0, table.kind()));
         table.replace_uses(Value(address));
@@ -222,6 +220,16 @@ fn is_mapping(name: &str) -> bool {
 fn globals(module: Module) -> impl Iterator<Item = Value> {
     let first = llvm!(LLVMGetFirstGlobal(module.raw));
     std::iter::successors(Value::some(first), |g| Value::some(llvm!(LLVMGetNextGlobal(g.0)))).collect::<Vec<_>>().into_iter()
+}
+
+/// Takes globals out of a module, and of LLVM's lists of globals to keep.
+pub fn forget_globals(module: Module, doomed: &IndexSet<Value>) {
+    leave_out_of_lists(module, doomed);
+    doomed.iter().copied().for_each(remove);
+}
+
+fn leave_out_of_lists(module: Module, doomed: &IndexSet<Value>) {
+    ["llvm.used", "llvm.compiler.used"].iter().for_each(|list| leave_out(module, list, doomed));
 }
 
 /// Makes one of LLVM's lists of globals again without some of them.

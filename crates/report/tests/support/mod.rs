@@ -56,6 +56,7 @@ impl UnitBuilder {
             edge_profile: None,
             calls: vec![],
             aliases: vec![],
+            line_graphs: Default::default(),
         };
         UnitBuilder { map, counts: BTreeMap::new() }
     }

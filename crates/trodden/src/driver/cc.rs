@@ -93,7 +93,13 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         if !line.debug {
             added.push("-gline-tables-only".into());
         }
-        added.extend(pgo::compile_options(line)?);
+        let counters = pgo::compile_options(line)?;
+        // A coverage build knows lines by its mapping.
+        if counters.is_empty() && is_optimised(line) && !is_bitcode(line) {
+            // The plugin takes it out again, with the graphs of lines before the optimiser.
+            added.extend(["-Xclang", "-fembed-bitcode=bitcode"].map(OsString::from));
+        }
+        added.extend(counters);
         added.extend(pgo::use_options(line));
     }
     if line.lto {
@@ -104,6 +110,17 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         }
     }
     Ok(added)
+}
+
+/// Whether code is optimised: by the last of the options that say so.
+fn is_optimised(line: &CommandLine) -> bool {
+    let level = line.words.iter().filter_map(|word| word.to_str()?.strip_prefix("-O")).next_back();
+    level.is_some_and(|level| level != "0")
+}
+
+/// Whether LLVM's code is asked for: it passes no plugin.
+fn is_bitcode(line: &CommandLine) -> bool {
+    line.words.iter().filter_map(|word| word.to_str()).any(|word| word == "-emit-llvm" || word.starts_with("-fembed-bitcode"))
 }
 
 /// What the plugin finds in its environment.

@@ -22,7 +22,7 @@ use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_profile::{Collected, Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
 use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    Block, BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap, digest, shape,
+    Block, BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitMap, digest, shape,
 };
 
 /// Functions with more paths are cut.
@@ -265,6 +265,7 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
         edge_profile: None,
         calls: Vec::new(),
         aliases: Vec::new(),
+        line_graphs: LineGraphs::default(),
     }
 }
 

@@ -11,8 +11,9 @@ use super::super::replay::LocationName;
 use super::{Event, Imported, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::Command;
+use std::process::{ChildStdout, Command, Stdio};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
 use trodden_waits::{Call, ProcessId, Rule, State};
 
@@ -52,26 +53,26 @@ struct Thread {
 /// # Errors
 /// `otf2-print` is missing or rejects it; a line of its text is not understood.
 pub fn read(path: &Path) -> Result<Imported> {
-    from_text(path, &print(path, &["-G"])?, &print(path, &[])?)
+    let definitions = printed(path, &["-G"], |text| definitions(path, text))?;
+    printed(path, &[], |text| events(path, &definitions, text))
 }
 
-/// Reads what `otf2-print` prints of definitions and events.
-fn from_text(path: &Path, definitions_text: &str, text: &str) -> Result<Imported> {
-    let definitions = definitions(path, definitions_text)?;
+/// Reads what `otf2-print` prints of events.
+fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();
     code(&mut imported.names, &["(start)"], None, "", 0);
     let order: HashMap<u64, u32> = definitions.locations.keys().enumerate().map(|(index, id)| (*id, index as u32)).collect();
     let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
-    let mut reader = Reader { definitions: &definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
-    for (number, line) in (1..).zip(text.lines()) {
-        let Some((kind, location, ticks, attributes)) = event(line) else { continue };
+    let mut reader = Reader { definitions, order: &order, imported: &mut imported, unknown: BTreeMap::new() };
+    each_line(path, text, |number, line| {
+        let Some((kind, location, ticks, attributes)) = event(line) else { return Ok(()) };
         let thread = threads.entry(location).or_default();
         let time_ns = reader.time_ns(ticks);
         thread.begin_ns.get_or_insert(time_ns);
         reader
             .take(thread, location, time_ns, kind, attributes)
-            .map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))?;
-    }
+            .map_err(|what| anyhow!("{}: line {number} of otf2-print: {what}", path.display()))
+    })?;
     let unknown = std::mem::take(&mut reader.unknown);
     for (kind, count) in unknown {
         imported.notes.push(format!("{count} events {kind} have no rule"));
@@ -86,13 +87,41 @@ fn from_text(path: &Path, definitions_text: &str, text: &str) -> Result<Imported
     Ok(imported)
 }
 
-fn print(path: &Path, options: &[&str]) -> Result<String> {
-    let output = Command::new("otf2-print").args(options).arg("--").arg(path).output();
-    let output = output.with_context(|| format!("cannot read {}: otf2-print is missing (Debian's package otf2-tools)", path.display()))?;
-    if !output.status.success() {
-        bail!("{}: otf2-print rejects it: {}", path.display(), String::from_utf8_lossy(&output.stderr).trim());
+/// Reads what `otf2-print` prints of an archive, while it prints it: the text is longer than the archive.
+fn printed<T>(path: &Path, options: &[&str], take: impl FnOnce(BufReader<ChildStdout>) -> Result<T>) -> Result<T> {
+    let mut command = Command::new("otf2-print");
+    command.args(options).arg("--").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child =
+        command.spawn().with_context(|| format!("cannot read {}: otf2-print is missing (Debian's package otf2-tools)", path.display()))?;
+    let (text, mut errors) = (child.stdout.take(), child.stderr.take());
+    // Both are read at the same time: it would wait for a full pipe.
+    let said = std::thread::spawn(move || {
+        let mut said = Vec::new();
+        let _ = errors.as_mut().map(|errors| errors.read_to_end(&mut said));
+        said
+    });
+    let taken = text.context("otf2-print has no output").and_then(|text| take(BufReader::new(text)));
+    let status = child.wait()?;
+    let said = said.join().unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    // Where its text ends early because a line was not understood, it fails by the closed pipe, and the line is what matters.
+    if !status.success() && (taken.is_ok() || !said.trim().is_empty()) {
+        bail!("{}: otf2-print rejects it: {}", path.display(), said.trim());
     }
-    Ok(String::from_utf8(output.stdout).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    taken
+}
+
+/// Takes each line of a text, with its number.
+fn each_line(path: &Path, mut text: impl BufRead, mut take: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        if text.read_until(b'\n', &mut line).with_context(|| format!("cannot read what otf2-print prints of {}", path.display()))? == 0 {
+            break;
+        }
+        take(number, String::from_utf8_lossy(&line).trim_end())?;
+    }
+    Ok(())
 }
 
 /// Kind, location, time and attributes of a line with an event.
@@ -127,10 +156,11 @@ fn quoted(text: &str) -> &str {
     text.split('"').nth(1).unwrap_or(text)
 }
 
-fn definitions(path: &Path, text: &str) -> Result<Definitions> {
+/// Reads what `otf2-print` prints of definitions.
+fn definitions(path: &Path, text: impl BufRead) -> Result<Definitions> {
     let mut found = Definitions { ticks_per_second: 1_000_000_000, ..Definitions::default() };
-    for line in text.lines() {
-        let Some((kind, rest)) = line.split_once(' ') else { continue };
+    each_line(path, text, |_, line| {
+        let Some((kind, rest)) = line.split_once(' ') else { return Ok(()) };
         let rest = rest.trim_start();
         let id = || rest.split(' ').next().and_then(|id| id.parse::<u64>().ok());
         match kind {
@@ -145,7 +175,7 @@ fn definitions(path: &Path, text: &str) -> Result<Definitions> {
                 found.locations.insert(id, if group.is_empty() { quoted(name).to_owned() } else { group.to_owned() });
             }
             "GROUP" => {
-                let Some(id) = id() else { continue };
+                let Some(id) = id() else { return Ok(()) };
                 let members = rest.split_once("Members: ").or_else(|| rest.split_once("Member: ")).map_or("", |(_, members)| members);
                 // `"Initial Thread" <0>` is a location, `1 ("Initial Thread" <1>)` a rank and its location.
                 let members: Vec<u64> = members.split('<').skip(1).filter_map(|part| part.split('>').next()?.parse().ok()).collect();
@@ -161,7 +191,8 @@ fn definitions(path: &Path, text: &str) -> Result<Definitions> {
             }
             _ => {}
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
 }
 
@@ -370,9 +401,14 @@ MPI_RECV  4  155  Sender: 1 ("Initial Thread" <0>), Communicator: "reversed, wit
 LEAVE                                          4                  156  Region: "MPI_Recv" <1>
 "#;
 
+    fn from_text(definitions_text: &str, text: &str) -> Result<Imported> {
+        let path = Path::new("x.otf2");
+        events(path, &definitions(path, definitions_text.as_bytes())?, text.as_bytes())
+    }
+
     #[test]
     fn ranks_are_those_of_the_communicator() {
-        let imported = from_text(Path::new("x.otf2"), DEFINITIONS, EVENTS).unwrap();
+        let imported = from_text(DEFINITIONS, EVENTS).unwrap();
         assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
         let replayed = super::super::pass(&imported, trodden_waits::Options::default(), false);
         assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
@@ -383,6 +419,6 @@ LEAVE                                          4                  156  Region: "
     #[test]
     fn a_region_that_was_not_entered_is_an_error() {
         let text = EVENTS.replace("ENTER                                          4", "X                                              4");
-        assert!(from_text(Path::new("x.otf2"), DEFINITIONS, &text).is_err());
+        assert!(from_text(DEFINITIONS, &text).is_err());
     }
 }

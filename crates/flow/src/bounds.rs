@@ -1,0 +1,147 @@
+//! Bounds of how often nodes are executed, from the counts of some of them.
+//!
+//! Control that enters a node leaves it, unless the execution may end there: what flows along the edges into a node is its count, and what
+//! flows out of it is at most that. Intervals for nodes and edges are narrowed by these equations until nothing changes.
+//!
+//! Each interval holds the truth at any time, if the known counts do, so that a limit of rounds costs precision only. Counts that
+//! contradict each other narrow nothing further. Time: O(rounds x edges).
+
+use crate::{Edge, Graph, Node};
+
+/// Rounds after which bounds are what they are: each sees every edge.
+const MOST_ROUNDS: usize = 64;
+
+/// An interval of counts, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least.
+    pub low: u64,
+    /// The greatest; `u64::MAX`: none is known.
+    pub high: u64,
+}
+
+impl Bounds {
+    /// Nothing is known.
+    pub const ANY: Bounds = Bounds { low: 0, high: u64::MAX };
+
+    /// A count that is known.
+    pub fn exactly(count: u64) -> Bounds {
+        Bounds { low: count, high: count }
+    }
+
+    /// A count that may be greater.
+    pub fn at_least(count: u64) -> Bounds {
+        Bounds { low: count, high: u64::MAX }
+    }
+
+    /// Takes narrower bounds in, if they do not contradict these; gives whether that changed something.
+    fn narrow(&mut self, low: u64, high: u64) -> bool {
+        let new = Bounds { low: self.low.max(low), high: self.high.min(high) };
+        let changes = new.low <= new.high && new != *self;
+        if changes {
+            *self = new;
+        }
+        changes
+    }
+}
+
+/// Narrows bounds of the executions of each node.
+///
+/// The count of the graph's entry is how often the function was entered, where it has no incoming edge. `may_end` says of a node that an
+/// execution may end in it without taking any of its edges, as in a call that does not return.
+pub fn node_bounds(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Bounds> {
+    bounds(graph, nodes, may_end).0
+}
+
+/// Nodes that are given as never executed, although executions of the others must have gone through one of them: through this one, if the
+/// others were not executed.
+pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<Node> {
+    let (nodes, edges) = bounds(graph, nodes, may_end);
+    let most = |side: &[Edge], but: Edge| side.iter().filter(|e| **e != but).fold(0u64, |sum, e| sum.saturating_add(edges[e.index()].high));
+    let leaves = |edge: &Edge| {
+        let from = graph.from(*edge);
+        !may_end.get(from.index()).copied().unwrap_or(false) && nodes[from.index()].low > most(graph.out(from), *edge)
+    };
+    let enters = |edge: &Edge| {
+        let to = graph.to(*edge);
+        to != graph.entry() && nodes[to.index()].low > most(graph.incoming(to), *edge)
+    };
+    let is_needed = |node: &Node| graph.incoming(*node).iter().any(leaves) || graph.out(*node).iter().any(enters);
+    graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
+}
+
+fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
+    nodes.resize(graph.node_count(), Bounds::ANY);
+    let mut edges = vec![Bounds::ANY; graph.edge_count()];
+    for _ in 0..MOST_ROUNDS {
+        let mut changed = false;
+        for node in graph.nodes() {
+            let ends = may_end.get(node.index()).copied().unwrap_or(false);
+            if node != graph.entry() {
+                changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
+            }
+            // What has no way on is an end, too.
+            if node != graph.exit() && !graph.out(node).is_empty() {
+                changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
+            }
+        }
+        if !changed {
+            break;
+        }
+    }
+    (nodes, edges)
+}
+
+/// Narrows a node and the edges on one side of it: their sum is the node's count, or at most that.
+fn balance(node: &mut Bounds, edges: &mut [Bounds], side: &[Edge], at_most: bool) -> bool {
+    let mut sums = Sums::default();
+    side.iter().for_each(|edge| sums.add(edges[edge.index()]));
+    let mut changed = node.narrow(sums.low(), if at_most { u64::MAX } else { sums.high() });
+    for edge in side {
+        let edge = &mut edges[edge.index()];
+        let others = sums.without(*edge);
+        let low = if at_most { 0 } else { node.low.saturating_sub(others.high()) };
+        let high = if node.high == u64::MAX { u64::MAX } else { node.high.saturating_sub(others.low()) };
+        if edge.narrow(low, high) {
+            changed = true;
+            sums = others;
+            sums.add(*edge);
+        }
+    }
+    changed
+}
+
+/// Sums of bounds of edges.
+#[derive(Clone, Copy, Default)]
+struct Sums {
+    low: u128,
+    /// Of those that have a greatest.
+    high: u128,
+    /// How many have none.
+    unbounded: usize,
+}
+
+impl Sums {
+    fn add(&mut self, edge: Bounds) {
+        self.low += u128::from(edge.low);
+        self.high += if edge.high == u64::MAX { 0 } else { u128::from(edge.high) };
+        self.unbounded += usize::from(edge.high == u64::MAX);
+    }
+
+    fn without(self, edge: Bounds) -> Sums {
+        let is_unbounded = edge.high == u64::MAX;
+        Sums {
+            low: self.low - u128::from(edge.low),
+            high: self.high - if is_unbounded { 0 } else { u128::from(edge.high) },
+            unbounded: self.unbounded - usize::from(is_unbounded),
+        }
+    }
+
+    fn low(self) -> u64 {
+        u64::try_from(self.low).unwrap_or(u64::MAX)
+    }
+
+    fn high(self) -> u64 {
+        if self.unbounded > 0 { u64::MAX } else { u64::try_from(self.high).unwrap_or(u64::MAX) }
+    }
+}

@@ -1,0 +1,82 @@
+//! Bounds of nodes' counts, against random executions of random graphs of which some counts are hidden.
+
+use trodden_flow::bounds::{Bounds, contradicted, node_bounds};
+use trodden_flow::{Graph, Node};
+use trodden_testkit::Random;
+use trodden_testkit::graphs::{Cycles, graph};
+
+/// Counts of the nodes in some executions. An execution may end in a node of `may_end`, and does where it has gone on for long.
+fn execute(random: &mut Random, graph: &Graph, may_end: &mut [bool]) -> Vec<u64> {
+    let mut counts = vec![0; graph.node_count()];
+    for _ in 0..random.below(8) {
+        let (mut at, mut steps) = (graph.entry(), 0);
+        loop {
+            counts[at.index()] += 1;
+            may_end[at.index()] |= steps > 60;
+            let ends = may_end[at.index()] && (steps > 60 || random.chance(20));
+            if at == graph.exit() || ends || graph.out(at).is_empty() {
+                break;
+            }
+            steps += 1;
+            at = graph.to(random.pick(graph.out(at)));
+        }
+    }
+    counts
+}
+
+#[test]
+fn bounds_hold_the_counts_that_are_hidden() {
+    let mut random = Random::new(2611);
+    let (mut exact, mut hidden) = (0u64, 0u64);
+    for _ in 0..4000 {
+        let graph = graph(&mut random, 10, 20, Cycles::Some);
+        let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(20)).collect();
+        let counts = execute(&mut random, &graph, &mut may_end);
+        let given = |random: &mut Random, count: u64| match random.below(10) {
+            0..4 => Bounds::ANY,
+            4 => Bounds::at_least(count.saturating_sub(1)),
+            _ => Bounds::exactly(count),
+        };
+        let given: Vec<Bounds> = counts.iter().map(|count| given(&mut random, *count)).collect();
+        for ((bounds, count), given) in node_bounds(&graph, given.clone(), &may_end).iter().zip(&counts).zip(&given) {
+            assert!((bounds.low..=bounds.high).contains(count), "{bounds:?} {count} {graph:?} {given:?}");
+            hidden += u64::from(*given == Bounds::ANY);
+            exact += u64::from(*given == Bounds::ANY && bounds.low == bounds.high);
+        }
+    }
+    // Otherwise nothing would be concluded.
+    assert!(exact * 4 > hidden, "{exact} of {hidden}");
+}
+
+#[test]
+fn the_side_that_was_not_seen_of_a_branch_has_the_rest() {
+    // 0 -> 1 | 2 -> 3
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 3)].map(|(a, b)| (Node(a), Node(b))).to_vec();
+    let graph = Graph::new(4, Node(0), Node(3), edges).unwrap();
+    let given = |first: u64, second| vec![Bounds::exactly(first), second];
+    let bounds = node_bounds(&graph, given(10, Bounds::exactly(4)), &[false; 4]);
+    assert_eq!((bounds[2], bounds[3]), (Bounds::exactly(6), Bounds::exactly(10)));
+    // A call in the first node may not have come back.
+    assert_eq!(node_bounds(&graph, given(10, Bounds::exactly(4)), &[true, false, false, false])[2].low, 0);
+    assert_eq!(node_bounds(&graph, given(10, Bounds::at_least(4)), &[false; 4])[2], Bounds { low: 0, high: 6 });
+    // Contradictions do not spread.
+    assert_eq!(node_bounds(&graph, given(1, Bounds::exactly(4)), &[false; 4])[1].low, 4);
+}
+
+#[test]
+fn a_node_without_executions_is_contradicted_where_the_others_do_not_account_for_all() {
+    // 0 -> 1 | 2 -> 3 -> 4
+    let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 4)].map(|(a, b)| (Node(a), Node(b))).to_vec();
+    let graph = Graph::new(5, Node(0), Node(4), edges).unwrap();
+    let given =
+        |one: u64, two: u64, three: u64| [Bounds::ANY, Bounds::exactly(one), Bounds::exactly(two), Bounds::at_least(three)].to_vec();
+    assert_eq!(contradicted(&graph, given(4, 0, 4), &[false; 5]), []);
+    assert_eq!(contradicted(&graph, given(4, 0, 6), &[false; 5]), [Node(2)]);
+    assert_eq!(contradicted(&graph, given(0, 0, 6), &[false; 5]), [Node(1), Node(2)]);
+    let entered = |end| {
+        let mut given = given(4, 0, 0);
+        given[0] = Bounds::exactly(6);
+        contradicted(&graph, given, &[end, false, false, false, false])
+    };
+    assert_eq!((entered(false), entered(true)), (vec![Node(2)], vec![]));
+}

@@ -1,0 +1,106 @@
+//! Functions as the front end made them: graphs of lines ([`trodden_unit::line_graphs`]).
+//!
+//! The plugin sees a module after the optimiser only. `clang -fembed-bitcode` puts the module of the front end into it, as a constant.
+//! That is taken out, and what is known of it is kept in a metadata node, which stays with the bitcode from which variants are made.
+
+use crate::error::Error;
+use crate::llvm::{Block, Module, Value, c_string, file_name, llvm};
+use crate::placeholders::llvm_profile::forget_globals;
+use indexmap::{IndexMap, IndexSet};
+use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::*;
+use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
+
+/// Name of the constant that clang makes.
+const EMBEDDED: &str = "llvm.embedded.module";
+/// Name of the metadata node.
+const NODE: &str = "trodden.line.graphs";
+
+/// Takes the module of the front end out of a module, if it is there.
+///
+/// # Errors
+/// LLVM cannot read what it embedded.
+pub fn take(module: Module) -> Result<(), Error> {
+    let Some(embedded) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(EMBEDDED).as_ptr()))) else { return Ok(()) };
+    let bytes = Value::some(llvm!(LLVMGetInitializer(embedded.0))).and_then(Value::bytes).unwrap_or_default();
+    // The user may have asked for a mere marker.
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    let graphs = graphs(module, &bytes).ok_or(Error::Embedded)?;
+    forget_globals(module, &IndexSet::from([embedded]));
+    let bytes = graphs.to_bytes();
+    let mut text = llvm!(LLVMMDStringInContext2(module.context(), bytes.as_ptr().cast(), bytes.len()));
+    let node = llvm!(LLVMMDNodeInContext2(module.context(), &mut text, 1));
+    let node = llvm!(LLVMMetadataAsValue(module.context(), node));
+    llvm!(LLVMAddNamedMetadataOperand(module.raw, c_string(NODE).as_ptr(), node));
+    Ok(())
+}
+
+/// The graphs that are kept with a module.
+pub fn of(module: Module) -> LineGraphs {
+    let mut all = LineGraphs::default();
+    let count = llvm!(LLVMGetNamedMetadataNumOperands(module.raw, c_string(NODE).as_ptr()));
+    let mut nodes = vec![std::ptr::null_mut(); count as usize];
+    llvm!(LLVMGetNamedMetadataOperands(module.raw, c_string(NODE).as_ptr(), nodes.as_mut_ptr()));
+    let texts = nodes.into_iter().filter_map(Value::some).flat_map(Value::metadata_operands).flatten();
+    texts.filter_map(Value::metadata_bytes).filter_map(|bytes| LineGraphs::from_bytes(&bytes)).for_each(|graphs| all.append(graphs));
+    all
+}
+
+fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
+    let buffer = llvm!(LLVMCreateMemoryBufferWithMemoryRangeCopy(bytes.as_ptr().cast(), bytes.len(), c"source".as_ptr()));
+    let mut raw = std::ptr::null_mut();
+    let failed = llvm!(LLVMParseBitcodeInContext2(module.context(), buffer, &mut raw)) != 0;
+    llvm!(LLVMDisposeMemoryBuffer(buffer));
+    if failed {
+        return None;
+    }
+    let source = Module::new(raw);
+    let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
+    for function in source.functions() {
+        let subprogram = llvm!(LLVMGetSubprogram(function.0));
+        if llvm!(LLVMIsDeclaration(function.0)) != 0 || subprogram.is_null() {
+            continue;
+        }
+        let path = path_of(llvm!(LLVMDIScopeGetFile(subprogram)));
+        let blocks = blocks(function, &path);
+        let next = files.len() as u32;
+        let file = *files.entry(path).or_insert(next);
+        let line = llvm!(LLVMDISubprogramGetLine(subprogram));
+        functions.push(LineGraph { name: function.name().trim_start_matches('\u{1}').to_owned(), file, line, blocks });
+    }
+    llvm!(LLVMDisposeModule(raw));
+    Some(LineGraphs { files: files.into_keys().collect(), functions })
+}
+
+fn path_of(file: llvm_sys::prelude::LLVMMetadataRef) -> String {
+    if file.is_null() {
+        return String::new();
+    }
+    match file_name(file) {
+        (folder, name) if name.starts_with('/') || folder.is_empty() => name,
+        (folder, name) => format!("{folder}/{name}"),
+    }
+}
+
+fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
+    let numbers: IndexMap<Block, u32> = function.blocks().zip(0..).collect();
+    let next = |block: Block| -> IndexSet<u32> { block.terminator().successors().iter().filter_map(|b| numbers.get(b).copied()).collect() };
+    let mut own_files = IndexMap::new();
+    let mut is_own = |file| *own_files.entry(file).or_insert_with(|| path_of(file) == path);
+    let block = |block: Block| {
+        let (mut lines, mut may_end) = (IndexSet::new(), false);
+        for instruction in block.instructions() {
+            may_end |= instruction.is_call() && !(instruction.callee().is_function() && instruction.callee().intrinsic() != 0);
+            let Some(location) = instruction.location() else { continue };
+            let line = llvm!(LLVMDILocationGetLine(location));
+            if line > 0 && is_own(llvm!(LLVMDIScopeGetFile(llvm!(LLVMDILocationGetScope(location))))) {
+                lines.insert(line);
+            }
+        }
+        LineBlock { lines: lines.into_iter().collect(), next: next(block).into_iter().collect(), may_end }
+    };
+    function.blocks().map(block).collect()
+}
