@@ -37,7 +37,7 @@ impl Observed {
         let Some(observed) = Observed::load_if_any(wanted, depth)? else {
             bail!(
                 "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
-                    `trodden instrument PROGRAM --segments RUN`"
+                    `trodden instrument PROGRAM --segments RUN`. The streams of a run in the store are found by its number"
             );
         };
         Ok(observed)
