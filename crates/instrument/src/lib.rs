@@ -39,7 +39,7 @@ mod residual;
 mod sample;
 mod segments;
 mod shape;
-mod sockets;
+mod sleds;
 mod stream;
 mod supergraph;
 mod transform;

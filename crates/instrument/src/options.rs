@@ -100,8 +100,8 @@ pub enum Tier {
     Residual,
     /// Nothing: blocks are marked, so that their addresses are known; see [`crate::addresses`].
     Addresses,
-    /// Nothing: blocks have sockets for witnesses; see [`crate::sockets`].
-    Sockets,
+    /// Nothing: blocks have sleds for witnesses; see [`crate::sleds`].
+    Sleds,
 }
 
 /// What cannot be followed.
@@ -252,7 +252,7 @@ impl Options {
 fn tier(experiment: &Experiment) -> Tier {
     match experiment.observation() {
         Observation::Addresses { .. } => Tier::Addresses,
-        Observation::Trace => Tier::Sockets,
+        Observation::Trace => Tier::Sleds,
         _ if experiment.is_sampled() => Tier::Sample,
         _ if experiment.is_residual() => Tier::Residual,
         _ => Tier::Full,

@@ -23,7 +23,7 @@ use crate::places;
 use crate::probes;
 use crate::residual;
 use crate::sample::{self, Planned};
-use crate::sockets;
+use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
 use indexmap::IndexSet;
@@ -74,8 +74,8 @@ pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outco
         let chosen: Vec<Value> = choose(module).0;
         return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| Outcome::Code);
     }
-    if options.tier == Tier::Sockets {
-        sockets::insert(module, choose(module).0);
+    if options.tier == Tier::Sleds {
+        sleds::insert(module, choose(module).0);
         return Ok(Outcome::Code);
     }
     let bitcode = module.bitcode();

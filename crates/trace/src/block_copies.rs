@@ -23,7 +23,7 @@
 //! - at any other site is a breakpoint; the tracer sends the thread on to the copy's head. Only indirect jumps and returns come there;
 //! - calls are made in the image, by the call's own instruction, so that return addresses (and their prediction) are the
 //!   program's; behind it, if five bytes can be replaced, a jump leads to the copy of the rest of the block;
-//! - a site that is a witness socket has a jump to a head, behind which code goes on in the image: there is nothing to copy;
+//! - a site that is a witness sled has a jump to a head, behind which code goes on in the image: there is nothing to copy;
 //! - indirect jumps whose targets are to be recorded keep a breakpoint, and have a copy without a head.
 //!
 //! The block encoder of iced-x86 moves instructions. Pure: bytes and addresses in, bytes and addresses out; linear in
@@ -37,7 +37,7 @@ use iced_x86::{
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use trodden_wire::SOCKET;
+use trodden_wire::SLED;
 
 /// Where in a ring the cursor is: the distance to the end, negative.
 pub const CURSOR: u64 = 0;
@@ -68,8 +68,8 @@ pub struct Wanted<'a> {
     pub jumps: &'a HashSet<u64>,
     /// Where blocks start of which one byte may be replaced, and no more.
     pub guarded: &'a HashSet<u64>,
-    /// Sites that are witness sockets.
-    pub sockets: &'a HashSet<u64>,
+    /// Sites that are witness sleds.
+    pub sleds: &'a HashSet<u64>,
     /// Where threads stand.
     pub standing: &'a [u64],
 }
@@ -167,8 +167,8 @@ impl Copier<'_> {
             self.push(&jump, Some(Place::Body { original: address, intact: false }));
             return Ok(());
         }
-        if self.wanted.sockets.contains(&address) {
-            return self.socket(address, site);
+        if self.wanted.sleds.contains(&address) {
+            return self.sled(address, site);
         }
         let block = self.wanted.blocks.binary_search_by_key(&address, |b| b.start);
         let end = block.map_or(address + 1, |at| self.wanted.blocks[at].end);
@@ -189,11 +189,11 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// A head for a socket, and the way back.
-    fn socket(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
+    /// A head for a sled, and the way back.
+    fn sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let made = self.head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
-        let made = made.and_then(|()| self.jump(address + SOCKET.len() as u64, Some(Place::Recorded { site, saved: false })));
+        let made = made.and_then(|()| self.jump(address + SLED.len() as u64, Some(Place::Recorded { site, saved: false })));
         Ok(made.map_err(|_| self.immovable(address))?)
     }
 
@@ -387,14 +387,14 @@ mod tests {
         copied_with(code, starts, &HashSet::new())
     }
 
-    fn copied_with(code: &[u8], starts: &[u64], sockets: &HashSet<u64>) -> Copies {
+    fn copied_with(code: &[u8], starts: &[u64], sleds: &HashSet<u64>) -> Copies {
         const AT: u64 = 0x40_0000;
         let ends = starts.iter().copied().skip(1).chain([code.len() as u64]);
         let blocks: Vec<Range<u64>> = starts.iter().zip(ends).map(|(start, end)| AT + start..AT + end).collect();
         let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
         let code = [(AT, code.to_vec())];
         let none = HashSet::new();
-        let wanted = Wanted { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sockets, standing: &[] };
+        let wanted = Wanted { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, standing: &[] };
         copies(&wanted, 0x100_0000).unwrap()
     }
 
@@ -446,9 +446,9 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_socket_code_goes_on_in_the_image() {
-        // The socket; call rax (too close to the block's start for any jump but one in the socket).
-        let code = [&SOCKET[..], &[0xff, 0xd0]].concat();
+    fn behind_a_sled_code_goes_on_in_the_image() {
+        // The sled; call rax (too close to the block's start for any jump but one in the sled).
+        let code = [&SLED[..], &[0xff, 0xd0]].concat();
         let made = copied_with(&code, &[0], &HashSet::from([0x40_0000]));
         assert_eq!(made.patches, [(0x40_0000, Patch::Jump(0x100_0001))]);
         let all = instructions(&made);

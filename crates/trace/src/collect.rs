@@ -5,7 +5,7 @@
 //! | [`PtraceBreakpoints`] | any number of sites | a stop a hit |
 //! | [`SingleStep`] | every instruction | a stop an instruction |
 //! | [`Trampolines`] | any number of sites | some instructions a hit |
-//! | [`Compiled`] | any number of sites | some instructions a hit; takes a program with sockets |
+//! | [`Compiled`] | any number of sites | some instructions a hit; takes a program with sleds |
 //! | [`Uprobes`] | any number of sites | an entry into the kernel a hit; takes root |
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
@@ -22,7 +22,7 @@ use crate::run::{Run, Target};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
-use crate::sockets;
+use crate::sleds;
 use crate::subject::{Executable, Subject};
 use crate::system::Waiting;
 use crate::trampolines;
@@ -170,7 +170,7 @@ impl Collector for Trampolines {
     }
 }
 
-/// Jumps in witness sockets, which were compiled into the program. Blocks that the compiler made without any are watched as by
+/// Jumps in witness sleds, which were compiled into the program. Blocks that the compiler made without any are watched as by
 /// [`Trampolines`].
 #[derive(Clone, Copy, Debug)]
 pub struct Compiled;
@@ -183,12 +183,12 @@ impl Collector for Compiled {
     fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
-            if sockets::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
+            if sleds::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
                 return Ok(());
             }
         }
         let remedy = "build it by `trodden build --witnesses` or `trodden cc --trodden-witnesses`, or take `--collector trampolines`";
-        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sockets for witnesses: {remedy}") })
+        Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sleds for witnesses: {remedy}") })
     }
 
     fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {

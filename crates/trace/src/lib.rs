@@ -7,7 +7,7 @@
 //! | `follow.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
-//! | `trampolines.rs`, `block_copies.rs`, `sockets.rs`, `rings.rs` | blocks that record themselves |
+//! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs` | a copy of a folder in its place |
 //! | `images.rs` | the program and those of its libraries that are watched |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
@@ -45,7 +45,7 @@ mod run;
 mod shown_mappings;
 mod single_step;
 mod sink;
-mod sockets;
+mod sleds;
 pub mod sources;
 mod stack;
 mod subject;
@@ -69,7 +69,7 @@ pub use repeat::{CallRecord, Divergence, Recipe, RunLog};
 pub use run::{Run, Target};
 pub use single_step::cut;
 pub use sink::{Flow, Sink, ThreadNumber};
-pub use sockets::first as first_socket;
+pub use sleds::first as first_sled;
 pub use subject::{Executable, cores, pin};
 pub use trace_file::{
     BlockAbout, Frames, FunctionAbout, Piece, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFunction, TraceWriter,

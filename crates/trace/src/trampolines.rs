@@ -17,7 +17,7 @@ use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
 use crate::run::Run;
 use crate::sink::{Flow, Sink, ThreadNumber};
-use crate::sockets;
+use crate::sleds;
 use crate::subject::{AREA, Executable, Subject};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -44,7 +44,7 @@ type Places = Vec<(u64, Place)>;
 pub struct Trampolines {
     /// Copies, with what is where in them.
     areas: Vec<(Range<u64>, Places)>,
-    /// Addresses of sites by number, those of sockets where these are used; 0 where a library is not in memory.
+    /// Addresses of sites by number, those of sleds where these are used; 0 where a library is not in memory.
     sites: Vec<u64>,
     /// What was written, and what was there before, ascending.
     patches: Vec<Written>,
@@ -52,8 +52,8 @@ pub struct Trampolines {
     traps: HashMap<u64, (u64, Option<u32>)>,
     rings: Rings,
     threads: HashMap<Tid, Recorded>,
-    /// Sockets are used where blocks have some.
-    uses_sockets: bool,
+    /// Sleds are used where blocks have some.
+    uses_sleds: bool,
 }
 
 #[derive(Debug)]
@@ -87,10 +87,10 @@ impl Trampolines {
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &Subject, run: &Run, uses_sockets: bool) -> Result<Self, CollectError> {
+    pub fn set(subject: &Subject, run: &Run, uses_sleds: bool) -> Result<Self, CollectError> {
         let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
         let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
-        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sockets };
+        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds };
         set.add(subject, run, run.executable, 0)?;
         Ok(set)
     }
@@ -110,17 +110,17 @@ impl Trampolines {
         let of_file = |all: &mut dyn Iterator<Item = &u64>| all.filter(|a| in_file(**a).0 == file).map(|a| in_memory(*a)).collect();
         let (jumps, guarded): (HashSet<u64>, HashSet<u64>) = (of_file(&mut run.jumps.iter()), of_file(&mut run.guarded.iter()));
         let (code, blocks) = (code_bytes(&subject.memory, &ranges(&executable.code))?, ranges(&own));
-        let sockets = if self.uses_sockets { sockets::of_blocks(&code, &blocks) } else { HashMap::new() };
-        let place = |site: u64| sockets.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
+        let sleds = if self.uses_sleds { sleds::of_blocks(&code, &blocks) } else { HashMap::new() };
+        let place = |site: u64| sleds.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
         let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (place(in_memory(*site)), *number)).collect();
-        let (sockets, standing) = (sockets.values().copied().collect(), standing(subject.process));
+        let (sleds, standing) = (sleds.values().copied().collect(), standing(subject.process));
         let wanted = Wanted {
             code: &code,
             blocks: &blocks,
             sites: &by_address,
             jumps: &jumps,
             guarded: &guarded,
-            sockets: &sockets,
+            sleds: &sleds,
             standing: &standing,
         };
         let made = copies(&wanted, subject.area + FIRST)?;

@@ -1,4 +1,4 @@
-//! `trodden trace record --collector compiled` on programs with witness sockets in their blocks: against single-stepping, block by block.
+//! `trodden trace record --collector compiled` on programs with witness sleds in their blocks: against single-stepping, block by block.
 
 mod place;
 
@@ -81,7 +81,7 @@ fn agrees(place: &Place) {
 }
 
 #[test]
-fn a_program_in_c_is_traced_by_sockets_as_it_is_stepped() {
+fn a_program_in_c_is_traced_by_sleds_as_it_is_stepped() {
     let place = Place::with(&[("prog.c", C)]);
     for optimisation in ["-O0", "-O2"] {
         place.cc(&format!("--trodden-witnesses -g {optimisation} prog.c -o prog"));
@@ -92,20 +92,20 @@ fn a_program_in_c_is_traced_by_sockets_as_it_is_stepped() {
 }
 
 #[test]
-fn a_program_in_cxx_is_traced_by_sockets_as_it_is_stepped() {
+fn a_program_in_cxx_is_traced_by_sleds_as_it_is_stepped() {
     let place = Place::with(&[("prog.cc", CXX)]);
     must(place.command(trodden()).args(["build", "--witnesses", "--", "sh", "-c", "$CXX -O1 prog.cc -o prog && strip prog"]));
     agrees(&place);
 }
 
 #[test]
-fn what_has_no_sockets_is_refused_and_what_does_not_go_with_them() {
+fn what_has_no_sleds_is_refused_and_what_does_not_go_with_them() {
     let place = Place::with(&[("prog.c", C)]);
     must(Command::new("cc").current_dir(place.path("")).args(["-O1", "prog.c", "-o", "prog"]));
     let refused = place.trace("--collector compiled --runs 2", "t.trace");
     let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{errors}");
-    assert!(errors.contains("prog has no sockets for witnesses") && errors.contains("--trodden-witnesses"), "{errors}");
+    assert!(errors.contains("prog has no sleds for witnesses") && errors.contains("--trodden-witnesses"), "{errors}");
     let both = place.command(trodden()).args(["build", "--witnesses", "--sample", "--", "true"]).output().unwrap();
     let errors = String::from_utf8_lossy(&both.stderr).into_owned();
     assert!(!both.status.success() && errors.contains("--witnesses (observe=trace)"), "{errors}");

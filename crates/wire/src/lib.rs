@@ -32,10 +32,10 @@ pub const COUNTERS_SECTION: &str = "trodden_counters";
 /// Section (not allocated) of the unit frames: maps and bitcode. See the crate `trodden-unit`.
 pub const FRAMES_SECTION: &str = ".trodden.unit";
 
-/// A witness socket: what stands at the beginning of blocks of programs that are built for `trodden trace record --collector compiled`,
+/// A witness sled: what stands at the beginning of blocks of programs that are built for `trodden trace record --collector compiled`,
 /// which puts a jump there if the block is a witness. An instruction that does nothing (`nop [rax + rax + 0x646f7274]`), with bytes that no
 /// compiler chooses.
-pub const SOCKET: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
+pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region acquired.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";

@@ -38,7 +38,7 @@ pub enum Trace {
 pub enum CollectorKind {
     /// Jumps, written into the program in memory, to copies of blocks that record themselves; needs no privilege.
     Trampolines,
-    /// Jumps in sockets that were compiled into the program (`trodden build --witnesses`): no instruction is moved.
+    /// Jumps in sleds that were compiled into the program (`trodden build --witnesses`): no instruction is moved.
     Compiled,
     /// Breakpoints by ptrace, with displaced instructions; needs no privilege.
     Ptrace,

@@ -140,7 +140,7 @@ fn summary(events: &[Event], has_succeeded: bool, is_for_traces: bool) -> Vec<Pa
         (0, _) if is_for_traces => {
             let images: Vec<String> = found.plain.iter().map(|i| name(i)).collect();
             let made = if images.is_empty() { "nothing that was linked".to_owned() } else { listed(&images) };
-            note(format_args!("sockets for witnesses are in {made}"));
+            note(format_args!("sleds for witnesses are in {made}"));
         }
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),

@@ -70,7 +70,7 @@ pub enum Observation {
         /// Code generation may merge equal ends of blocks, which then have one address.
         merge_tails: bool,
     },
-    /// How often each was taken in an execution that was followed from outside. What is built for it has sockets for witnesses in its
+    /// How often each was taken in an execution that was followed from outside. What is built for it has sleds for witnesses in its
     /// blocks.
     Trace,
 }

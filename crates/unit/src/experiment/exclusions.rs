@@ -46,7 +46,7 @@ pub enum Choice {
     Addresses,
     /// Equal ends of blocks kept separate.
     TailMerging,
-    /// Sockets for witnesses of what is followed from outside.
+    /// Sleds for witnesses of what is followed from outside.
     Trace,
     /// In bursts.
     Bursts,

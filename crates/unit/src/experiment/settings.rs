@@ -131,7 +131,7 @@ pub enum Observe {
     Stream,
     /// Nothing: blocks are marked.
     Addresses,
-    /// Nothing: blocks have sockets for witnesses, and an execution is followed from outside.
+    /// Nothing: blocks have sleds for witnesses, and an execution is followed from outside.
     Trace,
 }
 

@@ -79,7 +79,7 @@ spell! { Observe:
     Observe::Mcdc => "mcdc", "That, and the test vectors of decisions (MC/DC)";
     Observe::Stream => "stream", "The sequence of paths and calls, instead of counts";
     Observe::Addresses => "addresses", "Nothing: where each block lies is noted";
-    Observe::Trace => "trace", "Nothing: blocks have sockets for the witnesses of `trodden trace`";
+    Observe::Trace => "trace", "Nothing: blocks have sleds for the witnesses of `trodden trace`";
 }
 spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";

@@ -1,5 +1,5 @@
 //! Which collectors can work here: each follows a program for a moment, and must see one place of it: this program itself and its entry;
-//! or one that is compiled for that, and its first witness socket.
+//! or one that is compiled for that, and its first witness sled.
 
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_binary::Binary;
-use trodden_trace::{Collector, Compiled, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber, first_socket};
+use trodden_trace::{Collector, Compiled, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber, first_sled};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
@@ -41,13 +41,13 @@ pub fn collectors() -> Result<String> {
 
 fn tried(collector: &dyn Collector) -> Result<()> {
     match collector.name() == Compiled.name() {
-        true => works_with_sockets(collector),
+        true => works_with_sleds(collector),
         false => works(collector),
     }
 }
 
-/// Whether a collector works with a program that has sockets, which is compiled now.
-fn works_with_sockets(collector: &dyn Collector) -> Result<()> {
+/// Whether a collector works with a program that has sleds, which is compiled now.
+fn works_with_sleds(collector: &dyn Collector) -> Result<()> {
     let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     std::fs::write(&source, "int main(void) { return 0; }\n")?;
@@ -55,8 +55,8 @@ fn works_with_sockets(collector: &dyn Collector) -> Result<()> {
     compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("trodden cc cannot be run")?;
     ensure!(output.status.success(), "trodden cc fails: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let socket = first_socket(&Binary::read(&program)?).context("the program that was compiled has no socket")?;
-    sees(collector, &program, socket)
+    let sled = first_sled(&Binary::read(&program)?).context("the program that was compiled has no sled")?;
+    sees(collector, &program, sled)
 }
 
 /// Whether a collector works.

@@ -1,8 +1,8 @@
-//! Witness sockets: eight bytes at the beginning of each block, which do nothing until a collector of traces puts a jump there.
+//! Witness sleds: eight bytes at the beginning of each block, which do nothing until a collector of traces puts a jump there.
 //!
-//! A socket is an instruction that no compiler makes ([`SOCKET`]), so that collectors know it in the machine code without any
+//! A sled is an instruction that no compiler makes ([`SLED`]), so that collectors know it in the machine code without any
 //! table; stripping takes nothing from it. It is a piece of assembly that may touch memory, so that code generation moves no access to
-//! memory from one side of it to the other: what faults in a block does so behind its socket.
+//! memory from one side of it to the other: what faults in a block does so behind its sled.
 //!
 //! A block that cannot be reached has none: code generation would keep it, and let it run into whatever comes behind.
 
@@ -10,15 +10,15 @@ use crate::debug::no_line;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
-use trodden_wire::SOCKET;
+use trodden_wire::SLED;
 
-/// Puts a socket into each block of functions.
+/// Puts a sled into each block of functions.
 pub fn insert(module: Module, functions: Vec<Value>) {
     let kind = llvm!(LLVMFunctionType(LLVMVoidTypeInContext(module.context()), std::ptr::null_mut(), 0, 0));
-    let (text, touches) = (SOCKET.map(|byte| format!("{byte:#04x}")).join(","), "~{memory}");
+    let (text, touches) = (SLED.map(|byte| format!("{byte:#04x}")).join(","), "~{memory}");
     let (text, dialect) = (format!(".byte {text}"), LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
     let (text_at, touches_at) = (text.as_ptr().cast(), touches.as_ptr().cast());
-    let socket = llvm!(LLVMGetInlineAsm(kind, text_at, text.len(), touches_at, touches.len(), 1, 0, dialect, 0));
+    let sled = llvm!(LLVMGetInlineAsm(kind, text_at, text.len(), touches_at, touches.len(), 1, 0, dialect, 0));
     for function in functions {
         let line = no_line(module, function);
         for block in function.blocks().collect::<Vec<Block>>() {
@@ -29,7 +29,7 @@ pub fn insert(module: Module, functions: Vec<Value>) {
                 continue;
             }
             let builder = Builder::before(module, first, line);
-            llvm!(LLVMBuildCall2(builder.raw(), kind, socket, std::ptr::null_mut(), 0, c"".as_ptr()));
+            llvm!(LLVMBuildCall2(builder.raw(), kind, sled, std::ptr::null_mut(), 0, c"".as_ptr()));
         }
     }
 }

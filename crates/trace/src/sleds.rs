@@ -1,13 +1,13 @@
-//! Witness sockets: instructions that do nothing, at the beginning of the blocks of programs that were built for traces
-//! ([`SOCKET`], put there by the compiler plugin). A jump fits there whatever else the block holds, and nothing of it has to be moved.
+//! Witness sleds: instructions that do nothing, at the beginning of the blocks of programs that were built for traces
+//! ([`SLED`], put there by the compiler plugin). A jump fits there whatever else the block holds, and nothing of it has to be moved.
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl};
 use std::collections::HashMap;
 use std::ops::Range;
 use trodden_binary::Binary;
-use trodden_wire::SOCKET;
+use trodden_wire::SLED;
 
-/// The socket of each block that has one, by the block's start; what stands before it runs in any case, and calls nothing.
+/// The sled of each block that has one, by the block's start; what stands before it runs in any case, and calls nothing.
 pub fn of_blocks(code: &[(u64, Vec<u8>)], blocks: &[Range<u64>]) -> HashMap<u64, u64> {
     blocks.iter().filter_map(|block| Some((block.start, of_block(code, block)?))).collect()
 }
@@ -18,7 +18,7 @@ fn of_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
     let bytes = &bytes[(block.start - start) as usize..end];
     for instruction in &mut Decoder::with_ip(64, bytes, block.start, DecoderOptions::NONE) {
         let at = (instruction.ip() - block.start) as usize;
-        if bytes[at..].starts_with(&SOCKET) {
+        if bytes[at..].starts_with(&SLED) {
             return Some(instruction.ip());
         }
         if instruction.is_invalid() || instruction.flow_control() != FlowControl::Next {
@@ -28,12 +28,12 @@ fn of_block(code: &[(u64, Vec<u8>)], block: &Range<u64>) -> Option<u64> {
     None
 }
 
-/// The first address of a file's code at which a socket is.
+/// The first address of a file's code at which a sled is.
 pub fn first(binary: &Binary) -> Option<u64> {
     let code = binary.segments().iter().filter(|s| s.executable);
     code.filter_map(|segment| {
         let bytes = binary.bytes_at(segment.address)?;
-        let place = bytes.windows(SOCKET.len()).position(|window| window == SOCKET)?;
+        let place = bytes.windows(SLED.len()).position(|window| window == SLED)?;
         Some(segment.address + place as u64)
     })
     .next()
@@ -44,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_is_found_up_to_the_first_call() {
-        // push rbp; the socket; call rax; the socket; ret
-        let code = [&[0x55][..], &SOCKET, &[0xff, 0xd0], &SOCKET, &[0xc3]].concat();
+    fn a_sled_is_found_up_to_the_first_call() {
+        // push rbp; the sled; call rax; the sled; ret
+        let code = [&[0x55][..], &SLED, &[0xff, 0xd0], &SLED, &[0xc3]].concat();
         let (end, code) = (0x1000 + code.len() as u64, [(0x1000, code)]);
         let blocks = [0x1000..0x1009, 0x1009..end, 0x100b..end];
         assert_eq!(of_blocks(&code, &blocks), HashMap::from([(0x1000, 0x1001), (0x100b, 0x100b)]));
