@@ -18,7 +18,7 @@ Examples:
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is bad.")]
 pub struct Witnesses {
-    /// The file of the graph or the functions; `-` for standard input. If it has \"profiles\", that distribution is checked.
+    /// The file of the graph or the functions; `-` for standard input. If it has `profiles`, that distribution is checked.
     pub file: PathBuf,
     /// Number of profiles: runs among which the witnesses are divided. With --limit there may be more.
     #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = profiles)]
@@ -58,7 +58,7 @@ Examples:
 
 Exit status: 0 if the distribution is realizable, 1 if it is not, 2 if the input is bad.")]
 pub struct Reconstruct {
-    /// The file of the graph or the functions, with \"profiles\" and \"traces\"; `-` for standard input.
+    /// The file of the graph or the functions, with `profiles` and `traces`; `-` for standard input.
     pub file: PathBuf,
     /// Edges as witnesses, rather than nodes.
     #[arg(long)]
