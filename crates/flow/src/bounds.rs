@@ -3,13 +3,13 @@
 //! Control that enters a node leaves it, unless the execution may end there: what flows along the edges into a node is its count, and what
 //! flows out of it is at most that. Intervals for nodes and edges are narrowed by these equations until nothing changes.
 //!
-//! Each interval holds the truth at any time, if the known counts do, so that a limit of rounds costs precision only. Counts that
-//! contradict each other narrow nothing further. Time: O(rounds x edges).
+//! Each interval holds the truth at any time, if the known counts do, so that a limit of passes costs precision only. Counts that
+//! contradict each other narrow nothing further. Time: O(passes x edges).
 
 use crate::{Edge, Graph, Node};
 
-/// Rounds after which bounds are what they are: each sees every edge.
-const MOST_ROUNDS: usize = 64;
+/// Passes after which bounds are what they are: each sees every edge.
+const MOST_PASSES: usize = 64;
 
 /// An interval of counts, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<
 fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {
     nodes.resize(graph.node_count(), Bounds::ANY);
     let mut edges = vec![Bounds::ANY; graph.edge_count()];
-    for _ in 0..MOST_ROUNDS {
+    for _ in 0..MOST_PASSES {
         let mut changed = false;
         for node in graph.nodes() {
             let ends = may_end.get(node.index()).copied().unwrap_or(false);
