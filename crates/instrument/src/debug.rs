@@ -94,15 +94,8 @@ impl Positions {
     }
 
     fn file(&mut self, file: LLVMMetadataRef) -> u32 {
-        let path = match file.is_null() {
-            true => String::new(),
-            false => match file_name(file) {
-                (folder, name) if name.starts_with('/') || folder.is_empty() => name,
-                (folder, name) => format!("{folder}/{name}"),
-            },
-        };
         let files = &mut self.files;
-        *self.file_numbers.entry(path).or_insert_with_key(|path| {
+        *self.file_numbers.entry(path_of(file)).or_insert_with_key(|path| {
             files.push(path.clone());
             files.len() as u32 - 1
         })
@@ -110,6 +103,17 @@ impl Positions {
 
     fn operands(&self, node: LLVMMetadataRef) -> Vec<Option<Value>> {
         Value(llvm!(LLVMMetadataAsValue(self.module.context(), node))).metadata_operands()
+    }
+}
+
+/// The path of a file; empty if there is none.
+pub fn path_of(file: LLVMMetadataRef) -> String {
+    if file.is_null() {
+        return String::new();
+    }
+    match file_name(file) {
+        (folder, name) if name.starts_with('/') || folder.is_empty() => name,
+        (folder, name) => format!("{folder}/{name}"),
     }
 }
 

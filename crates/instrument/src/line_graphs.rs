@@ -3,8 +3,9 @@
 //! The plugin sees a module after the optimiser only. `clang -fembed-bitcode` puts the module of the front end into it, as a constant.
 //! That is taken out, and what is known of it is kept in a metadata node, which stays with the bitcode from which variants are made.
 
+use crate::debug::path_of;
 use crate::error::Error;
-use crate::llvm::{Block, Module, Value, c_string, file_name, llvm};
+use crate::llvm::{Block, Module, Value, c_string, llvm};
 use crate::placeholders::llvm_profile::forget_globals;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
@@ -73,16 +74,6 @@ fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     }
     llvm!(LLVMDisposeModule(raw));
     Some(LineGraphs { files: files.into_keys().collect(), functions })
-}
-
-fn path_of(file: llvm_sys::prelude::LLVMMetadataRef) -> String {
-    if file.is_null() {
-        return String::new();
-    }
-    match file_name(file) {
-        (folder, name) if name.starts_with('/') || folder.is_empty() => name,
-        (folder, name) => format!("{folder}/{name}"),
-    }
 }
 
 fn blocks(function: Value, path: &str) -> Vec<LineBlock> {

@@ -11,7 +11,7 @@
 
 use super::LineCounts;
 use crate::view::{Function, chain};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::bounds::{Bounds, contradicted, node_bounds};
 use trodden_flow::{Graph, Node};
 use trodden_unit::{LineBlock, UnitMap};
@@ -82,21 +82,31 @@ impl Flow<'_> {
     }
 }
 
+/// The functions that a function is made of: itself, and those that were inlined into it.
+fn places<'a>(function: &Function<'a>) -> BTreeSet<Place<'a>> {
+    let map = function.units_map();
+    let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
+    let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| chain(map, p)).map(|p| p.scope).collect();
+    let scopes = scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize));
+    scopes.filter_map(|scope| Some((map.files.get(scope.file as usize)?.as_str(), scope.line))).collect()
+}
+
 impl<'a> Graphs<'a> {
     fn of(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new() };
-        let mut units: Vec<&'a UnitMap> = Vec::new();
-        for function in functions {
-            let map = function.units_map();
-            if !units.iter().any(|u| std::ptr::eq(*u, map)) {
-                units.push(map);
-            }
-        }
-        for map in units.into_iter().filter(|map| !map.experiment.is_sampled() && !map.has_times()) {
-            for graph in &map.line_graphs.functions {
+        // Only what the functions are made of: reports ask for one function after the other.
+        let places: Vec<(&Function<'a>, BTreeSet<Place<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();
+        let wanted: BTreeSet<Place> = places.iter().flat_map(|(_, places)| places).copied().collect();
+        let lines: BTreeSet<u32> = wanted.iter().map(|(_, line)| *line).collect();
+        let mut units: HashSet<*const UnitMap> = HashSet::new();
+        let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
+        for map in maps.filter(|map| !map.experiment.is_sampled() && !map.has_times()) {
+            for graph in map.line_graphs.functions.iter().filter(|graph| lines.contains(&graph.line)) {
                 let Some(file) = map.line_graphs.files.get(graph.file as usize) else { continue };
-                let known = graphs.by_place.entry((file, graph.line)).or_insert(Some(&graph.blocks));
-                *known = known.filter(|known| **known == graph.blocks[..]);
+                if wanted.contains(&(file.as_str(), graph.line)) {
+                    let known = graphs.by_place.entry((file, graph.line)).or_insert(Some(&graph.blocks));
+                    *known = known.filter(|known| **known == graph.blocks[..]);
+                }
             }
         }
         for (&(file, _), blocks) in &graphs.by_place {
@@ -104,23 +114,19 @@ impl<'a> Graphs<'a> {
                 *graphs.blocks_of.entry((file, line)).or_default() += 1;
             }
         }
-        functions.iter().for_each(|function| graphs.take(function));
+        places.iter().for_each(|(function, places)| graphs.take(function, places));
         graphs
     }
 
     /// Notes what one function says of those that it is made of.
-    fn take(&mut self, function: &Function<'a>) {
-        let map = function.units_map();
+    fn take(&mut self, function: &Function, places: &BTreeSet<Place<'a>>) {
         let is_whole = !function.map.is_partial() && (!function.is_executed() || function.paths.edges.iter().any(|n| *n > 0));
         if is_whole && function.paths.all_finished() {
             return;
         }
-        let positions = function.map.blocks.iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
-        let scopes: BTreeSet<u32> = positions.chain(function.map.position).flat_map(|p| chain(map, p)).map(|p| p.scope).collect();
-        for scope in scopes.into_iter().filter_map(|scope| map.scopes.get(scope as usize)) {
-            let Some(file) = map.files.get(scope.file as usize) else { continue };
-            self.unfinished.insert((file, scope.line));
-            if !is_whole && let Some(graph) = self.by_place.get_mut(&(file.as_str(), scope.line)) {
+        self.unfinished.extend(places);
+        for place in places.iter().filter(|_| !is_whole) {
+            if let Some(graph) = self.by_place.get_mut(place) {
                 *graph = None;
             }
         }
