@@ -22,6 +22,7 @@
 pub mod bounds;
 pub mod coding;
 pub mod dag;
+pub mod dominators;
 pub mod frequency;
 pub mod graph;
 pub mod interesting;

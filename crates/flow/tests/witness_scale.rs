@@ -127,3 +127,23 @@ fn profiles_of_30_witnesses() {
     }
     planned_and_rebuilt(&mut random, &program, &options(4, Strategy::Fine, Some(30)), 20_000);
 }
+
+/// Diamonds one after the other, as many.
+fn diamonds(count: u32) -> Program {
+    let of = |at: u32| [(at, at + 1), (at, at + 2), (at + 1, at + 3), (at + 2, at + 3)];
+    let edges = (0..count).flat_map(|n| of(3 * n)).map(|(a, b)| (Node(a), Node(b))).collect();
+    let graph = Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap();
+    Program::new(vec![Function::new("f".to_owned(), graph)], Start::Main(FunctionId(0)), Vec::new()).unwrap()
+}
+
+#[test]
+fn functions_of_very_many_branches_have_few_more_witnesses_than_branches() {
+    let mut random = Random::new(10_000);
+    for (count, most) in [(900, 900), (10_000, 10_040)] {
+        let program = diamonds(count);
+        let options = options(1, Strategy::Grouped, None);
+        let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
+        assert!(planned.distribution.profiles[0].len() <= most);
+        planned_and_rebuilt(&mut random, &program, &options, 40_000);
+    }
+}

@@ -12,7 +12,6 @@
 //! All terms rely on the weights; loops whose weights contradict each other are left out. O(edges), and the steps of the exact solver.
 
 use super::exact::exact;
-use super::jobs::postdominators;
 use super::placement::{all, fewest};
 use super::program::{FunctionId, Program, WitnessKind};
 use super::pushdown::Pushdown;
@@ -58,7 +57,7 @@ fn one_profile(view: &View) -> f64 {
 
 /// Branches that have no states in common up to their postdominators: each needs a witness of its own there.
 fn packing(view: &View) -> f64 {
-    let postdominators = postdominators(view);
+    let postdominators = view.postdominators();
     let mut regions: Vec<(f64, HashSet<u32>)> = (0..view.branches.len()).map(|b| region(view, &postdominators, b)).collect();
     regions.sort_by(|a, b| a.1.len().cmp(&b.1.len()).then(b.0.total_cmp(&a.0)));
     let (mut used, mut sum) = (HashSet::new(), 0.0);

@@ -10,7 +10,7 @@
 
 use super::automaton::State;
 use super::condition::{Check, Lookahead};
-use super::eliminate::{Requirement, eliminate, marked, most_expensive_first};
+use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
 use super::jobs::{Grouping, Job, jobs};
 use super::placement::OtherKind;
 use super::program::{Program, Witness, WitnessKind};
@@ -21,6 +21,7 @@ use super::view::View;
 use super::weights::Weights;
 use super::{Distribution, FunctionId};
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// How jobs are formed and assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -151,7 +152,7 @@ pub fn assign_to_machines(loads: &[f64], machines: usize) -> Vec<usize> {
 /// What a profile has in one function.
 #[derive(Clone)]
 struct FunctionPlan {
-    jobs: Vec<Job>,
+    jobs: Vec<Rc<Job>>,
     member: Vec<bool>,
     cost: f64,
     size: usize,
@@ -168,13 +169,13 @@ struct Slot {
 impl Slot {
     /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only
     /// states of the new job's region are tried, for the new job alone.
-    fn with(&self, view: &View, job: &Job) -> FunctionPlan {
+    fn with(&self, view: &View, job: &Rc<Job>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
-        let mut member = self.functions.get(&job.view).map_or_else(|| vec![false; view.len()], |p| p.member.clone());
+        let mut member = self.functions.get(&job.view).map_or_else(|| view.separated(), |p| p.member.clone());
         let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
         new.iter().for_each(|s| member[*s as usize] = true);
         eliminate(view, &job.required, &mut member, &most_expensive_first(view, &new));
-        jobs.push(job.clone());
+        jobs.push(Rc::clone(job));
         FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
     }
 
@@ -209,9 +210,9 @@ impl Slot {
 }
 
 /// Eliminates from marked states what jobs do not need.
-fn planned(view: &View, jobs: Vec<Job>, mut member: Vec<bool>) -> FunctionPlan {
+fn planned(view: &View, jobs: Vec<Rc<Job>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
-    let order = most_expensive_first(view, &marked(&member));
+    let order = droppable(view, &mut member);
     eliminate(view, &required, &mut member, &order);
     FunctionPlan { cost: view.sum(&member), size: view.count(&member), jobs, member }
 }
@@ -255,7 +256,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
-    fn add(&mut self, job: Job) -> Result<(), PlanError> {
+    fn add(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
         for at in order {
@@ -269,7 +270,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job where the greatest load grows least, then where the job adds least.
-    fn add_best(&mut self, job: Job) -> Result<(), PlanError> {
+    fn add_best(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
         let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
@@ -293,7 +294,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
-    fn open(&mut self, job: Job) -> Result<(), PlanError> {
+    fn open(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
         let plan = Slot::default().with(&self.views[job.view], &job);
         let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
             let mut slot = Slot::default();
@@ -308,8 +309,8 @@ impl<'a> Slots<'a> {
 }
 
 /// A job in two; `None` for a single pair of successors.
-fn halves(view: &View, job: &Job) -> Option<[Job; 2]> {
-    let of = |required: Vec<Requirement>| Job { view: job.view, required, region: job.region.clone() };
+fn halves(view: &View, job: &Job) -> Option<[Rc<Job>; 2]> {
+    let of = |required: Vec<Requirement>| Rc::new(Job { view: job.view, required, region: job.region.clone() });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
         let all = || (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
@@ -325,8 +326,8 @@ fn halves(view: &View, job: &Job) -> Option<[Job; 2]> {
 }
 
 /// All jobs, in the order that was asked for.
-fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Job> {
-    let mut all: Vec<Job> = views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).collect();
+fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Rc<Job>> {
+    let mut all: Vec<Rc<Job>> = views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
     if order == Order::LongestFirst {
         all.sort_by_cached_key(|job| {
             let cost = Slot::default().with(&views[job.view], job).cost;

@@ -65,6 +65,14 @@ pub fn most_expensive_first(view: &View, states: &[u32]) -> Vec<u32> {
     order
 }
 
+/// The marked states that may be dropped, in the order in which they are tried. Separators are marked, and stay.
+pub fn droppable(view: &View, member: &mut [bool]) -> Vec<u32> {
+    view.separators.iter().for_each(|state| member[*state as usize] = true);
+    let mut order = most_expensive_first(view, &marked(member));
+    order.retain(|state| !view.separators.contains(state));
+    order
+}
+
 /// The sets W of the successors of the required branches.
 struct BranchSets {
     sets: Vec<Vec<Vec<u32>>>,

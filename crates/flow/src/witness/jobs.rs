@@ -7,7 +7,6 @@
 //! postdominator).
 //!
 //! The *region* of a job is where its witnesses may be: everything for whole functions, else what is near the successors.
-//! Postdominators: iterative (Cooper, Harvey, Kennedy), O(edges x passes).
 
 use super::eliminate::Requirement;
 use super::sets::{Lists, components};
@@ -115,7 +114,7 @@ fn groups(view: &View) -> Vec<Vec<usize>> {
 
 /// Joins each branch with those between it and its immediate postdominator.
 fn join_nested(view: &View, sets: &mut Groups) {
-    let postdominator = postdominators(view);
+    let postdominator = view.postdominators();
     let mut branch_at = vec![None; view.len()];
     view.branches.iter().enumerate().for_each(|(i, b)| branch_at[b.state as usize] = Some(i));
     for (branch, of) in view.branches.iter().enumerate() {
@@ -131,67 +130,6 @@ fn join_nested(view: &View, sets: &mut Groups) {
             work.extend(&view.next[state as usize]);
         }
     }
-}
-
-/// The immediate postdominator of each state, without the edge exit -> entry; `None` where only the end follows, or nothing.
-pub fn postdominators(view: &View) -> Vec<Option<u32>> {
-    let count = view.len();
-    let exit = count as u32;
-    // Behind a return, the entry does not follow here.
-    let next = |s: u32| -> Vec<u32> {
-        let out = if view.ends[s as usize] { Vec::new() } else { view.next[s as usize].clone() };
-        if out.is_empty() { vec![exit] } else { out }
-    };
-    let mut into = vec![Vec::new(); count + 1];
-    (0..count as u32).for_each(|s| next(s).into_iter().for_each(|n| into[n as usize].push(s)));
-    let order = postorder(&into, exit);
-    let mut position = vec![u32::MAX; count + 1];
-    order.iter().rev().zip(0u32..).for_each(|(s, at)| position[*s as usize] = at);
-    let mut dominator: Vec<Option<u32>> = vec![None; count + 1];
-    dominator[exit as usize] = Some(exit);
-    let mut changed = true;
-    while changed {
-        changed = false;
-        for &state in order.iter().rev().filter(|s| **s != exit) {
-            let known = next(state).into_iter().filter(|n| dominator[*n as usize].is_some());
-            let new = known.reduce(|a, b| meet(&dominator, &position, a, b));
-            changed |= new != dominator[state as usize];
-            dominator[state as usize] = new;
-        }
-    }
-    dominator[..count].iter().map(|d| d.filter(|d| *d != exit)).collect()
-}
-
-fn meet(dominator: &[Option<u32>], position: &[u32], mut a: u32, mut b: u32) -> u32 {
-    while a != b {
-        while position[a as usize] > position[b as usize] {
-            a = dominator[a as usize].expect("it was reached before");
-        }
-        while position[b as usize] > position[a as usize] {
-            b = dominator[b as usize].expect("it was reached before");
-        }
-    }
-    a
-}
-
-fn postorder(out: &[Vec<u32>], from: u32) -> Vec<u32> {
-    let (mut seen, mut order, mut walk) = (vec![false; out.len()], Vec::new(), vec![(from, 0)]);
-    seen[from as usize] = true;
-    while let Some((node, at)) = walk.last_mut() {
-        match out[*node as usize].get(*at) {
-            Some(&to) => {
-                *at += 1;
-                if !std::mem::replace(&mut seen[to as usize], true) {
-                    walk.push((to, 0));
-                }
-            }
-            None => {
-                order.push(*node);
-                walk.pop();
-            }
-        }
-    }
-    order
 }
 
 /// Disjoint sets.

@@ -9,7 +9,7 @@
 //! is not needed. [`Placement::Fewest`] eliminates from all nodes, and from targets alone, and takes the cheaper result;
 //! [`Placement::Exact`] proves the least cost for small functions ([`exact`](super::exact)). Spanning trees: O(E log E).
 
-use super::eliminate::{Requirement, distinguishes, eliminate, marked, most_expensive_first};
+use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
 use super::exact::exact;
 use super::program::{Function, NodeKind, Program, WitnessKind};
 use super::structure::Structure;
@@ -100,7 +100,7 @@ pub fn fewest(view: &View) -> Vec<bool> {
         few = everything.clone();
     }
     for member in [&mut everything, &mut few] {
-        let order = most_expensive_first(view, &marked(member));
+        let order = droppable(view, member);
         eliminate(view, &required, member, &order);
     }
     if view.sum(&few) < view.sum(&everything) { few } else { everything }
@@ -126,7 +126,7 @@ fn repair(view: &View, member: &mut [bool]) {
     if !distinguishes(view, &required, member) {
         member.iter_mut().zip(&view.witness).for_each(|(m, w)| *m = w.is_some());
     }
-    let order = most_expensive_first(view, &marked(member));
+    let order = droppable(view, member);
     eliminate(view, &required, member, &order);
 }
 
