@@ -6,6 +6,7 @@
 //! Each interval holds the truth at any time, if the known counts do, so that a limit of passes costs precision only. Counts that
 //! contradict each other narrow nothing further. Time: O(passes x edges).
 
+use crate::dominators::immediate_dominators;
 use crate::{Edge, Graph, Node};
 
 /// Passes after which bounds are what they are: each sees every edge.
@@ -68,6 +69,44 @@ pub fn contradicted(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<
     };
     let is_needed = |node: &Node| graph.incoming(*node).iter().any(leaves) || graph.out(*node).iter().any(enters);
     graph.nodes().filter(|n| nodes[n.index()].high == 0 && is_needed(n)).collect()
+}
+
+/// Whether each node may have been executed: whether a path leads to it along nodes and edges that may have been.
+pub fn reachable(graph: &Graph, nodes: Vec<Bounds>, may_end: &[bool]) -> Vec<bool> {
+    let (nodes, edges) = bounds(graph, nodes, may_end);
+    let mut found = vec![false; graph.node_count()];
+    let mut left = vec![graph.entry()];
+    while let Some(node) = left.pop() {
+        if nodes[node.index()].high > 0 && !std::mem::replace(&mut found[node.index()], true) {
+            left.extend(graph.out(node).iter().filter(|e| edges[e.index()].high > 0).map(|e| graph.to(*e)));
+        }
+    }
+    found
+}
+
+/// Nodes that must have been executed because others were: their dominators and postdominators, on paths along nodes that may have been.
+pub fn inevitable(graph: &Graph, nodes: &[Bounds], may_end: &[bool]) -> Vec<bool> {
+    let end = graph.node_count();
+    let (mut next, mut before) = (vec![Vec::new(); end + 1], vec![Vec::new(); end + 1]);
+    for node in graph.nodes().filter(|node| nodes[node.index()].high > 0) {
+        let ends = node == graph.exit() || graph.out(node).is_empty() || may_end.get(node.index()) == Some(&true);
+        let to = graph.out(node).iter().map(|e| graph.to(*e).0).filter(|to| nodes[*to as usize].high > 0);
+        next[node.index()].extend(to.chain(ends.then_some(end as u32)));
+        next[node.index()].iter().for_each(|to| before[*to as usize].push(node.0));
+    }
+    let mut found = vec![false; end + 1];
+    for (next, from) in [(&next, graph.entry().0), (&before, end as u32)] {
+        let dominators = immediate_dominators(next, from);
+        let mut seen = vec![false; end + 1];
+        for mut node in (0..end).filter(|node| nodes[*node].low > 0) {
+            while !std::mem::replace(&mut seen[node], true) {
+                node = dominators[node].map_or(node, |n| n as usize);
+            }
+        }
+        found.iter_mut().zip(seen).for_each(|(found, seen)| *found |= seen);
+    }
+    found.truncate(end);
+    found
 }
 
 fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bounds>, Vec<Bounds>) {

@@ -1,6 +1,6 @@
 //! Bounds of nodes' counts, against random executions of random graphs of which some counts are hidden.
 
-use trodden_flow::bounds::{Bounds, contradicted, node_bounds};
+use trodden_flow::bounds::{Bounds, contradicted, inevitable, node_bounds, reachable};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
@@ -46,6 +46,33 @@ fn bounds_hold_the_counts_that_are_hidden() {
     }
     // Otherwise nothing would be concluded.
     assert!(exact * 4 > hidden, "{exact} of {hidden}");
+}
+
+#[test]
+fn what_is_inevitable_was_executed_and_what_was_executed_is_reachable() {
+    let mut random = Random::new(2612);
+    let (mut concluded, mut unreachable) = (0u64, 0u64);
+    for _ in 0..4000 {
+        let graph = graph(&mut random, 10, 14, Cycles::Some);
+        let mut may_end: Vec<bool> = graph.nodes().map(|_| random.chance(10)).collect();
+        let counts = execute(&mut random, &graph, &mut may_end);
+        let seen = |count: &u64| match random.chance(30) {
+            true if *count == 0 => Bounds::exactly(0),
+            true => Bounds::at_least(1),
+            false => Bounds::ANY,
+        };
+        let seen: Vec<Bounds> = counts.iter().map(seen).collect();
+        for (node, found) in inevitable(&graph, &seen, &may_end).into_iter().enumerate() {
+            assert!(!found || counts[node] > 0, "{node} {graph:?} {seen:?} {may_end:?}");
+            concluded += u64::from(found && seen[node] == Bounds::ANY);
+        }
+        let given = counts.iter().map(|n| if *n == 0 && random.chance(30) { Bounds::exactly(0) } else { Bounds::ANY }).collect();
+        for (node, found) in reachable(&graph, given, &may_end).into_iter().enumerate() {
+            assert!(found || counts[node] == 0, "{node} {graph:?} {counts:?}");
+            unreachable += u64::from(!found);
+        }
+    }
+    assert!(concluded > 1000 && unreachable > 1000, "{concluded} {unreachable}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMMetadataKind;
 use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::LLVMMetadataRef;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
 use trodden_unit::{Position, Scope};
 
 /// Collects the files and scopes that positions name.
@@ -112,9 +114,25 @@ pub fn path_of(file: LLVMMetadataRef) -> String {
         return String::new();
     }
     match file_name(file) {
-        (folder, name) if name.starts_with('/') || folder.is_empty() => name,
-        (folder, name) => format!("{folder}/{name}"),
+        (folder, name) if name.starts_with('/') || folder.is_empty() => one_spelling(&name),
+        (folder, name) => one_spelling(&format!("{folder}/{name}")),
     }
+}
+
+/// A path without `.` and, where that leads to the same file, without `..`: units name a header by the way that led them to it.
+fn one_spelling(path: &str) -> String {
+    let (mut short, mut goes_up) = (PathBuf::new(), false);
+    for component in Path::new(path).components() {
+        match component {
+            Component::ParentDir if short.file_name().is_some() => goes_up = short.pop(),
+            _ => short.push(component),
+        }
+    }
+    let identity = |path: &Path| std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()));
+    if goes_up && identity(&short) != identity(Path::new(path)) {
+        short = Path::new(path).components().collect();
+    }
+    short.into_os_string().into_string().unwrap_or_else(|_| path.to_owned())
 }
 
 fn kind(node: LLVMMetadataRef) -> LLVMMetadataKind {

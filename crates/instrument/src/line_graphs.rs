@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::llvm::{Block, Module, Value, c_string, llvm};
 use crate::placeholders::llvm_profile::forget_globals;
 use indexmap::{IndexMap, IndexSet};
+use llvm_sys::LLVMOpcode;
 use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
@@ -60,20 +61,28 @@ fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     }
     let source = Module::new(raw);
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
-    for function in source.functions() {
+    let is_known = |f: &Value| llvm!(LLVMIsDeclaration(f.0)) == 0 && !llvm!(LLVMGetSubprogram(f.0)).is_null();
+    let numbers: IndexMap<Value, u32> = source.functions().filter(is_known).zip(0..).collect();
+    for function in numbers.keys() {
         let subprogram = llvm!(LLVMGetSubprogram(function.0));
-        if llvm!(LLVMIsDeclaration(function.0)) != 0 || subprogram.is_null() {
-            continue;
-        }
         let path = path_of(llvm!(LLVMDIScopeGetFile(subprogram)));
-        let blocks = blocks(function, &path);
+        let blocks = blocks(*function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);
         let line = llvm!(LLVMDISubprogramGetLine(subprogram));
-        functions.push(LineGraph { name: function.name().trim_start_matches('\u{1}').to_owned(), file, line, blocks });
+        let name = function.name().trim_start_matches('\u{1}').to_owned();
+        functions.push(LineGraph { name, file, line, blocks, calls: calls(*function, &numbers) });
     }
     llvm!(LLVMDisposeModule(raw));
     Some(LineGraphs { files: files.into_keys().collect(), functions })
+}
+
+fn calls(function: Value, functions: &IndexMap<Value, u32>) -> Vec<(u32, u32)> {
+    let of = |(block, number): (Block, u32)| {
+        let called = block.instructions().filter(|i| i.is_call()).filter_map(|call| functions.get(&call.callee()));
+        called.map(|called| (number, *called)).collect::<IndexSet<_>>()
+    };
+    function.blocks().zip(0..).flat_map(of).collect()
 }
 
 fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
@@ -82,16 +91,28 @@ fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
     let mut own_files = IndexMap::new();
     let mut is_own = |file| *own_files.entry(file).or_insert_with(|| path_of(file) == path);
     let block = |block: Block| {
-        let (mut lines, mut may_end) = (IndexSet::new(), false);
+        let mut described = LineBlock { next: next(block).into_iter().collect(), ..LineBlock::default() };
+        described.stops = block.terminator().is(LLVMOpcode::LLVMUnreachable);
         for instruction in block.instructions() {
-            may_end |= instruction.is_call() && !(instruction.callee().is_function() && instruction.callee().intrinsic() != 0);
+            described.may_end |= instruction.is_call() && !(instruction.callee().is_function() && instruction.callee().intrinsic() != 0);
             let Some(location) = instruction.location() else { continue };
             let line = llvm!(LLVMDILocationGetLine(location));
             if line > 0 && is_own(llvm!(LLVMDIScopeGetFile(llvm!(LLVMDILocationGetScope(location))))) {
-                lines.insert(line);
+                add_line(&mut described, instruction, line);
             }
         }
-        LineBlock { lines: lines.into_iter().collect(), next: next(block).into_iter().collect(), may_end }
+        described
     };
     function.blocks().map(block).collect()
+}
+
+/// Adds the line of an instruction of a block.
+fn add_line(block: &mut LineBlock, instruction: Value, line: u32) {
+    if !block.lines.contains(&line) {
+        let is_jump = instruction.is(LLVMOpcode::LLVMBr) && instruction.successors().len() == 1;
+        match is_jump && !block.lines.is_empty() {
+            true => block.jump = Some(line),
+            false => block.lines.push(line),
+        }
+    }
 }

@@ -103,6 +103,12 @@ impl LineCounts {
         self.files.get(file)?.lines.get(&line).copied()
     }
 
+    /// Calls of the functions that are declared on a line; `None`: there are none.
+    fn calls(&self, (file, line): (&str, u32)) -> Option<u64> {
+        let named = self.files.get(file)?.functions.range((line, String::new())..(line + 1, String::new()));
+        named.map(|(_, calls)| *calls).reduce(u64::saturating_add)
+    }
+
     fn file(&mut self, function: &Function, position: Position) -> Option<&mut FileCounts> {
         let file = file_of(function.units_map(), position)?;
         if !self.files.contains_key(file) {

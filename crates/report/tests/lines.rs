@@ -9,7 +9,7 @@ use trodden_report::view::View;
 use trodden_unit::{EdgeKind, LineBlock, LineGraph, Position};
 
 fn block(lines: &[u32], next: &[u32]) -> LineBlock {
-    LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true }
+    LineBlock { lines: lines.to_vec(), next: next.to_vec(), may_end: true, ..LineBlock::default() }
 }
 
 /// `f` of `f.c` is called ten times: lines 2 and 3, then either 4 (three times) or 6; 5 and 7 are behind both of them. Of lines 3, 6 and 7
@@ -35,14 +35,14 @@ fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
     unit.walk(&walker, &[0, 2], true, 6);
     unit.walk(&walker, &[0, 2], returns, 1);
     unit.map.line_graphs.files = vec!["f.c".into()];
-    unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph }];
+    unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
     profile(vec![("f", vec![unit.finish()])])
 }
 
 fn lines(profile: &Profile) -> Vec<(u32, u64)> {
     let view = View::of(profile);
     let counts = LineCounts::of(&view.functions);
-    counts.files["f.c"].lines.iter().map(|(line, count)| (*line, *count)).collect()
+    counts.files.values().next().expect("a file").lines.iter().map(|(line, count)| (*line, *count)).collect()
 }
 
 #[test]
@@ -68,6 +68,92 @@ fn functions_of_which_copies_differ_are_left_alone() {
     let mut profile = example(vec![block(&[2, 3, 4, 5, 6, 7], &[])], true);
     assert!(lines(&profile).iter().all(|(line, count)| *line == 8 || *count > 0));
     let map = std::sync::Arc::make_mut(&mut profile.images[0].units[0].map);
-    map.line_graphs.functions.push(LineGraph { name: "f2".into(), file: 0, line: 1, blocks: vec![block(&[2], &[])] });
+    map.line_graphs.functions.push(LineGraph { name: "f2".into(), file: 0, line: 1, blocks: vec![block(&[2], &[])], calls: Vec::new() });
     assert!(lines(&profile).contains(&(3, 0)));
+}
+
+/// `f` of `g.c` is called ten times: lines 2 and 9 are executed. Lines 3 to 8 have code that is not.
+fn other_lines(graph: Vec<LineBlock>) -> Vec<u32> {
+    let mut unit = UnitBuilder::new("g.c", &["g.c"]);
+    let scope = unit.scope("f", 0, 1, None);
+    let at = |line: u32| Position { scope, file: 0, line, column: 1 };
+    let others: Vec<Position> = (3..9).map(at).collect();
+    let function = FunctionBuilder::new("f", Some(at(1)))
+        .block(2, &[at(2)], Some(at(2)))
+        .block(1, &others, None)
+        .block(1, &[at(9)], None)
+        .edge(0, 1, EdgeKind::True)
+        .edge(0, 2, EdgeKind::False)
+        .edge(1, 2, EdgeKind::Always)
+        .edge(2, None, EdgeKind::Return);
+    let walker = unit.add(function);
+    unit.walk(&walker, &[0, 2], true, 10);
+    unit.map.line_graphs.files = vec!["g.c".into()];
+    unit.map.line_graphs.functions = vec![LineGraph { name: "f".into(), file: 0, line: 1, blocks: graph, calls: Vec::new() }];
+    let found = lines(&profile(vec![("g", vec![unit.finish()])]));
+    assert!(found.iter().all(|(line, count)| (*count == 0) == (3..9).contains(line)), "{found:?}");
+    found.into_iter().map(|(line, _)| line).filter(|line| (3..9).contains(line)).collect()
+}
+
+#[test]
+fn conditions_and_jumps_have_0_only_if_other_lines_prove_it() {
+    let end = || block(&[9], &[]);
+    // Line 3 is a statement, whose code shows whether it was executed; line 4 is the condition behind it.
+    assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3, 4], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [3, 4, 5, 6, 7, 8]);
+    // Here nothing shows that line 3 was not executed, and line 4 was.
+    assert_eq!(other_lines(vec![block(&[2], &[1, 3]), block(&[3], &[2, 3]), block(&[5, 6, 7, 8], &[3]), end()]), [4, 5, 6, 7, 8]);
+    // Line 6 is in two blocks, one of which may have been executed.
+    assert_eq!(other_lines(vec![block(&[2], &[1, 2, 3]), block(&[6], &[3]), block(&[6, 5], &[3]), end()]), [3, 4, 5, 7, 8]);
+    let jump = LineBlock { jump: Some(8), ..block(&[7], &[2]) };
+    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), jump, end()]), [3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn arms_of_expressions_have_0_only_if_the_expression_was_not_executed() {
+    // return 2 ? 3 : 4; the value is used in line 2.
+    let arm = |line| LineBlock { jump: Some(2), ..block(&[line], &[3]) };
+    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), arm(3), arm(4), block(&[9], &[])]), [5, 6, 7, 8]);
+    // A loop's body jumps back.
+    let body = LineBlock { jump: Some(2), ..block(&[3], &[0]) };
+    assert_eq!(other_lines(vec![block(&[2], &[1, 2]), body, block(&[9], &[])]), [3, 4, 5, 6, 7, 8]);
+}
+
+#[test]
+fn what_an_executed_line_leads_to_was_executed_unless_the_call_before_it_does_not_return() {
+    // Line 3, an error, may or may not be the only other way on from line 2; line 4 is behind it.
+    let graph = |stops| {
+        let error = LineBlock { stops, ..block(&[3], &[]) };
+        vec![block(&[2], &[1, 2]), error, block(&[4], &[3]), block(&[9], &[])]
+    };
+    assert_eq!(other_lines(graph(true)), [3, 5, 6, 7, 8]);
+    let returns = |next: &[u32]| vec![block(&[2], next), block(&[3], &[3]), block(&[4], &[3]), block(&[9], &[])];
+    // One of lines 3 and 4 must have been executed; which is not known.
+    assert_eq!(other_lines(returns(&[1, 2])), [5, 6, 7, 8]);
+    assert_eq!(other_lines(returns(&[1, 2, 3])), [3, 4, 5, 6, 7, 8]);
+}
+
+/// `f`, which was called five times, and `g`, which has no entries.
+fn two_functions(calls: Vec<(u32, u32)>) -> Profile {
+    let mut unit = UnitBuilder::new("h.c", &["h.c"]);
+    let scope = unit.scope("f", 0, 1, None);
+    let inner = unit.scope("g", 0, 10, None);
+    let at = |scope: u32, line: u32| Position { scope, file: 0, line, column: 1 };
+    let caller = unit.add(FunctionBuilder::new("f", Some(at(scope, 1))).block(1, &[at(scope, 2)], None).edge(0, None, EdgeKind::Return));
+    let called = FunctionBuilder::new("g", Some(at(inner, 10))).block(2, &[at(inner, 11)], None).edge(0, None, EdgeKind::Return);
+    let _ = unit.add(called);
+    unit.walk(&caller, &[0], true, 5);
+    unit.map.line_graphs.files = vec!["h.c".into()];
+    let graph =
+        |name: &str, line: u32, of: u32, calls| LineGraph { name: name.into(), file: 0, line, blocks: vec![block(&[of], &[])], calls };
+    unit.map.line_graphs.functions = vec![graph("f", 1, 2, calls), graph("g", 10, 11, Vec::new())];
+    profile(vec![("h", vec![unit.finish()])])
+}
+
+#[test]
+fn a_function_that_was_called_has_no_0_where_it_left_no_code() {
+    assert_eq!(lines(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
+    let found = two_functions(vec![(0, 1)]);
+    assert_eq!(lines(&found), [(1, 5), (2, 5)]);
+    let view = View::of(&found);
+    assert_eq!(LineCounts::of(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }

@@ -25,6 +25,8 @@ pub struct LineGraph {
     pub line: u32,
     /// Basic blocks; block 0 is the entry.
     pub blocks: Vec<LineBlock>,
+    /// Calls by name: the block, and the function by its place in [`LineGraphs::functions`].
+    pub calls: Vec<(u32, u32)>,
 }
 
 /// A basic block.
@@ -32,18 +34,34 @@ pub struct LineGraph {
 pub struct LineBlock {
     /// Lines of the function's file that its instructions have, each once.
     pub lines: Vec<u32>,
+    /// Line of the jump that the block ends in, if no other instruction of it has that line but another line: a closing brace, or a
+    /// `break` after a statement.
+    pub jump: Option<u32>,
     /// Blocks that may follow; none if the function ends.
     pub next: Vec<u32>,
     /// Whether it has a call, which may not return.
     pub may_end: bool,
+    /// Whether it ends in a call that does not return.
+    pub stops: bool,
+}
+
+impl LineBlock {
+    /// Its lines, that of its jump among them.
+    pub fn all_lines(&self) -> impl Iterator<Item = &u32> {
+        self.lines.iter().chain(&self.jump)
+    }
 }
 
 impl LineGraphs {
     /// Adds the graphs of another unit that is part of this one.
     pub fn append(&mut self, other: LineGraphs) {
-        let first = self.files.len() as u32;
+        let (first_file, first) = (self.files.len() as u32, self.functions.len() as u32);
         self.files.extend(other.files);
-        self.functions.extend(other.functions.into_iter().map(|f| LineGraph { file: f.file + first, ..f }));
+        for mut function in other.functions {
+            function.file += first_file;
+            function.calls.iter_mut().for_each(|(_, called)| *called += first);
+            self.functions.push(function);
+        }
     }
 
     /// As bytes that [`LineGraphs::from_bytes`] reads.
@@ -60,7 +78,9 @@ impl LineGraphs {
     pub fn is_sound(&self) -> bool {
         self.functions.iter().all(|f| {
             let ends = f.blocks.iter().flat_map(|b| &b.next).all(|n| (*n as usize) < f.blocks.len());
-            ends && !f.blocks.is_empty() && (f.file as usize) < self.files.len()
+            let calls =
+                f.calls.iter().all(|(block, called)| (*block as usize) < f.blocks.len() && (*called as usize) < self.functions.len());
+            ends && calls && !f.blocks.is_empty() && (f.file as usize) < self.files.len()
         })
     }
 }
