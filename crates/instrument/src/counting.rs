@@ -38,10 +38,12 @@ use trodden_unit::Table;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const WORD: i64 = 8;
 
-/// Cells that are probed for one path: a full table would cost too much otherwise.
+/// Cells that are probed for one path: a full table would cost too much otherwise. With 256, one of three programs executes 4.6 % more;
+/// with 4, 0.6 % less (docs/benchmarks/constants.md).
 const MOST_PROBES: u64 = 32;
 
-/// How often an iteration is the dominant one, and how often it is not.
+/// How often an iteration is the dominant one, and how often it is not: weights for code generation. With 1, three programs are within
+/// 0.1 %; with 15, -2.8 to +1 % (docs/benchmarks/constants.md).
 const DOMINANT: [u64; 2] = [3, 1];
 
 /// Name of the function that stands for a count to be made.

@@ -44,6 +44,7 @@ pub fn mark_edges_unlikely(module: Module, terminator: Value, successors: &BTree
 
 /// Says to code generation how often each edge of a terminator is taken; says nothing if none is.
 pub fn weigh_successors(module: Module, terminator: Value, executions: &[u64]) {
+    // LLVM's weights have 32 bits. With 2^10, three programs are the same (docs/benchmarks/constants.md).
     const MOST: u64 = 1 << 30;
     let most = executions.iter().copied().max().unwrap_or_default();
     if most == 0 || executions.len() < 2 || !has_weights(terminator) {

@@ -12,17 +12,12 @@ use crate::graph::{Edge, Graph, Node};
 /// Loops are counted by trip count if they iterate this often per entry: what the exit edges cost then is less than what the
 /// iterations would. Estimates are far off: 2 changes none of three programs, 20 saves 0 to 0.4 % (docs/benchmarks/constants.md).
 const WORTHWHILE_ITERATIONS: f64 = 5.0;
-/// Loops with a constant trip count are counted when they are left if it is at least this: two additions then, and none
-/// in the iterations.
-const WORTHWHILE_TRIP_COUNT: u64 = 3;
 /// The most instructions in an iteration of a [tight](TripCounting::Tight) loop. With 0, three programs execute -1 to +1.1 %, with 24
 /// -0.9 to +4.3 % (docs/benchmarks/constants.md).
 const TIGHT: u32 = 6;
 /// The most exit edges of a loop that is counted by trip count: each gets the code that adds it. 8 changes none of three programs, 1
 /// saves 0 to 0.4 % (docs/benchmarks/constants.md).
 const MOST_EXITS: usize = 3;
-/// The most nodes of a loop that is counted by trip count.
-const MOST_NODES: usize = 64;
 
 /// Counts loops by their trip counts where that pays. Takes time linear in the size of the graph and of its loops.
 pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
@@ -43,7 +38,7 @@ struct Candidate {
     exits: Vec<Edge>,
     /// The register at the beginning of the next iteration.
     start: i64,
-    /// The trip count, if it is a constant that is worthwhile.
+    /// The trip count, if it is a constant.
     trip_count: Option<u64>,
 }
 
@@ -60,8 +55,8 @@ impl Candidate {
         if exits.is_empty() || exits.len() > MOST_EXITS || exits.iter().any(|e| !blocks.open[e.index()]) {
             return None;
         }
-        let known = blocks.trip_counts.get(&back).copied();
-        let trip_count = known.filter(|count| *count >= WORTHWHILE_TRIP_COUNT && exits.len() == 1);
+        // Two additions then, and none in the iterations.
+        let trip_count = blocks.trip_counts.get(&back).copied().filter(|_| exits.len() == 1);
         Some(Candidate { back, nodes, exits, start, trip_count })
     }
 
@@ -130,7 +125,7 @@ fn only_path(frame: &Frame, code: &Code, blocks: &BlockProperties, back: Edge) -
         let here = nodes[nodes.len() - 1];
         let mut into = code.live(graph.incoming(here));
         let (Some(only), None) = (into.next(), into.next()) else { return None };
-        if frame.cut(only).is_some() || nodes.len() == MOST_NODES {
+        if frame.cut(only).is_some() {
             return None;
         }
         nodes.push(graph.from(only));

@@ -15,8 +15,6 @@ const DETOUR: f64 = 12.0;
 /// tenth: 0 to 4 % more; with ten times as much: 0 to 2 % more. The least changes up to 0.2 %, and code by 3 to 5 %.
 const STATE: f64 = 3e-3;
 const STATE_AT_LEAST: f64 = 200.0;
-/// Below so many instructions per execution there is nothing to be gained by copies. With 0, two programs are the same byte by byte.
-const CHEAP: f64 = 0.02;
 
 /// The prices of one function.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +37,5 @@ impl Prices {
     /// Of copies of nodes.
     pub fn copies(&self, states: usize) -> f64 {
         (STATE * self.all).max(STATE_AT_LEAST) * states as f64
-    }
-
-    /// Whether there is nothing to be gained over a region of this cost.
-    pub fn is_cheap(&self, cost: f64) -> bool {
-        cost <= CHEAP * self.all
     }
 }

@@ -16,9 +16,10 @@ use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 
-/// Improvements below this part of the cost are not worth a move.
+/// Improvements below this part of the cost are not worth a move. With a hundredth of it, three programs execute 0 to 0.25 % more; with
+/// thirty times as much, within 0.2 % (docs/benchmarks/constants.md).
 const WORTHWHILE: f64 = 1e-3;
-/// Functions are searched for so many steps; what was found until then is taken.
+/// Functions are searched for so many steps; what was found until then is taken: bounds the time of a build.
 const MOST_STEPS: usize = 300_000_000;
 
 /// Known paths, and the edges of the region.

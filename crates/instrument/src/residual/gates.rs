@@ -50,25 +50,14 @@ fn keep_counters(module: Module, head: Block) {
     }
 }
 
-/// Whether a value is made of a phi node by additions alone.
+/// Whether a value is made of a phi node by one addition.
 fn is_step_of(value: Value, phi: Value) -> bool {
-    const MOST_STEPS: usize = 8;
-    let mut at = value;
-    for _ in 0..MOST_STEPS {
-        if llvm!(LLVMIsAInstruction(at.0)).is_null()
-            || !matches!(at.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr)
-        {
-            return false;
-        }
-        let operands = (0..llvm!(LLVMGetNumOperands(at.0)) as u32).map(|i| Value(llvm!(LLVMGetOperand(at.0, i))));
-        let computed: Vec<Value> = operands.filter(|o| !llvm!(LLVMIsAInstruction(o.0)).is_null()).collect();
-        if computed.contains(&phi) {
-            return true;
-        }
-        let [one] = computed[..] else { return false };
-        at = one;
+    if llvm!(LLVMIsAInstruction(value.0)).is_null()
+        || !matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr)
+    {
+        return false;
     }
-    false
+    (0..llvm!(LLVMGetNumOperands(value.0)) as u32).any(|i| llvm!(LLVMGetOperand(value.0, i)) == phi.0)
 }
 
 /// The edges between a function's blocks.

@@ -24,7 +24,8 @@ use trodden_flow::{Edge, Graph};
 /// How much more often than its copy the head of a loop is entered, for code generation.
 const FAST_HEAD: i64 = 1 << 20;
 
-/// How often a function is said to be entered: often enough for what is unlikely not to be never.
+/// How often a function is said to be entered: often enough for what is unlikely not to be never. That it is said matters, not how often:
+/// three programs are the same with 2^10 and 2^40 (docs/benchmarks/constants.md).
 const ENTRIES: u64 = 1 << 20;
 
 /// A function while it gets its instrumented code.

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::numbering::PerfectHash;
 use trodden_unit::SegmentSet;
 
-/// Contexts are found by the path's number itself in tables of at most so many entries, or so many times the entries that say something.
-const MOST_ENTRIES: u64 = 1 << 8;
-const SPARSE: u64 = 16;
+/// Contexts are found by the path's number itself in tables of at most so many entries, of 1 to 8 bytes. With 2^8, three programs execute
+/// 0.2 to 2.9 % more; with 2^4, the same as with that (docs/benchmarks/constants.md).
+const MOST_ENTRIES: u64 = 1 << 12;
 
 /// From numbers of paths to contexts of a callee.
 pub struct Transition {
@@ -70,8 +70,7 @@ impl Transition {
 
     fn from_contexts(callee: u32, mask: Option<u64>, contexts: BTreeMap<u64, u32>, bound: u64) -> Transition {
         let keys: Vec<u64> = contexts.keys().copied().collect();
-        let is_dense = bound <= MOST_ENTRIES.max(SPARSE * keys.len() as u64);
-        let hash = if is_dense || keys.len() < 2 { None } else { PerfectHash::of(&keys).ok() };
+        let hash = if bound <= MOST_ENTRIES || keys.len() < 2 { None } else { PerfectHash::of(&keys).ok() };
         Transition { callee, mask, contexts, bound, hash, tables: Tables::default() }
     }
 
