@@ -71,7 +71,7 @@ impl FunctionCfg {
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut cfg = FunctionCfg {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
-            blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, positions)).collect(),
+            blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions)).collect(),
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
             calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
             edges: Vec::new(),
@@ -107,7 +107,7 @@ impl FunctionCfg {
 
     fn add_dispatch_block(&mut self) -> Node {
         self.nodes.push(None);
-        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), branch: None, kind: BlockKind::Dispatch });
+        self.blocks.push(BlockMap { instructions: 0, positions: Vec::new(), up_to_calls: 0, branch: None, kind: BlockKind::Dispatch });
         Node(self.nodes.len() as u32 - 1)
     }
 
@@ -171,8 +171,7 @@ impl FunctionCfg {
 
     /// Edges to the exit: the function ends here, or a call might not come back.
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
-        let ending = ending_call(block);
-        if let Some(call) = calls_that_may_not_return(block, no_return).into_iter().find(|i| Some(*i) != ending) {
+        if let Some(&call) = reached_calls(block, no_return).first() {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
             self.add(edge, Site::Before(call), Hint::Never);
         }
@@ -326,9 +325,16 @@ fn last_call_before(terminator: Value) -> Value {
     calls.last().filter(|c| c.call_has_attribute("noreturn")).unwrap_or(terminator)
 }
 
-fn describe_block(block: Block, kind: BlockKind, positions: &mut Positions) -> BlockMap {
+/// The calls in which a path of the block may stop, without that of its end.
+fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
+    let ending = ending_call(block);
+    calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
+}
+
+fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, positions: &mut Positions) -> BlockMap {
+    let last_call = reached_calls(block, no_return).last().copied();
     let mut at = Vec::new();
-    let mut instructions = 0;
+    let (mut instructions, mut up_to_calls) = (0, None);
     for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
         if instruction.is(LLVMOpcode::LLVMCall) && is_placeholder(instruction) {
             continue;
@@ -339,8 +345,12 @@ fn describe_block(block: Block, kind: BlockKind, positions: &mut Positions) -> B
         {
             at.push(position);
         }
+        if Some(instruction) == last_call {
+            up_to_calls = Some(at.len() as u32);
+        }
     }
-    BlockMap { instructions, positions: at, branch: positions.of(block.terminator()), kind }
+    let up_to_calls = up_to_calls.unwrap_or(at.len() as u32);
+    BlockMap { instructions, positions: at, up_to_calls, branch: positions.of(block.terminator()), kind }
 }
 
 fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {

@@ -16,7 +16,8 @@ use trodden_unit::{Position, UnitMap};
 /// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
 pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
-    let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies(map, &positions(function, at))).collect();
+    let bodies_up_to = |calls: bool| (0..function.map.blocks.len()).map(|at| bodies(map, &positions(function, at, calls))).collect();
+    let (bodies, before): (Vec<BTreeSet<u32>>, Vec<BTreeSet<u32>>) = (bodies_up_to(false), bodies_up_to(true));
     let mut entries: BTreeMap<u32, i128> = bodies.iter().flatten().map(|scope| (*scope, 0)).collect();
     if entries.is_empty() {
         return BTreeMap::new();
@@ -25,24 +26,48 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let within: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, around(function, &bodies, *cut, *why))).collect();
     let complete = function.paths.complete.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
     let unfinished = function.paths.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
-    for (count, blocks, beginning) in complete.chain(unfinished) {
+    let both = complete.map(|path| (path, true)).chain(unfinished.map(|path| (path, false)));
+    for ((count, blocks, beginning), is_complete) in both {
         let continued = match beginning {
             Beginning::Entry => None,
             Beginning::After(edge) => within.get(&edge),
         };
-        let entered: BTreeSet<u32> = blocks.iter().filter_map(|b| bodies.get(b.index())).flatten().copied().collect();
+        // A path that stopped in a call executed nothing behind it.
+        let stops = |at: usize| !is_complete && at + 1 == blocks.len();
+        let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(block.index()) } else { bodies.get(block.index()) };
+        let entered: BTreeSet<u32> = blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
         for scope in entered.iter().filter(|s| continued.is_none_or(|inside| !inside.contains(s))) {
             *entries.entry(*scope).or_default() += count;
         }
     }
-    let executed: BTreeSet<u32> =
-        bodies.iter().zip(&function.paths.blocks).filter(|(_, n)| **n > 0).flat_map(|(b, _)| b).copied().collect();
+    let stopped = stopped(function);
+    let of_block = |at: usize| match function.paths.blocks.get(at) {
+        Some(&count) if count > stopped[at] => bodies.get(at),
+        Some(1..) => before.get(at),
+        _ => None,
+    };
+    let executed: BTreeSet<u32> = (0..bodies.len()).filter_map(of_block).flatten().copied().collect();
     entries.into_iter().map(|(scope, n)| (scope, n.clamp(i128::from(executed.contains(&scope)), i128::from(u64::MAX)) as u64)).collect()
 }
 
-/// Positions of a block, that of its branch among them.
-fn positions(function: &Function, block: usize) -> Vec<Position> {
-    function.map.blocks.get(block).map(|b| b.positions.iter().copied().chain(b.branch).collect()).unwrap_or_default()
+/// How many paths stopped in a call of each block.
+pub fn stopped(function: &Function) -> Vec<u64> {
+    let mut stopped = vec![0; function.map.blocks.len()];
+    for path in &function.paths.unfinished {
+        if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
+            *block += path.count;
+        }
+    }
+    stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
+}
+
+/// Positions of a block, that of its branch among them; or only those up to its last call that may not return.
+fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
+    let Some(block) = function.map.blocks.get(block) else { return Vec::new() };
+    match up_to_calls {
+        true => block.positions.iter().copied().take(block.up_to_calls as usize).collect(),
+        false => block.positions.iter().copied().chain(block.branch).collect(),
+    }
 }
 
 /// The inlined bodies that positions are in.

@@ -191,7 +191,7 @@ impl LineCounts {
 fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position, u64)> {
     let mut instances = Instances::default();
     instances.add(function.map.position, function.paths.entries());
-    let cleanups = unexecuted::cleanups(function);
+    let (cleanups, stopped) = (unexecuted::cleanups(function), inlined::stopped(function));
     for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
         if count == 0 && cleanups[at] {
             continue;
@@ -200,7 +200,11 @@ fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position
         let jump = block.branch.filter(|jump| count == 0 && decides_nothing(function, at) && others(jump));
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
-        shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries)).for_each(|p| instances.add(Some(p), count));
+        // Paths that stopped in a call of the block executed nothing behind it.
+        let before: BTreeSet<Position> = block.positions.iter().take(block.up_to_calls as usize).copied().collect();
+        let count_of = |p: &Position| if before.contains(p) { count } else { count.saturating_sub(stopped[at]) };
+        let shown = shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries));
+        shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }
     for (number, &count) in entries {
         let Some(scope) = function.units_map().scopes.get(*number as usize) else { continue };

@@ -157,3 +157,22 @@ fn a_function_that_was_called_has_no_0_where_it_left_no_code() {
     let view = View::of(&found);
     assert_eq!(LineCounts::of(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn lines_behind_a_call_that_did_not_return_are_not_counted() {
+    let mut unit = UnitBuilder::new("k.c", &["k.c"]);
+    let scope = unit.scope("f", 0, 1, None);
+    let at = |line: u32| Position { scope, file: 0, line, column: 1 };
+    let inner = unit.scope("g", 0, 20, Some(at(4)));
+    let inlined = Position { scope: inner, file: 0, line: 21, column: 1 };
+    // Line 3 calls; then lines 4, with `g` inlined, and 5.
+    let function = FunctionBuilder::new("f", Some(at(1)))
+        .block(5, &[at(2), at(3), inlined, at(5)], Some(at(5)))
+        .call_at(1)
+        .edge(0, None, EdgeKind::Reach)
+        .edge(0, None, EdgeKind::Return);
+    let walker = unit.add(function);
+    unit.walk(&walker, &[0], true, 4);
+    unit.walk(&walker, &[0], false, 1);
+    assert_eq!(lines(&profile(vec![("k", vec![unit.finish()])])), [(1, 5), (2, 5), (3, 5), (4, 4), (5, 4), (20, 4), (21, 4)]);
+}

@@ -25,7 +25,13 @@ impl Subject {
         let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(follow(random, last, at, count))).collect();
         let edges = edges(random, &continues);
         let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
-        let block = |c: &bool| Block { instructions: 1 + random.below(9) as u32, positions: Vec::new(), branch: None, kind: kind(c) };
+        let block = |c: &bool| Block {
+            instructions: 1 + random.below(9) as u32,
+            positions: Vec::new(),
+            up_to_calls: 0,
+            branch: None,
+            kind: kind(c),
+        };
         let blocks: Vec<Block> = continues.iter().map(block).collect();
         let mut map = empty(name);
         (map.blocks, map.edges) = (blocks, edges);

@@ -136,3 +136,42 @@ int main(int argc, char **argv) {
     place.trodden("cc -O0 -g twice.c -o plain");
     assert!(graphs("plain").functions.is_empty());
 }
+
+#[test]
+fn lines_behind_a_call_that_ended_the_program_are_not_executed() {
+    let source = "\
+void end(int code);
+int *volatile where, begun, sum;
+int run(int *step) {
+  for (;;)
+    switch (*step++) {
+    case 0:
+      sum++;
+      break;
+    case 1:
+      if (!where)
+        end(sum);
+      begun = *where;
+      where = 0;
+      break;
+    default:
+      return sum;
+    }
+}
+int main(int argc, char **argv) {
+  int steps[] = {0, 0, argc, 3};
+  return run(steps);
+}
+";
+    let ends = "#include <stdlib.h>\nvoid end(int code) {\n  exit(code & 4);\n}\n";
+    for level in ["-O0", "-O2"] {
+        let place = Place::with(&[("run.c", source), ("end.c", ends)]);
+        place.trodden(&format!("cc {level} -g run.c end.c -o counted"));
+        place.record("counted");
+        let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
+        let lines = read(&trace, "run.c").lines;
+        assert_eq!([7, 10, 11].map(|line| lines.get(&line).copied()), [Some(2), Some(1), Some(1)], "{level}: {lines:?}");
+        assert!((12..=16).all(|line| lines.get(&line).is_none_or(|n| *n == 0)), "{level}: {lines:?}");
+        assert_eq!(read(&trace, "end.c").lines.get(&3), Some(&1), "{level}");
+    }
+}

@@ -183,6 +183,8 @@ pub struct Block {
     pub instructions: u32,
     /// Distinct source positions of its instructions in order of first occurrence.
     pub positions: Vec<Position>,
+    /// How many of the positions occur up to its last call that may not return; all if it has no such call, which ends no path.
+    pub up_to_calls: u32,
     /// Position of the branch that ends it, if known.
     pub branch: Option<Position>,
     /// What it is.

@@ -140,8 +140,15 @@ impl FunctionBuilder {
         FunctionBuilder { name: name.into(), position, blocks: Vec::new(), edges: Vec::new() }
     }
 
+    /// The last block's call that may not return stands at its position of this number.
+    pub fn call_at(mut self, position: u32) -> FunctionBuilder {
+        self.blocks.last_mut().expect("a block").up_to_calls = position + 1;
+        self
+    }
+
     pub fn block(mut self, instructions: u32, positions: &[Position], branch: Option<Position>) -> FunctionBuilder {
-        self.blocks.push(Block { instructions, positions: positions.to_vec(), branch, kind: BlockKind::Code });
+        let up_to_calls = positions.len() as u32;
+        self.blocks.push(Block { instructions, positions: positions.to_vec(), up_to_calls, branch, kind: BlockKind::Code });
         self
     }
 

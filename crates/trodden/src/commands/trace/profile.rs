@@ -234,7 +234,8 @@ fn block_of_map(trace: &TraceFile, block: TraceBlock) -> Block {
     let position = |(file, line): &(u32, u32)| Position { scope: data.function.0, file: *file, line: *line, column: 0 };
     let positions: Vec<Position> = data.lines.iter().map(position).collect();
     // How many instructions it has is not in the trace; their mean length is about four bytes.
-    Block { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, kind: BlockKind::Code }
+    let up_to_calls = positions.len() as u32;
+    Block { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
 }
 
 fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
