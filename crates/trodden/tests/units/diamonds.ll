@@ -25,13 +25,13 @@ join:
   %big = icmp ugt i32 %r, 100
   br i1 %big, label %large, label %end
 large:
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   br label %end
 end:
   ret i32 %r
 }
 
-declare void @told(i32) nounwind willreturn
+declare void @note(i32) nounwind willreturn
 ; ----
 ; settings: 
 define i32 @diamonds(i32 %x) {
@@ -67,7 +67,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %9 = add i64 %8, -1
   br label %end
 
@@ -119,7 +119,7 @@ join:                                             ; preds = %other, %one
   br label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   br label %end
 
 end:                                              ; preds = %9, %large
@@ -166,7 +166,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %9 = add i64 %8, -1
   br label %end
 
@@ -214,7 +214,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %9 = add i64 %8, -1
   br label %end
 
@@ -267,7 +267,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %15 = add i64 %14, -1
   br label %end
 
@@ -325,7 +325,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %2 = add i64 %1, -1
   br label %end
 
@@ -362,7 +362,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   br label %end
 
 end:                                              ; preds = %large, %join
@@ -406,7 +406,7 @@ define internal i32 @diamonds.counted(i32 %0) #2 {
   br i1 %18, label %19, label %21
 
 19:                                               ; preds = %15
-  call void @told(i32 %17)
+  call void @note(i32 %17)
   %20 = add i64 %16, -1
   br label %21
 
@@ -454,7 +454,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %9 = add i64 %8, -1
   br label %end
 
@@ -548,7 +548,7 @@ join:                                             ; preds = %other, %one
   br i1 %big, label %large, label %end
 
 large:                                            ; preds = %join
-  call void @told(i32 %r)
+  call void @note(i32 %r)
   %9 = add i64 %8, -1
   br label %end
 

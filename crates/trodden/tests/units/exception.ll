@@ -10,8 +10,8 @@ fine:
 caught:
   %pad = landingpad { ptr, i32 } cleanup
   %big = icmp ugt i32 %x, 9
-  br i1 %big, label %told, label %on
-told:
+  br i1 %big, label %note, label %on
+note:
   call void @note() nounwind
   br label %on
 on:
@@ -56,17 +56,17 @@ caught:                                           ; preds = %entry
   %pad = landingpad { ptr, i32 }
           cleanup
   %big = icmp ugt i32 %x, 9
-  br i1 %big, label %told, label %14
+  br i1 %big, label %note, label %14
 
 14:                                               ; preds = %caught
   br label %on
 
-told:                                             ; preds = %caught
+note:                                             ; preds = %caught
   call void @note() #2
   br label %on
 
-on:                                               ; preds = %14, %told
-  %15 = phi i64 [ 1, %14 ], [ 0, %told ]
+on:                                               ; preds = %14, %note
+  %15 = phi i64 [ 1, %14 ], [ 0, %note ]
   %16 = getelementptr i64, ptr %7, i64 1
   %17 = getelementptr i64, ptr %16, i64 %15
   %18 = load i64, ptr %17, align 8

@@ -1,4 +1,4 @@
-; Several cases to one target: an edge that cannot be parted is parted all the same.
+; Several cases to one target: they are one edge, with one counter.
 ; settings:
 ; settings: chords=off
 target triple = "x86_64-pc-linux-gnu"

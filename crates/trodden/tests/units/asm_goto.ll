@@ -1,21 +1,21 @@
-; Computed jumps: paths end at them.
+; Assembly that may jump: an edge out of it cannot be split, so its target is.
 ; settings:
 target triple = "x86_64-pc-linux-gnu"
 
-define i32 @jump(ptr %target) {
+define i32 @asm_goto(i32 %x) {
 entry:
-  indirectbr ptr %target, [label %a, label %b]
-a:
+  callbr void asm sideeffect "", "r,!i"(i32 %x) to label %falls [label %jumps]
+falls:
   br label %end
-b:
+jumps:
   br label %end
 end:
-  %r = phi i32 [ 1, %a ], [ 2, %b ]
+  %r = phi i32 [ 0, %falls ], [ 1, %jumps ]
   ret i32 %r
 }
 ; ----
 ; settings: 
-define i32 @jump(ptr %target) {
+define i32 @asm_goto(i32 %x) {
   %1 = load i64, ptr @__trodden_bias, align 8
   %2 = icmp eq i64 %1, 0
   br i1 %2, label %3, label %5, !prof !0
@@ -30,27 +30,24 @@ define i32 @jump(ptr %target) {
   br label %entry
 
 entry:                                            ; preds = %5
-  %8 = getelementptr i64, ptr %7, i64 2
+  callbr void asm sideeffect "", "r,!i"(i32 %x)
+          to label %falls [label %jumps]
+
+falls:                                            ; preds = %entry
+  %8 = getelementptr i64, ptr %7, i64 0
   %9 = load i64, ptr %8, align 8
   %10 = add i64 %9, 1
   store i64 %10, ptr %8, align 8
-  indirectbr ptr %target, [label %a, label %b]
+  br label %end
 
-a:                                                ; preds = %entry
-  %11 = getelementptr i64, ptr %7, i64 0
+jumps:                                            ; preds = %entry
+  %11 = getelementptr i64, ptr %7, i64 1
   %12 = load i64, ptr %11, align 8
   %13 = add i64 %12, 1
   store i64 %13, ptr %11, align 8
   br label %end
 
-b:                                                ; preds = %entry
-  %14 = getelementptr i64, ptr %7, i64 1
-  %15 = load i64, ptr %14, align 8
-  %16 = add i64 %15, 1
-  store i64 %16, ptr %14, align 8
-  br label %end
-
-end:                                              ; preds = %b, %a
-  %r = phi i32 [ 1, %a ], [ 2, %b ]
+end:                                              ; preds = %jumps, %falls
+  %r = phi i32 [ 0, %falls ], [ 1, %jumps ]
   ret i32 %r
 }

@@ -1,0 +1,108 @@
+//! The files that builds of units read, made of lines in the units' text and of the map of a build as by default.
+
+use crate::place::Place;
+use std::path::Path;
+use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_profile::FunctionPaths;
+use trodden_unit::{Frame, FunctionMap, Image, KnownPaths, Parts, SegmentSetBuilder, Settings, UnitMap, Weights};
+
+/// A unit as it is built by default, and what its text says of its paths.
+pub struct Inputs<'a> {
+    frame: Frame,
+    map: UnitMap,
+    text: &'a str,
+}
+
+/// A function that lines name, with its paths, their executions, and those of its edges.
+struct Executed<'a> {
+    function: &'a FunctionMap,
+    paths: Vec<(u64, u64)>,
+    edges: Vec<u64>,
+}
+
+impl Inputs<'_> {
+    pub fn new<'a>(object: &Path, text: &'a str) -> Inputs<'a> {
+        let image = Image::read(&std::fs::read(object).unwrap()).unwrap();
+        let frame = image.frames.into_iter().next().expect("the object carries its unit");
+        Inputs { map: frame.map().unwrap(), frame, text }
+    }
+
+    /// Makes the file of a setting, and says its name.
+    pub fn set(&self, settings: &mut Settings, key: &str, place: &Place) {
+        let bytes = match key {
+            "weights" => self.weights().to_bytes(),
+            "segments" => self.segments(),
+            "part" => self.part().to_bytes(),
+            _ => self.known().to_bytes(),
+        };
+        std::fs::write(place.path(key), bytes).unwrap();
+        settings.set(key, place.path(key).as_os_str()).unwrap();
+        if key == "part" {
+            settings.origin = Some(self.frame.unit);
+        }
+    }
+
+    fn lines<'s>(&'s self, head: &'s str) -> impl Iterator<Item = Vec<&'s str>> {
+        self.text.lines().filter_map(move |line| line.strip_prefix(head)).map(|line| line.split_whitespace().collect())
+    }
+
+    fn function(&self, name: &str) -> &FunctionMap {
+        self.map.functions.iter().find(|function| function.name == name).unwrap_or_else(|| panic!("there is no function {name}"))
+    }
+
+    fn executed(&self) -> impl Iterator<Item = Executed<'_>> {
+        self.map.functions.iter().filter_map(|function| {
+            let mine = self.lines("; path:").filter(|words| words[0] == function.name);
+            let mut paths: Vec<(u64, u64)> = mine.map(|words| (words[1].parse().unwrap(), words[2].parse().unwrap())).collect();
+            paths.sort_unstable();
+            let edges = FunctionPaths::decode(function, paths.iter().copied()).unwrap().edges;
+            (!paths.is_empty()).then_some(Executed { function, paths, edges })
+        })
+    }
+
+    fn known(&self) -> KnownPaths {
+        let mut known = KnownPaths::default();
+        for Executed { function, paths, edges } in self.executed() {
+            known.add(&self.map, function, paths.into_iter(), &edges).unwrap();
+        }
+        known
+    }
+
+    fn weights(&self) -> Weights {
+        let mut weights = Weights::default();
+        self.executed().for_each(|one| weights.add(&one.function.name, one.function.shape, &one.edges));
+        weights
+    }
+
+    fn segments(&self) -> Vec<u8> {
+        let mut builder = SegmentSetBuilder::default();
+        for chain in self.lines("; segment:") {
+            let mut chain: Vec<(u32, u64)> = chain
+                .iter()
+                .map(|word| word.split_once(':').expect("FUNCTION:PATH"))
+                .map(|(function, path)| (builder.function(&self.map, self.function(function)), path.parse().unwrap()))
+                .collect();
+            let (callee, path) = chain.pop().expect("a segment ends with a path");
+            builder.insert(&chain, callee, path);
+        }
+        builder.finish(false).to_bytes()
+    }
+
+    fn part(&self) -> Parts {
+        let procedures: Vec<Procedure> = self.map.functions.iter().map(procedure).collect();
+        let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+        let first = partition::plan(&procedures, Strategy::Weighted, &options).copies.remove(0);
+        let mut parts = Parts::default();
+        for (function, part) in self.map.functions.iter().zip(first.parts) {
+            part.into_iter().for_each(|part| parts.add(self.frame.unit, function, part));
+        }
+        parts
+    }
+}
+
+/// A function all of whose edges are taken equally often.
+fn procedure(function: &FunctionMap) -> Procedure {
+    let dag = function.dag().unwrap();
+    let frequencies = vec![1; dag.edges().len()];
+    Procedure { dag, frequencies, paths: Vec::new(), call_sites: None, unit: 0 }
+}

@@ -1,0 +1,55 @@
+; What is not instrumented stays as it is: a naked function, a copy of another unit's function, and what forbids profiles.
+; settings:
+target triple = "x86_64-pc-linux-gnu"
+
+define void @naked() naked {
+  call void asm sideeffect "ret", ""()
+  unreachable
+}
+define available_externally i32 @elsewhere(i32 %x) {
+  ret i32 %x
+}
+define i32 @refuses(i32 %x) noprofile {
+  ret i32 %x
+}
+define i32 @uses(i32 %x) {
+  %r = call i32 @elsewhere(i32 %x)
+  ret i32 %r
+}
+; ----
+; settings: 
+define void @naked() #0 {
+  call void asm sideeffect "ret", ""()
+  unreachable
+}
+
+define available_externally i32 @elsewhere(i32 %x) {
+  ret i32 %x
+}
+
+define i32 @refuses(i32 %x) #1 {
+  ret i32 %x
+}
+
+define i32 @uses(i32 %x) {
+  %1 = load i64, ptr @__trodden_bias, align 8
+  %2 = icmp eq i64 %1, 0
+  br i1 %2, label %3, label %5, !prof !0
+
+3:                                                ; preds = %0
+  %4 = call preserve_allcc i64 @__trodden_enter()
+  br label %5
+
+5:                                                ; preds = %3, %0
+  %6 = phi i64 [ %1, %0 ], [ %4, %3 ]
+  %7 = getelementptr i8, ptr @__trodden_counters, i64 %6
+  br label %8
+
+8:                                                ; preds = %5
+  %r = call i32 @elsewhere(i32 %x)
+  %9 = getelementptr i64, ptr %7, i64 0
+  %10 = load i64, ptr %9, align 8
+  %11 = add i64 %10, 1
+  store i64 %11, ptr %9, align 8
+  ret i32 %r
+}
