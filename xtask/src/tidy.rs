@@ -20,6 +20,9 @@ const LONG_FUNCTION: usize = 50;
 const WIDE: usize = 140;
 /// Longer lines of prose are several; a row of a table is one line.
 const WIDE_PROSE: usize = 160;
+/// What newcomers read first fits two screens: [`TWO_SCREENS`] lines of [`WIDE`] columns, tables and all.
+const FIRST_READ: [&str; 2] = ["README.md", "ARCHITECTURE.md"];
+const TWO_SCREENS: usize = 100;
 /// Signs of unfinished work. Spelled apart, or this file would have them.
 const UNFINISHED: &[&str] = &[
     concat!("TO", "DO"),
@@ -98,11 +101,16 @@ fn check_text(file: &str, text: &str) -> Vec<String> {
     if !text.is_empty() && !text.ends_with('\n') {
         findings.push(format!("{file}: the last line has no end"));
     }
-    if [".rs", ".js", ".css", ".toml"].iter().any(|end| file.ends_with(end)) && !file.starts_with("corpus/") {
+    let is_source = [".rs", ".js", ".css", ".toml"].iter().any(|end| file.ends_with(end)) && !file.starts_with("corpus/");
+    if is_source || FIRST_READ.contains(&file) {
         let wide = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > WIDE);
         findings.extend(wide.map(|(number, _)| format!("{file}:{number}: more than {WIDE} columns")));
     }
-    if file.ends_with(".md") && !file.starts_with("docs/benchmarks/") {
+    let length = text.lines().count();
+    if FIRST_READ.contains(&file) && length > TWO_SCREENS {
+        findings.push(format!("{file}: {length} lines, more than the {TWO_SCREENS} of two screens"));
+    }
+    if file.ends_with(".md") && !FIRST_READ.contains(&file) && !file.starts_with("docs/benchmarks/") {
         findings.extend(wide_prose(text).into_iter().map(|line| format!("{file}:{line}: more than {WIDE_PROSE} columns")));
     }
     findings
@@ -251,6 +259,17 @@ mod tests {
         let text = format!("{wide}\n| {wide}|\n```text\n{wide}\n```\n- {wide}\n");
         assert_eq!(wide_prose(&text), [1, 6]);
         assert!(check_text("docs/book/src/a.md", &text).iter().any(|f| f == "docs/book/src/a.md:6: more than 160 columns"));
+    }
+
+    #[test]
+    fn what_is_read_first_fits_two_screens() {
+        let row = format!("| {} |\n", "x".repeat(WIDE - 4));
+        for file in FIRST_READ {
+            assert_eq!(check_text(file, &row.repeat(TWO_SCREENS)), Vec::<String>::new());
+            assert_eq!(check_text(file, &row.repeat(TWO_SCREENS + 1)).len(), 1);
+            assert_eq!(check_text(file, &row.replace("| x", "| xx")).len(), 1);
+        }
+        assert_eq!(check_text("CHANGELOG.md", &row.repeat(TWO_SCREENS + 1)), Vec::<String>::new());
     }
 
     #[test]
