@@ -1,6 +1,6 @@
 //! `cargo xtask oracle`: path profiles against independent oracles (`crates/oracle`).
 //!
-//! Programs of the corpus are made again from their own bitcode with a plain counter in every block, and with LLVM's
+//! Programs of the corpus are rebuilt from their own bitcode with a plain counter in every block, and with LLVM's
 //! edge counters; blocks and edges of every function are compared. Random programs are also held against a log of every
 //! step.
 

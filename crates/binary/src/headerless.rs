@@ -1,4 +1,4 @@
-//! Files without section headers: those that the loader needs are made again from the program headers.
+//! Files without section headers: those that the loader needs are rebuilt from the program headers.
 //!
 //! `sstrip` and some packers remove the section headers, which the loader does not read. What it reads names everything that recovery
 //! needs: `PT_INTERP` the loader, `PT_DYNAMIC` the symbols, strings, relocations and arrays of functions, `PT_GNU_EH_FRAME` the unwind

@@ -5,7 +5,7 @@
 //! | file | what |
 //! |---|---|
 //! | `elf.rs` | [`Binary`]: segments, code, functions' symbols, build id |
-//! | `headerless.rs` | section headers made again for files without |
+//! | `headerless.rs` | section headers rebuilt for files without |
 //! | `source.rs` | [`SourceLocations`]: DWARF, from the file or a debug file of its own; lines with their inline chain |
 //! | `names.rs` | symbols' names as the source has them |
 //! | `instruction.rs` | what an instruction does to control flow |

@@ -16,18 +16,18 @@ use trodden_testkit::graphs::{Cycles, graph};
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
     let mut next = |default| numbers.next().unwrap_or(default);
-    let (seconds, graphs, chains, wanted) = (next(60), next(200), next(5), next(30));
+    let (seconds, graphs, chains, interesting) = (next(60), next(200), next(5), next(30));
     println!(
         "| graphs | number | proven | closed form | median s | longest s | span - bound of the others |\n|---|---|---|---|---|---|---|"
     );
     for (nodes, edges) in [(12, 30), (24, 60), (48, 120), (96, 240)] {
         let mut random = Random::new(u64::from(nodes));
-        let dags = (0..graphs / 4).map(|_| random_dag(&mut random, nodes, edges, 2 * wanted));
-        measure(&format!("random, {nodes} nodes, {edges} edges"), dags, &mut Random::new(7), wanted, seconds);
+        let dags = (0..graphs / 4).map(|_| random_dag(&mut random, nodes, edges, 2 * interesting));
+        measure(&format!("random, {nodes} nodes, {edges} edges"), dags, &mut Random::new(7), interesting, seconds);
     }
     for length in 3..=14 {
         let dags = (0..chains).map(|_| chain(length));
-        measure(&format!("{length} branches in a row"), dags, &mut Random::new(u64::from(length)), wanted, seconds);
+        measure(&format!("{length} branches in a row"), dags, &mut Random::new(u64::from(length)), interesting, seconds);
     }
 }
 
@@ -45,12 +45,12 @@ fn chain(length: u32) -> Dag {
     Dag::new(&Graph::new(length + 1, Node(0), Node(length), edges).expect("a chain"), &[], Entries::PerEdge)
 }
 
-fn measure(name: &str, dags: impl Iterator<Item = Dag>, random: &mut Random, wanted: u64, limit_s: u64) {
+fn measure(name: &str, dags: impl Iterator<Item = Dag>, random: &mut Random, interesting: u64, limit_s: u64) {
     let (mut times_s, mut gaps, mut closed) = (Vec::new(), BTreeMap::<u64, u32>::new(), 0);
     for dag in dags {
         let all = Numbering::ball_larus(&dag).expect("few paths");
         let mut ids = BTreeSet::new();
-        while (ids.len() as u64) < wanted.min(all.paths()) {
+        while (ids.len() as u64) < interesting.min(all.paths()) {
             ids.insert(random.below(all.paths()));
         }
         let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).expect("they exist");

@@ -119,7 +119,7 @@ fn bounds(graph: &Graph, mut nodes: Vec<Bounds>, may_end: &[bool]) -> (Vec<Bound
             if node != graph.entry() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.incoming(node), false);
             }
-            // What has no way on is an end, too.
+            // What has no successor is an end, too.
             if node != graph.exit() && !graph.out(node).is_empty() {
                 changed |= balance(&mut nodes[node.index()], &mut edges, graph.out(node), ends);
             }

@@ -46,10 +46,10 @@ fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
 }
 
 impl Subject {
-    /// The least that labels execute which separate each of the chosen paths from all paths of its end.
-    fn least(&self, chosen: impl Fn(usize) -> bool) -> u64 {
+    /// The least that labels execute which separate each of the interesting paths from all paths of its end.
+    fn least(&self, interesting: impl Fn(usize) -> bool) -> u64 {
         let mut differences = Vec::new();
-        for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| chosen(*at)) {
+        for (at, (bits, end)) in self.paths.iter().enumerate().filter(|(at, _)| interesting(*at)) {
             let others = self.paths.iter().enumerate().filter(|(other, (_, e))| *other != at && e == end);
             differences.extend(others.map(|(_, (other, _))| bits ^ other));
         }
@@ -58,9 +58,9 @@ impl Subject {
         sets.map(executed).min().unwrap()
     }
 
-    /// What a copy is hit at least that profiles the chosen paths.
-    fn cost(&self, chosen: u32) -> u64 {
-        let has = |at: usize| chosen >> at & 1 == 1;
+    /// What a copy is hit at least that profiles the interesting paths.
+    fn cost(&self, interesting: u32) -> u64 {
+        let has = |at: usize| interesting >> at & 1 == 1;
         let counted = |e: &&DagEdgeId| self.paths.iter().enumerate().any(|(at, (_, end))| has(at) && end == *e);
         self.least(has) + self.ends.edges().iter().filter(counted).map(|e| self.procedure.frequencies[e.index()]).sum::<u64>()
     }
@@ -72,12 +72,12 @@ fn labels_that_tell_paths_apart_execute_no_less() {
     for seed in 0..6_000 {
         let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
         let Subject { procedure: Procedure { dag, frequencies, .. }, ends, paths, .. } = &subject;
-        let mut wanted = vec![ends.edges().to_vec()];
-        wanted.extend(ends.edges().iter().map(|e| vec![*e]));
-        for wanted in wanted {
-            let found = least_labels(dag, ends, frequencies, &wanted);
-            let least = subject.least(|at| wanted.contains(&paths[at].1));
-            assert!(found <= least, "seed {seed} {wanted:?}: {found}, but {least} are enough");
+        let mut sets = vec![ends.edges().to_vec()];
+        sets.extend(ends.edges().iter().map(|e| vec![*e]));
+        for interesting in sets {
+            let found = least_labels(dag, ends, frequencies, &interesting);
+            let least = subject.least(|at| interesting.contains(&paths[at].1));
+            assert!(found <= least, "seed {seed} {interesting:?}: {found}, but {least} are enough");
             (tight, all) = (tight + u32::from(found == least), all + 1);
         }
     }

@@ -28,7 +28,7 @@ fn subject(random: &mut Random) -> Subject {
         }
     }
     let graph = Graph::new(plain.node_count() as u32, plain.entry(), plain.exit(), all).unwrap();
-    // A block with one way in may follow a call that returns twice.
+    // A block with one predecessor may follow a call that returns twice.
     let alone = |e: &Edge| graph.incoming(graph.to(*e)).len() == 1 && graph.to(*e) != graph.entry() && graph.to(*e) != graph.exit();
     let twice: Vec<Edge> = graph.edges().filter(|e| !reaches[e.index()] && alone(e)).collect();
     let cuts = twice.into_iter().filter(|_| random.chance(15)).map(|e| (e, CutReason::ReturnsTwice)).collect();
@@ -57,12 +57,12 @@ fn walk(random: &mut Random, Subject { graph, reaches, cuts }: &Subject) -> Vec<
                     }
                 }
             }
-            let ways: Vec<Edge> = out.iter().copied().filter(|e| !reaches[e.index()]).collect();
-            if ways.is_empty() {
+            let open: Vec<Edge> = out.iter().copied().filter(|e| !reaches[e.index()]).collect();
+            if open.is_empty() {
                 break;
             }
             // In the end it comes to the exit, or to a call that does not come back; other walks are of no use.
-            let edge = ways[random.index(ways.len())];
+            let edge = open[random.index(open.len())];
             left -= 1;
             if left < -2000 {
                 return Vec::new();

@@ -24,9 +24,9 @@ fn subject(random: &mut Random) -> (Dag, Vec<Path>, BTreeSet<Path>) {
             continue;
         }
         let paths = all_paths(&dag, usize::MAX).unwrap();
-        let wanted = 1 + random.index(paths.len().min(25));
-        let chosen = (0..wanted).map(|_| paths[random.index(paths.len())].clone()).collect();
-        return (dag, paths, chosen);
+        let most = 1 + random.index(paths.len().min(25));
+        let interesting = (0..most).map(|_| paths[random.index(paths.len())].clone()).collect();
+        return (dag, paths, interesting);
     }
 }
 
@@ -34,14 +34,14 @@ fn sum(path: &[DagEdgeId], values: &[i64]) -> i64 {
     path.iter().map(|e| values[e.index()]).sum()
 }
 
-fn closure(dag: &Dag, paths: &[Path], chosen: &BTreeSet<Path>) -> BTreeSet<Path> {
-    let edges: BTreeSet<DagEdgeId> = chosen.iter().flatten().copied().collect();
+fn closure(dag: &Dag, paths: &[Path], interesting: &BTreeSet<Path>) -> BTreeSet<Path> {
+    let edges: BTreeSet<DagEdgeId> = interesting.iter().flatten().copied().collect();
     assert!(edges.len() <= dag.edges().len());
     paths.iter().filter(|p| p.iter().all(|e| edges.contains(e))).cloned().collect()
 }
 
-fn set_of(dag: &Dag, chosen: &BTreeSet<Path>) -> InterestingSet {
-    let list: Vec<Path> = chosen.iter().cloned().collect();
+fn set_of(dag: &Dag, interesting: &BTreeSet<Path>) -> InterestingSet {
+    let list: Vec<Path> = interesting.iter().cloned().collect();
     InterestingSet::from_paths(dag, &Numbering::ball_larus(dag).unwrap(), &list).unwrap()
 }
 
@@ -66,15 +66,15 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
     let (mut invalid, mut approximate, mut wrong) = (0, 0, 0.0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
-        let (dag, paths, mut chosen) = subject(&mut random);
-        let mut set = set_of(&dag, &chosen);
+        let (dag, paths, mut interesting) = subject(&mut random);
+        let mut set = set_of(&dag, &interesting);
         // In half of the cases the set is one of edges.
         let marked: Vec<bool> = dag.edge_ids().map(|_| random.chance(70)).collect();
         if let (0, Ok(by_edges)) = (seed % 2, InterestingSet::from_edges(&dag, &marked)) {
             set = by_edges;
-            chosen = paths.iter().filter(|p| p.iter().all(|e| marked[e.index()])).cloned().collect();
+            interesting = paths.iter().filter(|p| p.iter().all(|e| marked[e.index()])).cloned().collect();
         }
-        let closed = closure(&dag, &paths, &chosen);
+        let closed = closure(&dag, &paths, &interesting);
         assert_eq!(set.closure(), closed.len() as u128, "seed {seed}");
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(100) as f64).collect();
         let options = NumberOptions {
@@ -84,7 +84,7 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
         };
         for scheme in [Scheme::Spp, Scheme::Mspp, Scheme::Pertinent, Scheme::Pspp, Scheme::Ppp, Scheme::KnownTable, Scheme::Approximate] {
             let labelling = number(scheme, &dag, &weights, &set, &options).unwrap();
-            let interesting = if scheme.takes_closure() { &closed } else { &chosen };
+            let interesting = if scheme.takes_closure() { &closed } else { &interesting };
             assert_eq!(labelling.interesting(), interesting.len() as u128, "seed {seed}");
             match scheme {
                 Scheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
@@ -233,11 +233,11 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
     let (mut better, mut closed) = (0, 0);
     for seed in 0..3_000 {
         let mut random = Random::new(seed ^ 0x0071);
-        let (dag, paths, mut chosen) = subject(&mut random);
-        while chosen.len() > 6 {
-            chosen.pop_first();
+        let (dag, paths, mut interesting) = subject(&mut random);
+        while interesting.len() > 6 {
+            interesting.pop_first();
         }
-        let set = set_of(&dag, &chosen);
+        let set = set_of(&dag, &interesting);
         let weights = vec![1.0; dag.edges().len()];
         let options = NumberOptions { restarts: 0, ..NumberOptions::default() };
         let ppp = number(Scheme::Ppp, &dag, &weights, &set, &options).unwrap();
@@ -245,11 +245,11 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
         let (span, proof) = (best.span().width(), best.proof().unwrap());
         assert!(span <= ppp.span().width(), "seed {seed}");
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
-        assert_eq!(check(seed, &dag, &best, &paths, &chosen), 0);
+        assert_eq!(check(seed, &dag, &best, &paths, &interesting), 0);
         better += u64::from(span < ppp.span().width());
         closed += u64::from(proof.end == SearchEnd::ClosedForm);
-        if span > chosen.len() as u128 {
-            let numbers: Vec<Path> = chosen.iter().cloned().collect();
+        if span > interesting.len() as u128 {
+            let numbers: Vec<Path> = interesting.iter().cloned().collect();
             assert!(!fits(&dag, &numbers, span as i64 - 1), "seed {seed}: {span} is not the least span");
         }
     }
@@ -340,8 +340,8 @@ fn more_orders_are_never_worse() {
     let mut better = 0;
     for seed in 0..2_000 {
         let mut random = Random::new(seed ^ 0x0fde);
-        let (dag, _, chosen) = subject(&mut random);
-        let list: Vec<Path> = chosen.into_iter().collect();
+        let (dag, _, interesting) = subject(&mut random);
+        let list: Vec<Path> = interesting.into_iter().collect();
         let (plain, tried) = (preferential(&dag, &list, 0).unwrap().span, preferential(&dag, &list, 16).unwrap().span);
         assert!(tried <= plain && tried >= list.len() as u64, "seed {seed}");
         better += u64::from(tried < plain);
@@ -357,13 +357,13 @@ fn paths_through_nodes_are_a_closure() {
         let (dag, paths, _) = subject(&mut random);
         let nodes: Vec<Node> = (0..1 + random.below(2)).map(|_| Node(random.below(dag.node_count() as u64) as u32)).collect();
         let visits = |p: &&Path| nodes.iter().all(|n| *n == dag.entry() || p.iter().any(|e| dag.edge(*e).to == *n));
-        let wanted: BTreeSet<Path> = paths.iter().filter(visits).cloned().collect();
+        let expected: BTreeSet<Path> = paths.iter().filter(visits).cloned().collect();
         let Ok(set) = InterestingSet::through(&dag, &nodes) else {
             none += 1;
-            assert!(wanted.is_empty(), "seed {seed}");
+            assert!(expected.is_empty(), "seed {seed}");
             continue;
         };
-        assert_eq!(set.paths(&dag).unwrap().into_iter().collect::<BTreeSet<_>>(), wanted, "seed {seed}");
+        assert_eq!(set.paths(&dag).unwrap().into_iter().collect::<BTreeSet<_>>(), expected, "seed {seed}");
         let labelling = number(Scheme::Pertinent, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
         assert_eq!((labelling.span().low, labelling.delta()), (0, 1.0), "seed {seed}");
     }

@@ -143,12 +143,12 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let Some(subject) = subject(&mut random) else { continue };
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
-        let wanted: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
-        let interesting = closure(dag, &wanted);
+        let marked: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
+        let interesting = closure(dag, &marked);
         let values = pspp(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
-        let is_wanted = |path: &[DagEdgeId]| path.iter().all(|e| wanted[e.index()]);
-        let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_wanted(p));
+        let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked[e.index()]);
+        let (region, outside): (Vec<_>, Vec<_>) = subject.paths.iter().map(|(p, _)| p).partition(|p| is_interesting(p));
         assert!(region.iter().all(|p| p.iter().all(|e| interesting[e.index()])), "seed {seed}");
         let ids: HashSet<i64> = region.iter().map(|p| id(p)).collect();
         assert_eq!(ids.len(), region.len(), "seed {seed}: two interesting paths have one number");
@@ -156,7 +156,7 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         assert!(interesting.iter().zip(&values).all(|(i, v)| *i || *v == 0), "seed {seed}: uninteresting edges have no label");
         selective += usize::from(!region.is_empty() && !outside.is_empty());
         for measure in [Measure::Labels, Measure::All] {
-            let part = Part::selective(dag, &wanted, &subject.procedure.frequencies, measure);
+            let part = Part::selective(dag, &marked, &subject.procedure.frequencies, measure);
             let ids: HashSet<i64> = region.iter().map(|p| walk(&part, p).0).collect();
             assert!(ids.len() == region.len() && outside.iter().all(|p| !ids.contains(&walk(&part, p).0)), "seed {seed}: on chords");
         }
@@ -182,7 +182,7 @@ fn tasks_hold_every_path() {
     assert!(several > 2_000, "{several}");
 }
 
-/// Node 1 chooses between two ways, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
+/// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
 fn two_ways_of_diamonds() -> Graph {
     let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
     for begin in [2, 5, 9, 12] {
@@ -193,15 +193,15 @@ fn two_ways_of_diamonds() -> Graph {
 
 #[test]
 fn sequences_of_diamonds_stay_in_one_task() {
-    // The reduced graph has one path for each way.
+    // The reduced graph has one path for each edge.
     let dag = Dag::new(&two_ways_of_diamonds(), &[], Entries::PerEdge);
     assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, 2, false);
     assert_eq!(sets.len(), 2);
-    let ways: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
-    assert_ne!(ways[0], ways[1], "each way has a task of its own");
+    let first: Vec<bool> = sets.iter().map(|s| s[dag.real(Edge(1)).unwrap().index()]).collect();
+    assert_ne!(first[0], first[1], "each edge has a task of its own");
     let shared: Vec<usize> = (0..dag.edges().len()).filter(|e| sets[0][*e] && sets[1][*e]).collect();
-    assert_eq!(shared, [0], "the edge before both ways");
+    assert_eq!(shared, [0], "the edge before both");
     // Labels of one task are executed by no path of the other.
     for set in &sets {
         let part = Part::selective(&dag, set, &vec![1; dag.edges().len()], Measure::Labels);

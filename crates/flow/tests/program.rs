@@ -204,7 +204,7 @@ fn programs_count_what_plans_count() {
 }
 
 /// A path's nodes behind the cut edge with which it begins, and how likely it is there.
-fn way(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
+fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId]) -> (Vec<Node>, f64) {
     let enters = |id: &&DagEdgeId| matches!(plan.dag.edge(**id).origin, Origin::Enter(_));
     let nodes: Vec<Node> = path.iter().filter(|id| !enters(id)).map(|id| plan.dag.edge(*id).from).collect();
     let real = path.iter().filter_map(|id| match plan.dag.edge(*id).origin {
@@ -239,14 +239,14 @@ fn usual_rounds_are_the_most_frequent_of_their_loops() {
             let Some(dominant) = program.dominant().iter().find(|u| u.back == cut.edge).map(|u| u.index) else { continue };
             let head = graph.to(cut.edge);
             let path = plan.numbering.path(&plan.dag, dominant as u64).expect("it is the number of a path");
-            let begins = |p: &[DagEdgeId]| way(&graph, &plan, &frequencies, p).0[0] == head;
+            let begins = |p: &[DagEdgeId]| walk(&graph, &plan, &frequencies, p).0[0] == head;
             let is_round = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
             assert!(is_round(&path), "seed {seed}");
-            let (nodes, probability) = way(&graph, &plan, &frequencies, &path);
+            let (nodes, probability) = walk(&graph, &plan, &frequencies, &path);
             assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
             let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
             let trip_counts: Vec<_> = all.filter(|p| is_round(p)).collect();
-            for other in trip_counts.iter().map(|p| way(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
+            for other in trip_counts.iter().map(|p| walk(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
                 assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
             }
             found += 1;

@@ -274,7 +274,7 @@ impl Maker<'_> {
         self.module.constant(value as i64)
     }
 
-    /// The blocks where the count is made, and of which path: two if one of them is for the dominant one, unless that is held.
+    /// The blocks where the count is made, and of which path: two if one of them is for the dominant one, unless that is in a register.
     fn split(&self, block: Block) -> Vec<(Block, Value)> {
         let path = self.count.path;
         let Some(Mostly { holds, number, in_register }) = self.count.dominant else { return vec![(block, path)] };
@@ -290,7 +290,7 @@ impl Maker<'_> {
         vec![(other, path)]
     }
 
-    /// One more dominant iteration is held where control comes by the comparison, and as many as before where it comes by a count.
+    /// One more is in the register where control comes by the comparison, and as many as before where it comes by a count.
     fn hold(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
         let [more, before] = [1, 2].map(|i| Value(llvm!(LLVMGetOperand(choice.0, i))));

@@ -2,7 +2,7 @@
 //!
 //! A program that generates code makes machines of states: one loop of hundreds of switches. LLVM moves the addresses
 //! of all their jump tables to the beginning of that loop, and the register allocator then splits the live range of
-//! each over all blocks of the loop. That takes time in O(switches x blocks), for addresses that are made again at each
+//! each over all blocks of the loop. That takes time in O(switches x blocks), for addresses that are rematerialised at each
 //! switch in the end. A count at each edge multiplies the blocks, so that minutes may become of seconds. Where the
 //! product is too large, the unit's code is generated without that pass, and a note says so. LLVM has no such choice
 //! for a single function.

@@ -149,9 +149,9 @@ struct Work<'a> {
     leaving: Vec<Register>,
     /// For each loop that is counted by iterations: their number so far, and the register where the loop was entered.
     trip_counts: IndexMap<LoopId, (Number, Register)>,
-    /// The number of dominant iteration that are held behind each edge's code, where some may be.
+    /// How many dominant iterations are in a register behind each edge's code, where some may be.
     in_register: Vec<Option<Value>>,
-    /// Numbers of held iterations that are merged at the beginning of a block.
+    /// Numbers of iterations in registers that are merged at the beginning of a block.
     holding: Vec<(Value, Block)>,
 }
 
@@ -336,7 +336,7 @@ impl Work<'_> {
         }
     }
 
-    /// `count[register + increment] += 1`, which is mostly `count[dominant]`. Gives the dominant iteration that are held then.
+    /// `count[register + increment] += 1`, which is mostly `count[dominant]`. Gives how many dominant iterations are in the register then.
     fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIteration) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
@@ -362,7 +362,7 @@ impl Work<'_> {
         }
     }
 
-    /// The number of dominant iteration that are held at the beginning of a node; none where there cannot be any.
+    /// How many dominant iterations are in a register at the beginning of a node; none where there cannot be any.
     fn in_register_at(&mut self, node: Node) -> Option<Value> {
         let mut loops = self.program.dominant().iter().filter_map(|u| u.in_register.as_ref());
         let in_register = loops.find(|h| h.nodes.contains(&node)).filter(|_| self.counters.may_count_split())?;
@@ -385,7 +385,7 @@ impl Work<'_> {
         self.places.arrival(from, to).and_then(|edge| self.in_register[edge.index()])
     }
 
-    /// Says what the numbers of held iterations are merged of.
+    /// Says what the numbers of iterations in registers are merged of.
     fn merge_in_register(&mut self) {
         for (number, block) in std::mem::take(&mut self.holding) {
             let value = |from: Block| self.in_register_from(from, block).unwrap_or_else(|| self.context.module.constant(0));

@@ -1,5 +1,5 @@
-//! Programs that count interesting paths only, held against one that counts all, in the same run: each path that was asked
-//! for has the same count, and all others together have theirs.
+//! Programs that count interesting paths only, held against one that counts all, in the same run: each path of the set
+//! has the same count, and all others together have theirs.
 //!
 //! The oracle is the full numbering's probes, which share neither numbers nor words with those of interesting paths.
 
@@ -51,7 +51,7 @@ fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), interesting:
     let (unit, function) = interesting;
     let checked: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(chosen) = function.interesting() else {
+    let Some(set) = function.interesting() else {
         findings.instead += 1;
         if checked != counted {
             findings.differences.push(format!("`{}` counts all paths, but otherwise", function.name));
@@ -61,7 +61,7 @@ fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), interesting:
     findings.functions += 1;
     let all = u128::from(FunctionPaths::decode(full.1, full.0.counts_of(full.1))?.total());
     let (mut asked, mut misplaced) = (0u128, 0u128);
-    for (_, path) in &chosen.paths {
+    for (_, path) in &set.paths {
         let (expected, found) = (checked.get(path).copied().unwrap_or(0), counted.get(path).copied().unwrap_or(0));
         findings.paths += 1;
         findings.executed += usize::from(expected > 0);

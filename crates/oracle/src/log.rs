@@ -148,7 +148,7 @@ impl Replay {
         }
         for activation in running.into_values() {
             let (unit, function) = (activation.unit, activation.function);
-            walks[unit][function].abandon(activation, &mut observed[unit][function]);
+            walks[unit][function].leave_unfinished(activation, &mut observed[unit][function]);
         }
         Ok(Replay { units: observed })
     }
@@ -328,7 +328,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The log is over, and control did not come back.
-    fn abandon(&self, mut activation: Activation, observed: &mut Observed) {
+    fn leave_unfinished(&self, mut activation: Activation, observed: &mut Observed) {
         if activation.tail {
             // The tail call took the function's place.
             let from = *activation.path.last().expect("a block made the call");

@@ -38,7 +38,7 @@ enum Task {
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// A program that trodden built, in a run of it: made again with other counters, run again, compared. Prints what the program prints.
+    /// A program that trodden built, in a run of it: rebuilt with other counters, run again, compared. Prints what the program prints.
     Check {
         /// The unit store of the build; the usual one if none is given.
         #[arg(long)]

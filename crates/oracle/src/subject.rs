@@ -1,4 +1,4 @@
-//! A program under judgement: its units with maps and bitcode, and how it is linked, so that it can be made again of other objects.
+//! A program that is checked: its units with maps and bitcode, and how it is linked, so that it can be rebuilt of other objects.
 
 use crate::error::Error;
 use crate::mark::{Marked, Numbers, Purpose, mark};

@@ -311,9 +311,9 @@ fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptio
         pairs.into_values().filter_map(|pair| change(new.map(), pair, totals, programs)).filter(|p| matters(p, options)).collect();
     let entries = (old.paths.entries(), new.paths.entries());
     let unfinished = (old.unfinished(), new.unfinished());
-    let abandons = (unfinished.0 == 0) != (unfinished.1 == 0);
+    let unfinished_differs = (unfinished.0 == 0) != (unfinished.1 == 0);
     let counted = options.counts && (entries.0 != entries.1 || unfinished.0 != unfinished.1);
-    if paths.is_empty() && !abandons && !counted {
+    if paths.is_empty() && !unfinished_differs && !counted {
         return None;
     }
     paths.sort_by(|a, b| {

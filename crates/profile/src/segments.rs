@@ -31,9 +31,9 @@ pub type SegmentCounts = BTreeMap<Segment, u64>;
 pub struct CountedSegments {
     /// Executions; segments that the build did not ask for, too, where its counters distinguish them.
     pub counts: SegmentCounts,
-    /// Segments that the build asked for.
+    /// Segments that are interesting to the build.
     pub interesting: BTreeSet<Segment>,
-    /// Segments that the build asked for and that no code can count: a function that is not instrumented makes the last call.
+    /// Interesting segments that no code can count: a function that is not instrumented makes the last call.
     pub unplaced: BTreeSet<Segment>,
     /// Executions of functions in contexts that are not interesting, or of several segments together.
     pub others: u64,

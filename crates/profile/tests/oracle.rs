@@ -77,9 +77,9 @@ impl Machine<'_> {
             self.killed(a);
             return false;
         }
-        let ways: Vec<Edge> =
+        let open: Vec<Edge> =
             self.subject.graph.out(a.at).iter().copied().filter(|e| map.edges[e.index()].kind != EdgeKind::Reach).collect();
-        let edge = random.pick(&ways);
+        let edge = random.pick(&open);
         self.log.edges[edge.index()] += 1;
         a.edges.push(edge);
         let to = map.edges[edge.index()].to;
@@ -234,7 +234,7 @@ fn check_procedure(seed: u64, subject: &Subject, paths: &FunctionPaths, counts: 
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
-/// With the ways of children no block is left or executed more often than it is entered, and nothing else is executed than before.
+/// With the paths of children no block is left or executed more often than it is entered, and nothing else is executed than before.
 fn check_ways_of_children(seed: u64, subject: &Subject, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();

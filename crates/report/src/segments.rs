@@ -219,7 +219,7 @@ fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> Str
 
 /// The listing of a path by its number: whole, or up to a call.
 fn listing(function: &Function, id: u64) -> Option<PathListing> {
-    // Of a function that counts segments nothing is said of unfinished paths; here it is the path that was asked for.
+    // Of a function that counts segments nothing is said of unfinished paths; here it is the interesting path.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
     match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {

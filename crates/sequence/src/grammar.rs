@@ -70,13 +70,13 @@ pub struct GrammarStatistics {
 }
 
 /// Rules in any order, as compressors make them. Items from `RULE` on are rules by their place in the list.
-pub(crate) struct Draft {
+pub(crate) struct RawRules {
     pub terminals: Vec<u64>,
     pub bodies: Vec<Vec<u32>>,
     pub root: usize,
 }
 
-/// The bit that makes an item of a [`Draft`] a rule.
+/// The bit that makes an item of a [`RawRules`] a rule.
 pub(crate) const RULE: u32 = 1 << 31;
 
 impl Grammar {
@@ -92,7 +92,7 @@ impl Grammar {
     pub fn uncompressed(symbols: impl IntoIterator<Item = u64>) -> Result<Grammar, SequenceError> {
         let mut terminals = Terminals::default();
         let body = symbols.into_iter().map(|symbol| terminals.number(symbol)).collect();
-        Draft { terminals: terminals.list, bodies: vec![body], root: 0 }.grammar()
+        RawRules { terminals: terminals.list, bodies: vec![body], root: 0 }.grammar()
     }
 
     /// From rules of which each has smaller ones only.
@@ -224,25 +224,25 @@ impl Grammar {
     /// # Errors
     /// They have more than [`MOST_ITEMS`] items together.
     pub fn concatenated<'a>(windows: impl IntoIterator<Item = &'a Grammar>) -> Result<Grammar, SequenceError> {
-        let mut draft = Draft { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
+        let mut raw = RawRules { terminals: Vec::new(), bodies: Vec::new(), root: 0 };
         let mut terminals = Terminals::default();
         let mut root = Vec::new();
         for window in windows {
             let numbers: Vec<u32> = window.terminals.iter().map(|symbol| terminals.number(*symbol)).collect();
-            let first = draft.bodies.len() as u32;
+            let first = raw.bodies.len() as u32;
             let carried = |item: Item| match item {
                 Item::Terminal(terminal) => numbers[terminal.0 as usize],
                 Item::Rule(rule) => RULE | (first + rule.0),
             };
             for rule in window.rules().filter(|rule| *rule != window.root()) {
-                draft.bodies.push(window.body(rule).map(carried).collect());
+                raw.bodies.push(window.body(rule).map(carried).collect());
             }
             root.extend(window.body(window.root()).map(carried));
         }
-        draft.terminals = terminals.list;
-        draft.root = draft.bodies.len();
-        draft.bodies.push(root);
-        draft.grammar()
+        raw.terminals = terminals.list;
+        raw.root = raw.bodies.len();
+        raw.bodies.push(root);
+        raw.grammar()
     }
 
     /// The sequence without the symbols that `keep` refuses. Time and memory are linear in the items; nothing is expanded.
@@ -265,7 +265,7 @@ impl Grammar {
             }
             bodies.push(body);
         }
-        Draft { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
+        RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
     /// The sequence with other symbols in the place of each: none, one, or several. Time and memory are linear in the items and in what is
@@ -296,7 +296,7 @@ impl Grammar {
             }
             bodies.push(body);
         }
-        Draft { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
+        RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
     fn item(&self, item: u32) -> Item {
@@ -331,7 +331,7 @@ impl Terminals {
     }
 }
 
-impl Draft {
+impl RawRules {
     /// Puts rules that are used into order, those that are used behind those that they use.
     pub fn grammar(self) -> Result<Grammar, SequenceError> {
         let order = self.order();
@@ -352,7 +352,7 @@ impl Draft {
     }
 
     /// Replaces rules that are used once by their bodies.
-    pub fn without_single_uses(mut self) -> Draft {
+    pub fn without_single_uses(mut self) -> RawRules {
         let mut uses = vec![0_u32; self.bodies.len()];
         for item in self.bodies.iter().flatten().filter(|item| **item & RULE != 0) {
             uses[(item & !RULE) as usize] += 1;

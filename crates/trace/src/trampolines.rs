@@ -73,7 +73,7 @@ struct Recorded {
 }
 
 /// Where a stopped thread is.
-enum Standing {
+enum CodePlace {
     /// Not in a copy.
     Outside,
     /// At a place in a copy.
@@ -236,7 +236,7 @@ impl Trampolines {
         if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
             return Ok(None);
         }
-        if let Standing::At(Place::Head { saved: false, .. }) = self.standing(at) {
+        if let CodePlace::At(Place::Head { saved: false, .. }) = self.standing(at) {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
             return Ok(Some(self.drain(thread, sink)?));
@@ -258,7 +258,7 @@ impl Trampolines {
         if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
             return Ok(false);
         }
-        if let (Standing::At(Place::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
+        if let (CodePlace::At(Place::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
             let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
@@ -283,15 +283,15 @@ impl Trampolines {
         for _ in 0..MOST_STEPS {
             let registers = ptrace::registers(thread)?;
             let (rip, rcx) = match self.standing(registers.rip) {
-                Standing::Outside => return Ok(()),
-                Standing::At(Place::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
-                Standing::At(Place::Recorded { site, saved }) => {
+                CodePlace::Outside => return Ok(()),
+                CodePlace::At(Place::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
+                CodePlace::At(Place::Recorded { site, saved }) => {
                     self.take_back(thread, site)?;
                     (self.sites[site as usize], self.register(thread, saved, &registers)?)
                 }
-                Standing::At(Place::Body { original, intact }) if intact || all => (original, registers.rcx),
-                Standing::At(Place::Body { .. }) | Standing::Between if caused => return Ok(()),
-                Standing::At(Place::Body { .. }) | Standing::Between => {
+                CodePlace::At(Place::Body { original, intact }) if intact || all => (original, registers.rcx),
+                CodePlace::At(Place::Body { .. }) | CodePlace::Between if caused => return Ok(()),
+                CodePlace::At(Place::Body { .. }) | CodePlace::Between => {
                     subject.step(thread)?;
                     continue;
                 }
@@ -304,9 +304,9 @@ impl Trampolines {
     /// Where in the image an address is.
     pub fn original(&self, address: u64) -> u64 {
         match self.standing(address) {
-            Standing::At(Place::Head { site, .. } | Place::Recorded { site, .. }) => self.sites[site as usize],
-            Standing::At(Place::Body { original, .. }) => original,
-            Standing::Outside | Standing::Between => address,
+            CodePlace::At(Place::Head { site, .. } | Place::Recorded { site, .. }) => self.sites[site as usize],
+            CodePlace::At(Place::Body { original, .. }) => original,
+            CodePlace::Outside | CodePlace::Between => address,
         }
     }
 
@@ -345,11 +345,11 @@ impl Trampolines {
         Ok(())
     }
 
-    fn standing(&self, address: u64) -> Standing {
-        let Some(places) = self.area_of(address) else { return Standing::Outside };
+    fn standing(&self, address: u64) -> CodePlace {
+        let Some(places) = self.area_of(address) else { return CodePlace::Outside };
         match places.binary_search_by_key(&address, |place| place.0) {
-            Ok(at) => Standing::At(places[at].1),
-            Err(_) => Standing::Between,
+            Ok(at) => CodePlace::At(places[at].1),
+            Err(_) => CodePlace::Between,
         }
     }
 }

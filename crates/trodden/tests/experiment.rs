@@ -74,7 +74,7 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
     let all = stepped(&place, "prog");
     assert!((full - all).abs() < 1.5, "{full}, stepped {all}");
     place.trodden("export known run.trodden -o known");
-    for (made, options) in [("residual", "--residual known"), ("chosen", "--interesting top:1:run.trodden")] {
+    for (made, options) in [("residual", "--residual known"), ("interesting", "--interesting top:1:run.trodden")] {
         place.trodden(&format!("instrument prog -o {made} {options}"));
         record(made);
         assert_eq!(experiment(&place, made).inputs().len(), 1, "{made}");
@@ -94,11 +94,11 @@ fn loops_are_those_of_builds_by_known_and_by_interesting_paths() {
 #[test]
 fn what_a_store_has_lost_is_named_with_the_remedy() {
     let place = recorded();
-    place.trodden("instrument prog -o chosen --interesting top:1:run.trodden");
-    place.trodden("record --no-store -o chosen.trodden -- ./chosen");
-    let Paths::Interesting { set, .. } = experiment(&place, "chosen").paths() else { panic!("no interesting paths") };
+    place.trodden("instrument prog -o interesting --interesting top:1:run.trodden");
+    place.trodden("record --no-store -o interesting.trodden -- ./interesting");
+    let Paths::Interesting { set, .. } = experiment(&place, "interesting").paths() else { panic!("no interesting paths") };
     std::fs::remove_file(InputFolder::at(place.path("store/inputs")).path(set)).unwrap();
-    let error = refused(place.command(trodden()).args(["loops", "./chosen", "chosen.trodden"]));
+    let error = refused(place.command(trodden()).args(["loops", "./interesting", "interesting.trodden"]));
     assert!(error.contains(&set.to_string()) && error.contains("--interesting") && error.contains("TRODDEN_STORE"), "{error}");
 }
 

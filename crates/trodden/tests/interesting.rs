@@ -1,4 +1,4 @@
-//! Programs made again to count only some paths: every kind of set, every numbering, and what is said of the rest.
+//! Programs rebuilt to count only some paths: every kind of set, every numbering, and what is said of the rest.
 
 mod place;
 
@@ -21,7 +21,7 @@ void other(unsigned x);
 int main(void) { for (unsigned i = 0; i < 8000; i++) { tread(i); other(i); } return 0; }
 ";
 
-/// A unit of its own, of which nothing may be asked for.
+/// A unit of its own, of which no path may be interesting.
 const OTHER: &str = "void other(unsigned x) { if (x & 1) __asm__ volatile(\"nop\"); }\n";
 
 fn built() -> Place {
@@ -149,19 +149,26 @@ fn check(full: &Profile, unit: &UnitProfile, function: &FunctionMap, what: &str)
     let (_, in_full, oracle) = full.functions().find(|(_, _, f)| f.name == function.name).unwrap();
     let all: BTreeMap<u64, u64> = in_full.counts_of(oracle).collect();
     let counted: BTreeMap<u64, u64> = unit.counts_of(function).collect();
-    let Some(chosen) = function.interesting() else {
+    let Some(interesting) = function.interesting() else {
         assert_eq!(counted, all, "{what}");
         return all.len();
     };
     let count = |counts: &BTreeMap<u64, u64>, path: u64| counts.get(&path).copied().unwrap_or(0);
-    for (_, path) in &chosen.paths {
+    for (_, path) in &interesting.paths {
         let (found, expected) = (count(&counted, *path), count(&all, *path));
         // A path's word may count others too, but then that is reported.
-        assert!(found == expected || found > expected && !chosen.aliases.is_none(), "{what}: path {path} {found} times, not {expected}");
+        assert!(
+            found == expected || found > expected && !interesting.aliases.is_none(),
+            "{what}: path {path} {found} times, not {expected}"
+        );
     }
     let total = FunctionPaths::decode(oracle, in_full.counts_of(oracle)).unwrap().total();
-    assert_eq!(chosen.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.unattributed(function), total, "{what}");
-    chosen.paths.len()
+    assert_eq!(
+        interesting.paths.iter().map(|(_, path)| count(&counted, *path)).sum::<u64>() + unit.unattributed(function),
+        total,
+        "{what}"
+    );
+    interesting.paths.len()
 }
 
 #[test]
@@ -228,7 +235,7 @@ fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
             );
         }
     }
-    // Where they are counted as asked for there is nothing to report.
+    // Where the interesting ones are counted there is nothing to report.
     for scheme in ["pspp", "known-table"] {
         assert_eq!(made(scheme), (vec![], vec![]), "{scheme}");
     }

@@ -72,20 +72,21 @@ fn thread(place: &Place, more: &[&str]) -> Value {
 }
 
 /// The innermost frame's unfinished path is so many paths of a function, and ends where the debugger is.
-fn unfinished_in(which: &str, function: &str, ways: u64) {
+fn unfinished_in(which: &str, function: &str, paths: u64) {
     let place = Place::with(&[("prog.c", PICK)]);
     place.cc("--trodden-stream -O1 -g prog.c -o prog");
     let frames = in_gdb(&place, "./prog", which);
     assert_eq!(frames[0].0, function, "{frames:?}");
     let found = thread(&place, &["--core", "prog.core"]);
     let unfinished = &found["unfinished"];
-    assert_eq!((unfinished["function"].as_str(), unfinished["ways"].as_u64()), (Some(function), Some(ways)), "{found:#}");
+    assert_eq!((unfinished["function"].as_str(), unfinished["paths"].as_u64()), (Some(function), Some(paths)), "{found:#}");
     let lines: Vec<u64> = unfinished["path"].as_str().unwrap().split('-').map(|line| line.parse().unwrap()).collect();
     // It ends where the debugger is, and the side that was not taken is not on it.
     assert_eq!(lines.last(), Some(&frames[0].1), "{found:#}");
     assert!([5, 7, 18].iter().all(|other| !lines.contains(other)), "{found:#}");
     let text = String::from_utf8(place.trodden("last flight --core prog.core").stdout).unwrap();
-    let said = if ways == 1 { format!("by the path {}", unfinished["path"].as_str().unwrap()) } else { "by one of 2 paths of both".into() };
+    let said =
+        if paths == 1 { format!("by the path {}", unfinished["path"].as_str().unwrap()) } else { "by one of 2 paths of both".into() };
     assert!(text.contains(&said), "{text}");
     assert!(thread(&place, &[])["unfinished"].is_null());
 }

@@ -201,7 +201,7 @@ fn other_tools_read_it() {
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
     let lcov = |words: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {words}")).stdout).unwrap();
-    // Of the paths that are asked for.
+    // Of the interesting paths.
     let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
     assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
     let lcov = lcov("");

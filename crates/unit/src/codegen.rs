@@ -1,4 +1,4 @@
-//! Options of code generation: those that clang may be given when machine code is made again of a unit's bitcode.
+//! Options of code generation: those that clang may be given when machine code is rebuilt of a unit's bitcode.
 //!
 //! A unit's map names the options by which its code was made, since the bitcode does not hold them. Maps travel in
 //! programs, profiles and stores that others may have written, and clang has options that load libraries (`-fplugin=`)

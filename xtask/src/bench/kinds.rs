@@ -17,7 +17,7 @@ pub struct Kind {
     pub words: &'static str,
     /// What it takes of a profile of earlier runs.
     pub trained: Option<Trained>,
-    /// It is trodden's build made again, to count the paths of the short run by this scheme.
+    /// It is trodden's build rebuilt to count the paths of the short run by this scheme.
     pub scheme: Option<&'static str>,
     /// The variant that it is compared with.
     pub base: Option<&'static str>,

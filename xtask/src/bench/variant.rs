@@ -92,7 +92,7 @@ impl Variant {
         self.kind.trained
     }
 
-    /// The scheme of the short run's paths that alone it counts, if it is such: made again of trodden's build.
+    /// The scheme of the short run's paths that alone it counts, if it is such: rebuilt of trodden's build.
     pub fn scheme(&self) -> Option<&'static str> {
         self.kind.scheme
     }

@@ -42,7 +42,7 @@ impl Row {
     fn reported(&self) -> String {
         let Some(f) = &self.found else { return format!("{}: not checked, for two runs of it take different paths", self.program) };
         let mut text = format!(
-            "{} {}: {} functions, {} paths asked for, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
+            "{} {}: {} functions, {} interesting paths, {} of them executed, {} times; {} executions of other paths; {} counted as others; \
                 {} functions count all paths instead",
             self.program, self.scheme, f.functions, f.paths, f.executed, f.executions, f.others, f.misplaced, f.instead
         );
@@ -95,9 +95,9 @@ fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<Findings> {
 pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
-        "# Chosen paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the \
+        "# Interesting paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the \
             same run. Each build counted the run that the build of all paths counted.\n\n\
-         | program | scheme | functions | paths asked for | executed | their executions | executions of others | counted as others | \
+         | program | scheme | functions | interesting paths | executed | their executions | executions of others | counted as others | \
          functions that count all | differences |\n\
          |---|---|--:|--:|--:|--:|--:|--:|--:|--:|\n",
         date.trim(),

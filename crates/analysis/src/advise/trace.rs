@@ -67,7 +67,7 @@ impl<'a> Tracer<'a> {
     /// For a function.
     pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> Tracer<'a> {
         let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
-        let known = function.values.iter().enumerate().map(|(i, fact)| Known::of(i as Number, fact)).collect();
+        let known = function.values.iter().enumerate().map(|(i, value)| Known::of(i as Number, value)).collect();
         Tracer {
             unit,
             function,
@@ -250,10 +250,10 @@ impl<'a> Tracer<'a> {
 }
 
 impl Known {
-    fn of(number: Number, fact: &ValueProperties) -> Known {
-        let constant = matches!(fact.kind, ValueKind::Integer(_) | ValueKind::Constant);
-        let (root, bytes) = fact.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
-        Known { constant, root, bytes, object: fact.kind == ValueKind::Object }
+    fn of(number: Number, value: &ValueProperties) -> Known {
+        let constant = matches!(value.kind, ValueKind::Integer(_) | ValueKind::Constant);
+        let (root, bytes) = value.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
+        Known { constant, root, bytes, object: value.kind == ValueKind::Object }
     }
 }
 

@@ -53,7 +53,7 @@ impl ProgramGraph {
     /// Adds a transfer of control that an execution showed: from the instruction at one address to that at another.
     /// Says whether the graph changed.
     ///
-    /// The graph is made again with all that was observed; blocks and functions may get other numbers. `map` is the one
+    /// The graph is rebuilt with all that was observed; blocks and functions may get other numbers. `map` is the one
     /// that the graph was made with.
     ///
     /// # Errors

@@ -278,7 +278,7 @@ mod tests {
     fn diamonds() -> (Dag, Vec<Vec<DagEdgeId>>) {
         let edges = (0..3).flat_map(|d| [(Node(d), Node(d + 1)); 2]).collect();
         let dag = Dag::new(&Graph::new(4, Node(0), Node(3), edges).unwrap(), &[], Entries::PerEdge);
-        let path = |ways: [u32; 3]| (0..3).map(|d| DagEdgeId(2 * d + ways[d as usize])).collect();
+        let path = |branches: [u32; 3]| (0..3).map(|d| DagEdgeId(2 * d + branches[d as usize])).collect();
         (dag, vec![path([1, 1, 0]), path([0, 1, 1]), path([1, 0, 1])])
     }
 

@@ -221,11 +221,11 @@ impl Lifting<'_> {
             return Step::Unfinished;
         }
         let follows = (place.choices & choices).count_ones() & 1 == 1;
-        let (first, ways) = match place.own {
+        let (first, values) = match place.own {
             Some(_) => (self.shuffle.number() & 1 == 1, 2),
             None => (follows, 1),
         };
-        for bit in [first, !first].into_iter().take(ways) {
+        for bit in [first, !first].into_iter().take(values) {
             let (group, bit_of_number) = (place.group, usize::from(place.base ^ bit));
             if counts[group][bit_of_number] == 0 {
                 continue;

@@ -143,12 +143,12 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pl
     }
     chords.sort_by_key(|(weight, at, event)| (std::cmp::Reverse(*weight), *at, *event));
     let mut loads = vec![0u64; copies];
-    let mut wanted = vec![vec![Vec::<usize>::new(); procedures.len()]; copies];
+    let mut groups = vec![vec![Vec::<usize>::new(); procedures.len()]; copies];
     for (weight, at, event) in chords {
         // What is never executed stays together.
         let least = if weight == 0 { at % copies } else { (0..copies).min_by_key(|c| loads[*c]).unwrap_or(0) };
         loads[least] += weight;
-        wanted[least][at].push(event);
+        groups[least][at].push(event);
     }
     let part = |(at, events): (usize, &Vec<usize>)| {
         let dag = &procedures[at].dag;
@@ -159,6 +159,6 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pl
         let frequencies: Vec<u64> = procedures[at].frequencies.iter().map(|n| n.saturating_add(1)).collect();
         (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };
-    let copies = wanted.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
+    let copies = groups.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
     Plan { copies, profitable: 0 }
 }

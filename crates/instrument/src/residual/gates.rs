@@ -17,7 +17,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
 /// Puts gates in front of the loops of the checking code that `counted` blocks, those of the other, lead back to.
-/// `nests` are the heads of loops that held others before there were two versions.
+/// `nests` are the heads of loops that contained others before there were two versions.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, nests: &IndexSet<Block>) {
     let flow = ControlFlow::of(function, heads, counted);
     for &head in heads {

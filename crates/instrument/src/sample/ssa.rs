@@ -8,7 +8,7 @@
 //! done by worklist here, since functions may be deep.
 //!
 //! What code generation would make again where it is used (an address a constant away from another, a comparison) is not
-//! merged but made again: merged, it would be in a register or in the stack frame all the time, which in large functions
+//! merged but rematerialised: merged, it would be in a register or in the stack frame all the time, which in large functions
 //! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
 //! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
 //! twice).
@@ -92,7 +92,7 @@ impl Flow {
         let kind = |definitions: &[Value]| if definitions.len() > 2 { Definitions::Several } else { two };
         let mut again: Vec<(&[Value], Vec<Rematerialised>)> =
             values.iter().filter_map(|d| Some((d.as_slice(), all_rematerialised(d, kind(d), two)?))).collect();
-        // What is made of others first: the others are merged where it is made again.
+        // What is made of others first: the others are merged where it is rematerialised.
         again.sort_by_key(|(definitions, _)| Reverse(steps_to(definitions[0])));
         for (definitions, sources) in again {
             self.recompute(definitions, &sources, kind(definitions));
@@ -257,7 +257,7 @@ impl Flow {
     }
 }
 
-/// How a value is made again where it is used, in other blocks than its own.
+/// How a value is rematerialised where it is used, in other blocks than its own.
 #[derive(Clone, Copy)]
 enum Rematerialised {
     /// By the same instruction.
@@ -266,7 +266,7 @@ enum Rematerialised {
     LowerPart(Value),
 }
 
-/// How a value is made again, if it is.
+/// How a value is rematerialised, if it is.
 fn again(value: Value) -> Option<Rematerialised> {
     if is_cloned(value) { Some(Rematerialised::Again) } else { extension(value).map(Rematerialised::LowerPart) }
 }
@@ -292,7 +292,7 @@ fn extension(value: Value) -> Option<Value> {
     value.users().filter(is_extended).min_by_key(|user| width(*user))
 }
 
-/// How all definitions of a value are made again, if all are; `two` is what two definitions are. Where there may be
+/// How all definitions of a value are rematerialised, if all are; `two` is what two definitions are. Where there may be
 /// several, comparisons are not: in residual builds that was more expensive by up to 0.8 % of what is executed. Nor are lower
 /// parts in residual builds (5 % of an interpreter), whose two definitions are of that kind.
 fn all_rematerialised(definitions: &[Value], of_kind: Definitions, two: Definitions) -> Option<Vec<Rematerialised>> {
@@ -303,7 +303,7 @@ fn all_rematerialised(definitions: &[Value], of_kind: Definitions, two: Definiti
     definitions.iter().map(|d| again(*d).filter(|source| is_allowed(*d, source))).collect()
 }
 
-/// How many values one after the other are to be made again before this one can be, itself among them.
+/// How many values one after the other are to be rematerialised before this one can be, itself among them.
 fn steps_to(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
     while !llvm!(LLVMIsAInstruction(at.0)).is_null()

@@ -49,7 +49,7 @@ pub fn can_pass(call: Value, function: Value) -> bool {
 pub fn make(module: Module, passings: &[Passing]) {
     let mut by_call: IndexMap<Value, Vec<Passing>> = IndexMap::new();
     passings.iter().for_each(|p| by_call.entry(p.call).or_default().push(*p));
-    // Phi nodes that were made again, of which a context may be one.
+    // Phi nodes that were rebuilt, of which a context may be one.
     let mut replaced: HashMap<Value, Value> = HashMap::new();
     for (call, mut passings) in by_call {
         for context in passings.iter_mut().map(|passing| &mut passing.context) {
@@ -71,7 +71,7 @@ pub fn make(module: Module, passings: &[Passing]) {
     }
 }
 
-/// Makes a call behind a pointer one of guarded direct calls. Gives phi nodes that were made again, with the new ones.
+/// Makes a call behind a pointer one of guarded direct calls. Gives phi nodes that were rebuilt, with the new ones.
 fn guard(module: Module, call: Value, passings: &[Passing]) -> Vec<(Value, Value)> {
     let (before, location) = (call.block(), call.location());
     let mut block = before;

@@ -1,4 +1,4 @@
-//! Plans that go by paths: those that are known, and those that are asked for; and the judgement of every numbering before it is used.
+//! Plans that go by paths: those that are known, and those that are interesting; and the verification of every numbering before it is used.
 
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
@@ -15,7 +15,7 @@ use trodden_flow::{Plan, ProbeProgram, Residual};
 use trodden_unit::{KnownFunction, Skipped, Version, shape};
 
 impl Unit {
-    /// Plans again where the paths that are known, or asked for, decide.
+    /// Plans again where the paths that are known, or interesting, decide.
     pub(super) fn plan_for_paths(&mut self, planned: &mut Planned, versions: bool) -> Result<(), Error> {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
@@ -27,7 +27,7 @@ impl Unit {
             return Ok(());
         }
         let Some(asked) = self.interesting_of(&name, &planned.cfg).cloned() else {
-            let reason = "it has another shape than the function of its name whose paths were asked for".into();
+            let reason = "it has another shape than the function of its name whose paths are interesting".into();
             self.map.instead.push(Skipped { name, reason });
             return Ok(());
         };
@@ -68,16 +68,16 @@ impl Unit {
         Ok(())
     }
 
-    /// What is said of a function whose paths do not have the numbers by which they were asked for.
+    /// What is said of a function whose paths do not have the numbers by which they are given.
     fn cut_elsewhere(&self, paths: u64) -> String {
         format!(
-            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those that \
-                were asked for",
+            "it has {paths} paths where --max-paths is {}, so they are cut into shorter ones, whose numbers are others than those of \
+                the interesting paths",
             self.options.plan.max_paths
         )
     }
 
-    /// Whether paths of a function are asked for, or of all functions.
+    /// Whether paths of a function are interesting, or of all functions.
     pub(super) fn is_interesting(&self, function: Value) -> bool {
         let (unit, name) = (&self.map.source, function.name());
         let is_on_segments = self.options.segments.as_ref().is_none_or(|set| set.names(unit, &name));
@@ -86,7 +86,7 @@ impl Unit {
         is_on_segments && (is_named || self.options.stream && stream::catches(function))
     }
 
-    /// Which of a function's paths are asked for.
+    /// Which of a function's paths are interesting.
     pub(super) fn interesting_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
         let asked = self.options.interesting.as_ref()?;
         let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };

@@ -25,7 +25,7 @@ impl Unit {
         let words = match &storage {
             Storage::Array => counters,
             Storage::Table(table) => Table::words(table.slots),
-            Storage::Interesting(chosen) => chosen.words,
+            Storage::Interesting(interesting) => interesting.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
         };

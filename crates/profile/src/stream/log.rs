@@ -260,7 +260,7 @@ impl StreamLog {
         Ok(window.grammar)
     }
 
-    /// A thread's windows as one grammar. Nothing is expanded, and no grammar made again.
+    /// A thread's windows as one grammar. Nothing is expanded, and no grammar rebuilt.
     ///
     /// # Errors
     /// The file cannot be read, is damaged, or its grammars are too large together.

@@ -12,7 +12,7 @@
 
 use super::Compressor;
 use super::hashing::{Mixing, mixed};
-use crate::grammar::{Draft, RULE, Terminals};
+use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -128,7 +128,7 @@ impl Compressor for LocallyConsistent {
             rules.starts.iter().zip(ends).map(|(start, end)| rules.items[*start as usize..end as usize].to_vec()).collect();
         let root_rule = bodies.len();
         bodies.push(root);
-        Draft { terminals: rules.terminals.list, bodies, root: root_rule }.without_single_uses().grammar()
+        RawRules { terminals: rules.terminals.list, bodies, root: root_rule }.without_single_uses().grammar()
     }
 }
 

@@ -13,7 +13,7 @@
 
 use super::hashing::Mixing;
 use super::{Compressor, Sequitur};
-use crate::grammar::{Draft, Item, RULE, Terminals};
+use crate::grammar::{Item, RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -122,6 +122,6 @@ impl Compressor for Phrases {
             bodies.push(body);
         }
         let root = bodies.len() - 1;
-        Draft { terminals: terminals.list, bodies, root }.without_single_uses().grammar()
+        RawRules { terminals: terminals.list, bodies, root }.without_single_uses().grammar()
     }
 }

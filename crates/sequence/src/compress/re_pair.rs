@@ -8,7 +8,7 @@
 
 use super::Compressor;
 use super::hashing::Mixing;
-use crate::grammar::{Draft, RULE, Terminals};
+use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::{BinaryHeap, HashMap};
 
@@ -51,7 +51,7 @@ impl Compressor for RePair {
         }
         let root = bodies.len();
         bodies.push(pairs.items.into_iter().filter(|item| *item != NONE).collect());
-        Draft { terminals: self.terminals.list, bodies, root }.without_single_uses().grammar()
+        RawRules { terminals: self.terminals.list, bodies, root }.without_single_uses().grammar()
     }
 }
 

@@ -12,7 +12,7 @@
 
 use super::Compressor;
 use super::hashing::Mixing;
-use crate::grammar::{Draft, RULE, Terminals};
+use crate::grammar::{RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -81,7 +81,7 @@ impl Compressor for Sequitur {
             open.extend(body.iter().filter(fresh).map(|item| item & !RULE));
             bodies[rule as usize] = body;
         }
-        Draft { terminals: self.terminals.list, bodies, root: 0 }.grammar()
+        RawRules { terminals: self.terminals.list, bodies, root: 0 }.grammar()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Frames: where a call ends, and which calls are open at a position, without expanding the sequence.
 //!
 //! For each rule: how many frames it closes that were open before, how many it opens, and which calls are open behind it.
-//! Complexity: O(items x open calls) once; a question costs the items of the bodies on one way from the root to a terminal.
+//! Complexity: O(items x open calls) once; a question costs the items of the bodies on one path from the root to a terminal.
 
 use super::{Grammar, Item, TerminalId};
 use crate::events::{Classify, EventClass, classes};

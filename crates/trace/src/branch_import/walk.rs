@@ -145,7 +145,7 @@ impl Walk {
     /// A map is damaged.
     pub fn end(&mut self, world: &mut World) {
         while let Some(frame) = self.frames.pop() {
-            self.abandon(world, frame);
+            self.leave_unfinished(world, frame);
         }
         self.now = Now::Unknown;
     }
@@ -255,7 +255,7 @@ impl Walk {
     fn unwind_to(&mut self, world: &mut World, at: usize) {
         while self.frames.len() > at + 1 {
             let frame = self.frames.pop().expect("there are more");
-            self.abandon(world, frame);
+            self.leave_unfinished(world, frame);
         }
         self.frames[at].left = None;
     }
@@ -267,7 +267,7 @@ impl Walk {
         let Some(block) = next else { return Ok(()) };
         let Some(sum) = world.graphs.of(world.images, image, function)?.restart(block) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
-        self.abandon(world, frame);
+        self.leave_unfinished(world, frame);
         let path = Some(Path { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
         // The block behind the call, which is about to be seen, begins the path: so the path to it is not searched for.
@@ -333,7 +333,7 @@ impl Walk {
     }
 
     /// A function is over without having returned.
-    fn abandon(&self, world: &mut World, mut frame: Frame) {
+    fn leave_unfinished(&self, world: &mut World, mut frame: Frame) {
         match frame.path.take() {
             Some(path) => {
                 let weight = weight(self.window, self.stretch, path.since);

@@ -59,7 +59,7 @@ pub struct Residual {
     /// With --schemes: run the field's command so many times with each build, and report its processor time.
     #[arg(long, value_name = "N", requires = "schemes", default_value_t = 0)]
     pub rounds: u32,
-    /// Exit with status 1 if there is an untested path or segment (of those that are wanted).
+    /// Exit with status 1 if there is an untested path or segment (of those that the other options leave).
     #[arg(long)]
     pub fail_if_new: bool,
     /// In which form.

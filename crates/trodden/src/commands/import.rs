@@ -65,7 +65,7 @@ fn tell(imported: &BranchImport, sampling: &BranchSampling) {
     let mut part = |number: u64, what: &str| parts.extend((number > 0).then(|| format!("{number} {what}")));
     part(losses.cut_off, "paths whose beginning or end was not seen");
     part(losses.ambiguous, "sequences of blocks that stand for several paths");
-    part(losses.inferred, "blocks without their address that are on the only way");
+    part(losses.inferred, "blocks without their address that are on the only path");
     if !parts.is_empty() {
         note(format_args!("not counted, or inferred: {}", parts.join(", ")));
     }

@@ -69,7 +69,7 @@ struct ImageSummary {
     not_exact: Vec<String>,
     counters: u64,
     skipped: Vec<SkippedFunction>,
-    /// Functions all of whose paths are counted although only some were asked for.
+    /// Functions all of whose paths are counted although only some are interesting.
     instead: Vec<SkippedFunction>,
     cut: Vec<CutFunction>,
     /// Functions that were compiled without trodden.
@@ -227,7 +227,7 @@ impl ImageSummary {
         let lines = self.skipped.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
         list(out, "Not counted, for a reason", lines.collect(), shown)?;
         let lines = self.instead.iter().map(|s| format!("{}  {}  ({})", s.function, s.reason, s.source));
-        list(out, "All paths counted instead of those that were asked for", lines.collect(), shown)?;
+        list(out, "All paths counted instead of the interesting ones", lines.collect(), shown)?;
         let lines = self
             .cut
             .iter()

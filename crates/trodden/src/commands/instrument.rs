@@ -1,7 +1,7 @@
 //! `trodden instrument PROG -o OUT`: another variant of a program, made from its bitcode and its link recipe, without its sources.
 //!
 //! The inputs of the link are laid out below a temporary folder as they were on disk then, each object with bitcode
-//! replaced by one made again. The link runs there, in the folder that stands for the one in which it ran: so relative
+//! replaced by a rebuilt one. The link runs there, in the folder that stands for the one in which it ran: so relative
 //! names mean what they meant, and only absolute names are changed.
 
 mod interesting;
@@ -88,9 +88,9 @@ fn request(job: &Instrument) -> Result<Request> {
     exclusions::check(&settings)?;
     if !job.interesting.is_empty() {
         let paths = interesting::paths(&job.interesting, &job.program)?;
-        let asked: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
-        let (paths_said, of) = (plural(asked as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
-        note(format_args!("{paths_said} of {of} {} asked for", if asked == 1 { "is" } else { "are" }));
+        let interesting: usize = paths.functions().map(|(_, _, f)| f.known.len()).sum();
+        let (paths_said, of) = (plural(interesting as u128, "path", "paths"), plural(paths.len() as u128, "function", "functions"));
+        note(format_args!("{paths_said} of {of} {} interesting", if interesting == 1 { "is" } else { "are" }));
         settings.interesting = Some(experiment::stored(&paths)?);
     }
     if let Some(expression) = &job.watch {
@@ -245,7 +245,7 @@ impl Defaults {
     }
 }
 
-/// Names the functions that are not counted as was asked for.
+/// Names the functions of which other paths are counted than the interesting ones.
 fn tell(image: &Image) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.instead {
@@ -262,7 +262,7 @@ fn scheme(image: &Image) -> String {
     schemes.join(" or ")
 }
 
-/// Puts every input in its place, made again where it has bitcode; gives the objects that stand for sources.
+/// Puts every input in its place, rebuilt where it has bitcode; gives the objects that stand for sources.
 fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let Inputs { recipe, contents, .. } = inputs;
     place.make_way(&place.directory.join("x"))?;

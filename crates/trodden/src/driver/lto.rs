@@ -2,7 +2,7 @@
 //!
 //! lld does not call plugins in its own link-time code generation, so it only merges: compile steps leave bitcode in
 //! the objects; a link has lld write the merged and optimised module (`--lto-emit-llvm`), clang makes an object of it
-//! through the plugin, and the link is made again with that object in the place of everything that was bitcode. Objects
+//! through the plugin, and the link is repeated with that object in the place of everything that was bitcode. Objects
 //! and archives of machine code take part as they are.
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};

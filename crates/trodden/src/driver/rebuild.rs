@@ -1,4 +1,4 @@
-//! Objects made again from the bitcode of their units, with other parameters.
+//! Objects rebuilt from the bitcode of their units, with other parameters.
 //!
 //! One way into LLVM for all: clang compiles the bitcode with optimisation left out (it was done) and the plugin
 //! loaded. An object whose symbols would not all come back (it was edited after the compiler, or merged it with
@@ -90,7 +90,7 @@ impl Compiler {
     }
 }
 
-/// Objects made again, each unit once.
+/// Objects rebuilt, each unit once.
 #[derive(Debug)]
 pub struct Rebuilder {
     folder: PathBuf,

@@ -125,9 +125,9 @@ fn compactness(observed: &Observed) {
     let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
     let others: u64 = observed.images.iter().map(|f| f.others).sum();
     note(format_args!(
-        "{} for {}; paths of callees were counted {} in contexts that were not asked for",
+        "{} for {}; paths of callees were counted {} in contexts that are not interesting",
         plural(words.into(), "counter", "counters"),
-        plural(interesting.into(), "segment that was asked for", "segments that were asked for"),
+        plural(interesting.into(), "interesting segment", "interesting segments"),
         plural(others.into(), "time", "times")
     ));
     if inlined + duplicated > 0 {

@@ -21,7 +21,7 @@ use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_wire::stream::Event;
 
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 /// Most source lines of a frame's block.
 const SOURCE_LINES: usize = 6;
 
@@ -221,10 +221,10 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
     if let Some(stopped) = &thread.stopped {
         stopped_text(stopped, out);
     }
-    if let Some(Unfinished { function, path, ways }) = &thread.unfinished {
-        let _ = match ways {
+    if let Some(Unfinished { function, path, paths }) = &thread.unfinished {
+        let _ = match paths {
             1 => writeln!(out, "  by the path {path} of {function}"),
-            _ => writeln!(out, "  by one of {ways} paths of {function}; all run through {path}"),
+            _ => writeln!(out, "  by one of {paths} paths of {function}; all run through {path}"),
         };
     }
     for (number, frame) in thread.frames.iter().enumerate() {

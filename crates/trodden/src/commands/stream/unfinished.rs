@@ -1,9 +1,9 @@
 //! The unfinished path of a thread's innermost frame: from its last event to the instruction at which a core file says that it was.
 //!
-//! Events say where the frame's path stands: at the function's entry, behind a back edge, or behind a call. From there the ways lead to
-//! blocks that have code of the instruction's line. A way takes no edge at which paths are cut, and passes no call of which it
-//! would have said something: both would be events. If one way is left, it is the path; else what all have in common is certain. The path's
-//! number itself was in a register of the program, of which nothing says where it is.
+//! Events say where the frame's path stands: at the function's entry, behind a back edge, or behind a call. From there paths lead to
+//! blocks that have code of the instruction's line. Such a path takes no edge at which paths are cut, and passes no call that the stream
+//! notes: both would be events. If there is one, it is the unfinished path; else what all have in common is certain. The path's
+//! number itself was in a register of the program, and nothing says where that is.
 
 use super::event_names::{EventNames, Line};
 use super::stopped::Stopped;
@@ -16,7 +16,7 @@ use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, PathRol
 use trodden_report::view::{chain, file_of};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
-/// Ways that are distinguished at most.
+/// Paths that are distinguished at most.
 const MOST: usize = 256;
 
 /// How a thread came from the last event to where it stopped.
@@ -27,12 +27,12 @@ pub struct Unfinished {
     /// Lines of the path so far, if only one leads there; else of the blocks that all have in common.
     pub path: String,
     /// Number of paths that lead there.
-    pub ways: usize,
+    pub paths: usize,
 }
 
 /// The unfinished path of a thread that stopped there; none if it stopped in code of another function, or if the lines do not say.
 pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) -> Option<Unfinished> {
-    let (place, begun) = standing(thread, names)?;
+    let (place, begun) = open_path(thread, names)?;
     let name = names.name(place);
     if stopped.function.as_ref() != Some(&name) {
         return None;
@@ -40,9 +40,9 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
     let (unit, function) = (names.places.unit(place), names.places.function(place));
     let ends: BTreeSet<Node> =
         (0..).map(Node).zip(&function.blocks).filter(|(_, block)| is_at(unit, block, &stopped.lines)).map(|(node, _)| node).collect();
-    let ways = ways(function, &begun, &ends)?;
-    let first = ways.first()?;
-    let certain = first.iter().filter(|node| ways.iter().all(|way| way.contains(node)));
+    let paths = paths(function, &begun, &ends)?;
+    let first = paths.first()?;
+    let certain = first.iter().filter(|node| paths.iter().all(|path| path.contains(node)));
     let mut lines: Vec<u32> = certain.flat_map(|node| own_lines(unit, &function.blocks[node.index()])).collect();
     // A block may have code behind the instruction.
     if let Some(at) = stopped.lines.last().and_then(|own| lines.iter().rposition(|line| *line == own.line)) {
@@ -50,11 +50,11 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
     }
     lines.dedup();
     let path = lines.iter().map(u32::to_string).collect::<Vec<_>>().join("-");
-    Some(Unfinished { function: name, path, ways: ways.len() })
+    Some(Unfinished { function: name, path, paths: paths.len() })
 }
 
 /// The function of the innermost frame, and the blocks of its path so far; none if its events are not known.
-fn standing(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, Vec<Node>)> {
+fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, Vec<Node>)> {
     let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::new() };
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
@@ -94,29 +94,29 @@ fn is_at(unit: &UnitMap, block: &trodden_unit::Block, stopped: &[Line]) -> bool 
         })
 }
 
-/// All paths that begin so and lead to one of some blocks without an event on the way; none if there are too many.
-fn ways(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
+/// All paths that begin so and lead to one of some blocks without an event; none if there are too many.
+fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Option<Vec<Vec<Node>>> {
     let cuts: BTreeSet<Edge> = function.cuts.iter().map(|(edge, _)| *edge).collect();
     let is_event = |node: Node| function.edges.iter().any(|e| e.from == node && e.kind == EdgeKind::Reach);
     let mut found = Vec::new();
     let mut open = vec![begun.to_vec()];
-    let mut looked = 0;
-    while let Some(way) = open.pop() {
-        looked += 1;
-        if looked > MOST * function.blocks.len().max(1) || found.len() > MOST {
+    let mut tried = 0;
+    while let Some(path) = open.pop() {
+        tried += 1;
+        if tried > MOST * function.blocks.len().max(1) || found.len() > MOST {
             return None;
         }
-        let last = *way.last()?;
+        let last = *path.last()?;
         if ends.contains(&last) {
-            found.push(way.clone());
+            found.push(path.clone());
         }
-        if way.len() > begun.len() && is_event(last) {
+        if path.len() > begun.len() && is_event(last) {
             continue;
         }
         let next = (0..).map(Edge).zip(&function.edges).filter(|(edge, e)| e.from == last && !cuts.contains(edge));
         for (_, edge) in next.filter(|(_, e)| e.kind != EdgeKind::Reach && e.to.index() < function.blocks.len()) {
-            if !way.contains(&edge.to) {
-                open.push(way.iter().copied().chain([edge.to]).collect());
+            if !path.contains(&edge.to) {
+                open.push(path.iter().copied().chain([edge.to]).collect());
             }
         }
     }

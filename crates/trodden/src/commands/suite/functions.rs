@@ -86,9 +86,9 @@ fn named(all: &[Executed], text: &str) -> Result<BTreeSet<usize>> {
 fn declared_at(all: &[Executed], place: &Path) -> Result<BTreeSet<usize>> {
     let below = absolute(place)?;
     // Compilers name files by way of links, if the shell that called them came by these.
-    let ways: Vec<String> =
+    let places: Vec<String> =
         [Some(below.clone()), below.canonicalize().ok()].into_iter().flatten().map(|p| p.to_string_lossy().into_owned()).collect();
-    let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| ways.iter().any(|way| lies_at(file, way)));
+    let is_there = |f: &Executed| f.file.as_ref().is_some_and(|file| places.iter().any(|place| lies_at(file, place)));
     let found: BTreeSet<usize> = (0..all.len()).filter(|at| is_there(&all[*at])).collect();
     let known = all.iter().filter(|f| f.file.is_some()).count();
     ensure!(
