@@ -23,8 +23,6 @@ pub struct Segment {
     pub file_size: u64,
     /// It holds code.
     pub executable: bool,
-    /// It can be written while the program runs.
-    pub writable: bool,
 }
 
 /// Where the name of a function comes from.
@@ -205,7 +203,6 @@ fn segments(file: &ElfFile64) -> Vec<Segment> {
             file_offset: s.file_range().0,
             file_size: s.file_range().1,
             executable: flags(&s) & elf::PF_X != 0,
-            writable: flags(&s) & elf::PF_W != 0,
         })
         .collect();
     segments.sort_by_key(|s| s.address);

@@ -85,16 +85,6 @@ impl Grammar {
         Grammar { terminals: Vec::new(), starts: vec![0, 0], items: Vec::new(), ends: Vec::new() }
     }
 
-    /// A grammar of one rule: the sequence itself.
-    ///
-    /// # Errors
-    /// The sequence has more than [`MOST_ITEMS`] symbols.
-    pub fn uncompressed(symbols: impl IntoIterator<Item = u64>) -> Result<Grammar, SequenceError> {
-        let mut terminals = Terminals::default();
-        let body = symbols.into_iter().map(|symbol| terminals.number(symbol)).collect();
-        RawRules { terminals: terminals.list, bodies: vec![body], root: 0 }.grammar()
-    }
-
     /// From rules of which each has smaller ones only.
     pub(crate) fn from_parts(terminals: Vec<u64>, starts: Vec<u32>, items: Vec<u32>) -> Grammar {
         let count = terminals.len() as u32;

@@ -148,7 +148,7 @@ pub enum Command {
     Build(Build),
     /// Run an instrumented program and store the profile.
     Record(Box<Record>),
-    /// Count programs of the sample tier that run already, in bursts.
+    /// Count running programs that were built with --sample, in bursts.
     Sample(Sample),
     /// Show what each thread of a program built with --stream did before the end.
     Last(Last),

@@ -1,10 +1,8 @@
 //! Threads of C11: the C library implements them beside POSIX threads, not by them, so they have wrappers of their own.
 
 use crate::contention;
-use crate::output::{memory, release};
-use crate::pthread::{Object, Start, complete, end_with_thread, handles, waiting, wake, waking};
+use crate::pthread::{Object, begun, joined, made, waiting, wake, waking};
 use crate::real::{Real, real};
-use crate::thread::{self, begin, outside};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
 use trodden_wire::waits::{Function, kind};
@@ -89,12 +87,7 @@ wakes! {
 type Routine = extern "C" fn(*mut c_void) -> c_int;
 
 extern "C" fn run(start: *mut c_void) -> c_int {
-    let place = start.cast::<Start<Routine>>();
-    // SAFETY: `thrd_create` below wrote it for this thread alone.
-    let Start { routine, argument, token } = unsafe { place.read() };
-    release(place, 1);
-    thread::register(token);
-    end_with_thread();
+    let (routine, argument) = begun::<Routine>(start);
     routine(argument)
 }
 
@@ -107,22 +100,7 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
     static REAL: Real = Real::new(c"thrd_create");
     let create =
         |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
-    thread::register(0);
-    let Some(thread) = outside() else { return create(routine, argument) };
-    let token = thread::token();
-    let Some(start) = memory::<Start<Routine>>(1) else { return create(routine, argument) };
-    // SAFETY: fresh memory of this size.
-    unsafe { start.write(Start { routine, argument, token }) };
-    let open = begin(thread, kind::THREAD_CREATE, Function::thrd_create);
-    let result = create(run, start.cast());
-    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
-    if result == 0 {
-        // SAFETY: the call was successful, so the handle is there.
-        handles::put(unsafe { *handle }, token);
-    } else {
-        release(start, 1);
-    }
-    result
+    made(Function::thrd_create, handle, (routine, run), argument, create)
 }
 
 /// Waits for a thread's end.
@@ -132,11 +110,5 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
     static REAL: Real = Real::new(c"thrd_join");
-    let call = || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result);
-    let Some(thread) = outside() else { return call() };
-    let token = handles::get(handle);
-    let open = begin(thread, kind::JOIN, Function::thrd_join);
-    let status = call();
-    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
-    status
+    joined(Function::thrd_join, handle, || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result))
 }

@@ -247,12 +247,7 @@ pub mod handles {
 }
 
 pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
-    let place = start.cast::<Start<Routine>>();
-    // SAFETY: `pthread_create` below wrote it for this thread alone.
-    let Start { routine, argument, token } = unsafe { place.read() };
-    release(place, 1);
-    thread::register(token);
-    end_with_thread();
+    let (routine, argument) = begun::<Routine>(start);
     routine(argument)
 }
 
@@ -299,13 +294,24 @@ pub unsafe extern "C" fn pthread_create(
     if !is_programs(stack::walk(0).addresses[0]) {
         return create(routine, argument);
     }
+    made(Function::pthread_create, handle, (routine, run), argument, create)
+}
+
+/// The call that makes a thread: it begins with `run`, which registers it, and continues with its routine.
+pub fn made<R>(
+    function: Function,
+    handle: *const pthread_t,
+    (routine, run): (R, R),
+    argument: *mut c_void,
+    create: impl FnOnce(R, *mut c_void) -> c_int,
+) -> c_int {
     thread::register(0);
     let Some(thread) = outside() else { return create(routine, argument) };
     let token = thread::token();
-    let Some(start) = memory::<Start<Routine>>(1) else { return create(routine, argument) };
+    let Some(start) = memory::<Start<R>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
     unsafe { start.write(Start { routine, argument, token }) };
-    let open = begin(thread, kind::THREAD_CREATE, Function::pthread_create);
+    let open = begin(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
@@ -317,6 +323,27 @@ pub unsafe extern "C" fn pthread_create(
     result
 }
 
+/// What a thread was given, when it begins: from now on it is recorded.
+pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
+    let place = start.cast::<Start<R>>();
+    // SAFETY: `made` wrote it for this thread alone.
+    let Start { routine, argument, token } = unsafe { place.read() };
+    release(place, 1);
+    thread::register(token);
+    end_with_thread();
+    (routine, argument)
+}
+
+/// The call that waits for a thread's end.
+pub fn joined(function: Function, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(thread) = outside() else { return call() };
+    let token = handles::get(handle);
+    let open = begin(thread, kind::JOIN, function);
+    let status = call();
+    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
+    status
+}
+
 /// Waits for a thread's end.
 ///
 /// # Safety
@@ -324,11 +351,5 @@ pub unsafe extern "C" fn pthread_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
-    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result);
-    let Some(thread) = outside() else { return call() };
-    let token = handles::get(handle);
-    let open = begin(thread, kind::JOIN, Function::pthread_join);
-    let status = call();
-    complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
-    status
+    joined(Function::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }

@@ -1,6 +1,6 @@
 //! Calls that make a location wait, or let others go on.
 
-use crate::step::{CodeId, ProcessId};
+use crate::step::ProcessId;
 
 /// A communicator: where messages and collective operations are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -237,6 +237,3 @@ impl WaitKind {
         }
     }
 }
-
-/// Where a wait happens: the code of the call.
-pub type SiteCode = CodeId;

@@ -59,11 +59,6 @@ impl LowerBound {
     pub fn proven_for_whole_ends(&self) -> u64 {
         self.proven().max(self.whole_end)
     }
-
-    /// What a plan can aim at: the ideal, or what is proven where that is more.
-    pub fn aim(&self) -> u64 {
-        self.ideal.max(self.proven())
-    }
 }
 
 /// The bounds for `copies` copies. Under [`Measure::Labels`] a copy that profiles a single path needs no label but

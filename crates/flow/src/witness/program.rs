@@ -83,8 +83,6 @@ pub struct Opaque {
 impl Opaque {
     /// It returns, and nothing else.
     pub const RETURNS: Opaque = Opaque { returns: true, ends_run: false, unwinds: false, calls_back: false };
-    /// The run ends in it.
-    pub const ENDS_RUN: Opaque = Opaque { returns: false, ends_run: true, unwinds: false, calls_back: false };
     /// It unwinds.
     pub const UNWINDS: Opaque = Opaque { returns: false, ends_run: false, unwinds: true, calls_back: false };
 }

@@ -1,4 +1,4 @@
-//! The sample tier: two versions of each function's blocks, of which the counted one runs only while a switch is on.
+//! Sampling: checking code and duplicated code of each function; only the duplicated code counts, while a switch is on.
 //!
 //! The published framework (Arnold and Ryder, "A framework for reducing the cost of instrumented code", PLDI 2001; bursts:
 //! Hirzel and Chilimbi, "Bursty tracing", 2001), with another trigger: the program does not count down; a byte in a

@@ -13,7 +13,6 @@
 //! Invariant: counters are ascending by index, and there is one for each that is not zero.
 
 use crate::error::ProfileError;
-use crate::model::Profile;
 use crate::raw::RawProfile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -127,13 +126,6 @@ impl UnitEstimates {
 /// Whether a unit counts only while its image's switch is on.
 pub fn is_sampled(map: &UnitMap) -> bool {
     map.experiment.is_sampled()
-}
-
-impl Profile {
-    /// Whether it has units that count only while a switch is on.
-    pub fn has_sampled_units(&self) -> bool {
-        self.images.iter().flat_map(|i| &i.units).any(|u| is_sampled(&u.map))
-    }
 }
 
 /// The switch of an image, in its raw file.

@@ -41,6 +41,13 @@ pub fn at<const N: usize>(arguments: &[usize; N], index: usize) -> usize {
     arguments.get(index).copied().unwrap_or(0)
 }
 
+/// The handle whose address is an argument.
+#[inline]
+pub fn handle_of<const N: usize>(arguments: &[usize; N], index: usize) -> usize {
+    // SAFETY: the address of a handle, by MPI's definition of the function that is called.
+    unsafe { implementation().handle_at(at(arguments, index), 0) }
+}
+
 fn bytes(count: usize, datatype: usize) -> u64 {
     static SIZE: Real = Real::new(c"PMPI_Type_size");
     thread_local!(static LAST: Cell<(usize, i32)> = const { Cell::new((0, 0)) });
@@ -61,9 +68,8 @@ fn address<const N: usize>(record: &mut CallRecord, arguments: &[usize; N], libr
     record.object = communicator::number(library.handle(at(arguments, comm)));
 }
 
-/// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the beginning is
-/// recorded
-/// before the call: a program killed inside it has named its partner.
+/// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the
+/// beginning is recorded before the call: a program killed inside it has named its partner.
 #[inline]
 pub fn message<const N: usize>(
     kind: u16,
@@ -78,8 +84,7 @@ pub fn message<const N: usize>(
     open.record().amount = bytes(at(arguments, 1), at(arguments, 2));
     let result = call(arguments);
     if N > 6 {
-        // SAFETY: the request's address, by MPI's definition.
-        open.record().request = unsafe { library.handle_at(at(arguments, 6), 0) } as u64;
+        open.record().request = handle_of(arguments, 6) as u64;
     }
     finish(thread, open);
     result
@@ -175,8 +180,7 @@ pub fn exchange<const N: usize>(
 /// Starts a persistent request.
 #[inline]
 pub fn start<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    // SAFETY: the request's address, by MPI's definition.
-    let request = unsafe { implementation().handle_at(arguments[0], 0) } as u64;
+    let request = handle_of(arguments, 0) as u64;
     recorded(kind::START, function, arguments, call, |record, _, _| record.request = request)
 }
 
@@ -207,8 +211,7 @@ pub fn start_all<const N: usize>(function: Function, arguments: &mut [usize; N],
 /// Frees a request.
 #[inline]
 pub fn free_request<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    // SAFETY: the request's address, by MPI's definition.
-    let request = unsafe { implementation().handle_at(arguments[0], 0) } as u64;
+    let request = handle_of(arguments, 0) as u64;
     recorded(kind::REQUEST_FREE, function, arguments, call, |record, _, _| record.request = request)
 }
 
@@ -241,8 +244,7 @@ pub fn immediate_probe<const N: usize>(function: Function, arguments: &mut [usiz
 #[inline]
 pub fn matched_probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let result = probed(4, function, arguments, call);
-    // SAFETY: the message's address, by MPI's definition.
-    let message = unsafe { implementation().handle_at(at(arguments, 3), 0) };
+    let message = handle_of(arguments, 3);
     MATCHED.set((message, LAST_PROBE.get()));
     result
 }
@@ -276,8 +278,7 @@ fn probed<const N: usize>(
 /// Buffer, count, type, message, status: the receive of what a matched probe found.
 #[inline]
 pub fn matched_receive<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    // SAFETY: the message's address, by MPI's definition.
-    let message = unsafe { implementation().handle_at(at(arguments, 3), 0) };
+    let message = handle_of(arguments, 3);
     let (matched, (peer, tag, object)) = MATCHED.get();
     let is_known = matched == message;
     recorded(if is_known { kind::RECV } else { kind::MPI_OTHER }, function, arguments, call, |record, _, _| {
@@ -316,8 +317,7 @@ pub fn collective<const N: usize>(
     }
     let result = call(arguments);
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
-        // SAFETY: the request's address, by MPI's definition.
-        open.record().request = unsafe { library.handle_at(at(arguments, comm + 1), 0) } as u64;
+        open.record().request = handle_of(arguments, comm + 1) as u64;
     }
     finish(thread, open);
     result
@@ -377,8 +377,7 @@ pub fn collective_init<const N: usize>(
         if root != NO_ROOT {
             record.peer = library.root(at(arguments, root));
         }
-        // SAFETY: the request's address, by MPI's definition.
-        record.request = unsafe { library.handle_at(at(arguments, comm + 2), 0) } as u64;
+        record.request = handle_of(arguments, comm + 2) as u64;
     })
 }
 
@@ -394,8 +393,7 @@ pub fn communicator<const N: usize>(
     recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
         let from = library.handle(at(arguments, parent));
         record.object = communicator::number(from);
-        // SAFETY: the communicator's address, by MPI's definition.
-        communicator::made(from, unsafe { library.handle_at(at(arguments, made), 0) }, None);
+        communicator::made(from, handle_of(arguments, made), None);
     })
 }
 
@@ -411,8 +409,7 @@ pub fn communicator_later<const N: usize>(
     recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, library| {
         let from = library.handle(at(arguments, parent));
         record.object = communicator::number(from);
-        // SAFETY: the request's address, by MPI's definition.
-        record.request = unsafe { library.handle_at(at(arguments, made + 1), 0) } as u64;
+        record.request = handle_of(arguments, made + 1) as u64;
         process::note(b"MPI_Comm_idup: messages on the communicator that it makes are not matched");
     })
 }
@@ -430,27 +427,24 @@ pub fn communicator_of_group<const N: usize>(
         let from = library.handle(at(arguments, parent));
         // The tag is the argument before the new communicator in both functions.
         let tag = at(arguments, made - 1) as u32;
-        // SAFETY: the communicator's address, by MPI's definition.
-        communicator::made(from, unsafe { library.handle_at(at(arguments, made), 0) }, Some(u64::from(tag) | 1 << 40));
+        communicator::made(from, handle_of(arguments, made), Some(u64::from(tag) | 1 << 40));
     })
 }
 
 /// Local communicator, its leader, a communicator of both leaders, the other leader, tag, new communicator.
 #[inline]
 pub fn intercommunicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, library| {
+    recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, _| {
         let tag = at(arguments, 4) as u32;
         // Both sides have other parents: the number is of what they agree on.
-        // SAFETY: the communicator's address, by MPI's definition.
-        communicator::made(0, unsafe { library.handle_at(at(arguments, 5), 0) }, Some(u64::from(tag) | 1 << 41));
+        communicator::made(0, handle_of(arguments, 5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
 /// A communicator's handle may be given again.
 #[inline]
 pub fn free_communicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    // SAFETY: the communicator's address, by MPI's definition.
-    let handle = unsafe { implementation().handle_at(arguments[0], 0) };
+    let handle = handle_of(arguments, 0);
     let result = recorded(kind::MPI_OTHER, function, arguments, call, |record, _, _| record.object = communicator::number(handle));
     communicator::remove(handle);
     result

@@ -1,6 +1,6 @@
 //! Files of MPI: their operations by all members wait like those of a communicator. Handles are addresses in all libraries.
 
-use super::behaviour::{at, completed, recorded};
+use super::behaviour::{at, completed, handle_of, recorded};
 use super::communicator::{self, Kind};
 use crate::thread::{begin, finish, outside};
 use trodden_wire::waits::{Function, NO_PEER, kind};
@@ -41,10 +41,9 @@ pub fn file_all_later<const N: usize>(
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
-    recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, library| {
+    recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, _| {
         record.object = communicator::number(arguments[0]);
-        // SAFETY: the request's address, by MPI's definition.
-        record.request = unsafe { library.handle_at(at(arguments, request), 0) } as u64;
+        record.request = handle_of(arguments, request) as u64;
     })
 }
 

@@ -1,7 +1,7 @@
 //! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to those that its communicator's topology names, and
 //! receives from those that name it. They are recorded as a meeting: sides follow, in the order of the topology.
 
-use super::behaviour::at;
+use super::behaviour::{at, handle_of};
 use super::communicator;
 use super::implementation::{Implementation, implementation};
 use crate::output::{memory, release};
@@ -58,8 +58,7 @@ fn meeting<const N: usize>(
     open.record().object = communicator::number(handle);
     let result = call(arguments);
     if let Some(position) = request {
-        // SAFETY: the request's address, by MPI's definition.
-        open.record().request = unsafe { library.handle_at(at(arguments, position), 0) } as u64;
+        open.record().request = handle_of(arguments, position) as u64;
     }
     finish(thread, open);
     let first = open.copy();

@@ -1,6 +1,6 @@
 //! What is recorded of calls that complete requests: waits and tests for one, all, any or some.
 
-use super::behaviour::{at, cancelled, completed, is_set, status, status_at, with_status};
+use super::behaviour::{at, cancelled, completed, handle_of, is_set, status, status_at, with_status};
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::output::{memory, release};
 use crate::thread::{add, begin, finish, outside};
@@ -26,8 +26,7 @@ fn one<const N: usize>(
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
-    // SAFETY: the request's address, by MPI's definition.
-    let request = unsafe { implementation().handle_at(arguments[0], 0) } as u64;
+    let request = handle_of(arguments, 0) as u64;
     let Some(mut open) = begin(thread, kind::WAIT, function) else { return call(arguments) };
     let mut spare = [0i32; STATUS_WORDS];
     let result = with_status(arguments, position, &mut spare, call);

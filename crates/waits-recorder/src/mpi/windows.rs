@@ -1,7 +1,7 @@
 //! Windows: one-sided communication. Fences wait like collective operations; a lock of a window at a process is one object for all;
 //! the four calls of an epoch between groups are messages: a post to those that may access, a completion back.
 
-use super::behaviour::{at, is_set, recorded};
+use super::behaviour::{at, handle_of, is_set, recorded};
 use super::communicator::{self, Kind, Members, mixed};
 use super::implementation::implementation;
 use crate::output::{memory, release};
@@ -27,8 +27,7 @@ pub fn window<const N: usize>(
     recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
         let from = library.handle(at(arguments, parent));
         record.object = communicator::number(from);
-        // SAFETY: the window's address, by MPI's definition.
-        communicator::made_of(Kind::Window, from, unsafe { library.handle_at(at(arguments, made), 0) });
+        communicator::made_of(Kind::Window, from, handle_of(arguments, made));
     })
 }
 
@@ -43,8 +42,7 @@ pub fn window_fence<const N: usize>(function: Function, arguments: &mut [usize; 
 /// The address of a window, whose handle may be given again.
 #[inline]
 pub fn window_free<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    // SAFETY: the window's address, by MPI's definition.
-    let handle = unsafe { implementation().handle_at(arguments[0], 0) };
+    let handle = handle_of(arguments, 0);
     let number = communicator::number(handle);
     let result = recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, _, _| record.object = number);
     communicator::remove(handle);
