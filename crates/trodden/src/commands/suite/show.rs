@@ -107,6 +107,10 @@ impl Found<'_> {
         };
         line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
         let redundant: Vec<&Test> = self.redundant().collect();
+        if redundant.is_empty() {
+            line(&mut out, format_args!("\nno test is redundant beside those"));
+            return out;
+        }
         let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
         line(
             &mut out,
