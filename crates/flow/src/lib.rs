@@ -33,6 +33,7 @@ pub mod placement;
 pub mod plan;
 pub mod program;
 pub mod residual;
+pub mod selective_inlining;
 pub mod trim;
 pub mod verify;
 pub mod witness;

@@ -20,7 +20,6 @@
 
 mod attributes;
 pub mod calls;
-pub mod choice;
 pub mod version;
 
 use crate::describe::FunctionCfg;
@@ -31,7 +30,6 @@ use crate::sample::copies::{Copies, Lines};
 use crate::sample::{moved, parameters, reason_not_to_double};
 use crate::segments::SegmentPlan;
 use calls::can_pass;
-use choice::{Call, Candidate, Choice, Kind};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::error::LLVMGetErrorMessage;
@@ -41,6 +39,7 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
+use trodden_flow::selective_inlining::{Call, Candidate, Choice, Kind, choose};
 use trodden_unit::SegmentSet;
 use version::{ContextSource, Target, Version};
 
@@ -72,7 +71,7 @@ impl Supergraph {
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
         let sites = Sites::of(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
-        let choice = choice::choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
+        let choice = choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
         for (at, version) in choice.versions.iter().enumerate().skip(functions.len()) {
             codes.push(declare(module, functions[version.function].function, at, version.kind));

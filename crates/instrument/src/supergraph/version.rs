@@ -1,12 +1,12 @@
 //! A version of a function: its code, how that learns the context of its first path, and which versions it calls.
 
 use super::calls::{self, Passing};
-use super::choice::Kind;
 use crate::describe::FunctionCfg;
 use crate::llvm::{Module, Value};
 use crate::sample::copies::Copies;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use trodden_flow::selective_inlining::Kind;
 
 /// How the code of a version learns in what context it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

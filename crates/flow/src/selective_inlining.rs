@@ -42,7 +42,10 @@ pub enum Kind {
     /// It is a copy for several calls.
     Duplicate,
     /// It is a copy for one call, which is inlined; in how many calls it is nested then.
-    Inlined { depth: u32 },
+    Inlined {
+        /// How many inlined calls are around it, itself among them.
+        depth: u32,
+    },
 }
 
 /// A version of a function's code.
