@@ -16,8 +16,10 @@ use trodden_unit::{Position, UnitMap};
 /// Entries of the bodies that were inlined into a function, by scope; bodies that were not executed have 0.
 pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let map = function.units_map();
-    let bodies_up_to = |calls: bool| (0..function.map.blocks.len()).map(|at| bodies(map, &positions(function, at, calls))).collect();
-    let (bodies, before): (Vec<BTreeSet<u32>>, Vec<BTreeSet<u32>>) = (bodies_up_to(false), bodies_up_to(true));
+    let bodies_of = |at: usize, up_to_calls: bool| bodies(map, &positions(function, at, up_to_calls));
+    let bodies: Vec<BTreeSet<u32>> = (0..function.map.blocks.len()).map(|at| bodies_of(at, false)).collect();
+    let ends = function.paths.unfinished.iter().filter_map(|path| path.blocks.last());
+    let before: BTreeMap<usize, BTreeSet<u32>> = ends.map(|block| (block.index(), bodies_of(block.index(), true))).collect();
     let mut entries: BTreeMap<u32, i128> = bodies.iter().flatten().map(|scope| (*scope, 0)).collect();
     if entries.is_empty() {
         return BTreeMap::new();
@@ -34,7 +36,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
         };
         // A path that stopped in a call executed nothing behind it.
         let stops = |at: usize| !is_complete && at + 1 == blocks.len();
-        let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(block.index()) } else { bodies.get(block.index()) };
+        let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(&block.index()) } else { bodies.get(block.index()) };
         let entered: BTreeSet<u32> = blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
         for scope in entered.iter().filter(|s| continued.is_none_or(|inside| !inside.contains(s))) {
             *entries.entry(*scope).or_default() += count;
@@ -43,7 +45,7 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     let stopped = stopped(function);
     let of_block = |at: usize| match function.paths.blocks.get(at) {
         Some(&count) if count > stopped[at] => bodies.get(at),
-        Some(1..) => before.get(at),
+        Some(1..) => before.get(&at),
         _ => None,
     };
     let executed: BTreeSet<u32> = (0..bodies.len()).filter_map(of_block).flatten().copied().collect();
@@ -55,7 +57,7 @@ pub fn stopped(function: &Function) -> Vec<u64> {
     let mut stopped = vec![0; function.map.blocks.len()];
     for path in &function.paths.unfinished {
         if let Some(block) = path.blocks.last().and_then(|block| stopped.get_mut(block.index())) {
-            *block += path.count;
+            *block = i64::saturating_add(*block, path.count);
         }
     }
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()

@@ -127,6 +127,10 @@ int main(int argc, char **argv) {
     };
     assert_eq!(lines("twice"), BTreeSet::from([2]));
     assert!(lines("main").is_superset(&BTreeSet::from([5, 6, 7])), "{found:?}");
+    let place_of = |name: &str| found.functions.iter().position(|f| f.name == name).unwrap();
+    let main = &found.functions[place_of("main")];
+    let [(block, called)] = main.calls[..] else { panic!("{main:?}") };
+    assert_eq!((called as usize, main.blocks[block as usize].lines.contains(&6)), (place_of("twice"), true), "{main:?}");
     let sections = text(&place, "llvm-readelf-22", "-S optimised");
     assert!(!sections.contains(".llvmbc"), "{sections}");
     // A variant is made from the bitcode that is kept.
@@ -174,4 +178,47 @@ int main(int argc, char **argv) {
         assert!((12..=16).all(|line| lines.get(&line).is_none_or(|n| *n == 0)), "{level}: {lines:?}");
         assert_eq!(read(&trace, "end.c").lines.get(&3), Some(&1), "{level}");
     }
+}
+
+#[test]
+fn a_header_has_one_name_whatever_led_to_it() {
+    let header = "static inline int twice(int a) {\n  return a * 2;\n}\n";
+    let user = |name: &str, path: &str| format!("#include \"{path}\"\nint {name}(int a) {{\n  return twice(a);\n}}\n");
+    let main = "int one(int), two(int);\nint main(int argc, char **argv) {\n  return one(argc) - two(argc);\n}\n";
+    let (one, two) = (user("one", "./twice.h"), user("two", "sub/../twice.h"));
+    let place = Place::with(&[("twice.h", header), ("one.c", &one), ("two.c", &two), ("main.c", main), ("sub/empty.h", "")]);
+    place.trodden("cc -O1 -g one.c two.c main.c -o counted");
+    place.record("counted");
+    let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
+    let names: Vec<&str> = trace.lines().filter(|l| l.starts_with("SF:") && l.ends_with("twice.h")).collect();
+    assert_eq!(names.len(), 1, "{trace}");
+    assert_eq!(read(&trace, "twice.h").lines.get(&2), Some(&2), "{trace}");
+}
+
+#[test]
+fn blocks_that_stop_and_lines_that_are_only_jumps_are_known() {
+    let source = "\
+#include <stdlib.h>
+int main(int argc, char **argv) {
+  if (argc > 5)
+    abort();
+  int sum = 0;
+  switch (argc) {
+  case 1:
+    sum = atoi(argv[0]);
+    break;
+  default:
+    sum = 2;
+  }
+  return sum;
+}
+";
+    let place = Place::with(&[("main.c", source)]);
+    place.trodden("cc -O2 -g main.c -o counted");
+    let image = trodden_unit::Image::read(&fs::read(place.path("counted")).unwrap()).unwrap();
+    let graphs = image.frames[0].map().unwrap().line_graphs;
+    let blocks = &graphs.functions.iter().find(|f| f.name == "main").unwrap().blocks;
+    assert_eq!(blocks.iter().filter(|b| b.stops).map(|b| b.lines.clone()).collect::<Vec<_>>(), [[4]], "{blocks:?}");
+    let jump = blocks.iter().find(|b| b.lines.contains(&8)).unwrap().jump;
+    assert_eq!((jump, blocks.iter().any(|b| b.lines.contains(&9))), (Some(9), false), "{blocks:?}");
 }

@@ -101,7 +101,11 @@ pub struct Planned {
 /// The limit is too small for a branch.
 pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
-    let views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
+    let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
+    if options.limit.is_some() {
+        // Each profile of the function would need room for all of them.
+        views.iter_mut().for_each(|view| view.separators.clear());
+    }
     let slots = match options.strategy {
         Strategy::Weighted => best_of_groupings(&views, options)?,
         Strategy::Fine => assign_all(&views, Grouping::Fine, options)?,

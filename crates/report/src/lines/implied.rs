@@ -3,8 +3,7 @@
 //! Where the optimiser knows a condition, merges branches or moves a load, what is left of a line may be code that was not executed, while
 //! the line was. The function's graph before the optimiser decides: counts of its other lines bound those of each block
 //! ([`trodden_flow::bounds`]). If a line without executions lies in a block that has at least one, the line gets the count of the
-//! block's other lines, and none if it has no others: of optimised code, counts are exact, but may be of a copy among several. A line
-//! gets none either if executions must have gone through it, should no other line without executions have been executed.
+//! block's other lines, and none if it has no others: of optimised code, counts are exact, but may be of a copy among several.
 //!
 //! Other lines without executions get no count, because the code that is left of them proves nothing:
 //!
@@ -81,25 +80,15 @@ struct Flow<'a> {
     /// Lines without executions that are only jumps.
     jumps: Vec<u32>,
     may_end: Vec<bool>,
+    /// What is known of each block, and bounds that follow.
+    given: Vec<Bounds>,
+    bounds: Vec<Bounds>,
 }
 
 impl Flow<'_> {
-    /// What is known of each block: those that stop executions were not executed if all ended otherwise.
-    fn given(&self) -> Vec<Bounds> {
-        // A block that several lead to may have been copied for some of them: its lines have the count of the most executed copy.
-        let given = |(count, block): (Option<u64>, u32)| match count {
-            Some(count) if block > 0 && self.graph.incoming(Node(block)).len() > 1 => Bounds::at_least(count),
-            Some(count) => Bounds::exactly(count),
-            None if self.blocks[block as usize].stops && !self.may_end[block as usize] => Bounds::exactly(0),
-            None => Bounds::ANY,
-        };
-        self.known.iter().copied().zip(0..).map(given).collect()
-    }
-
     /// Blocks that were executed for certain, with the counts of those that have one.
     fn executed(&self) -> Vec<(usize, Option<u64>)> {
-        let bounds = node_bounds(&self.graph, self.given(), &self.may_end);
-        let executed = inevitable(&self.graph, &bounds, &self.may_end);
+        let executed = inevitable(&self.graph, &self.bounds, &self.may_end);
         (0..self.blocks.len()).filter(|block| executed[*block]).map(|block| (block, self.known[block])).collect()
     }
 
@@ -115,7 +104,7 @@ impl Flow<'_> {
     fn unproven(&self) -> BTreeSet<u32> {
         let copied = self.copied();
         let given = |(bounds, copied): (Bounds, bool)| if copied { Bounds::at_least(bounds.low) } else { bounds };
-        let mut given: Vec<Bounds> = self.given().into_iter().zip(copied).map(given).collect();
+        let mut given: Vec<Bounds> = self.given.iter().copied().zip(copied).map(given).collect();
         let (proofs, others): (Vec<_>, Vec<_>) = self.zero.iter().partition(|(line, blocks)| self.is_statement(**line, blocks));
         proofs.iter().for_each(|(_, blocks)| given[blocks[0]] = Bounds::exactly(0));
         let reachable = reachable(&self.graph, given, &self.may_end);
@@ -140,10 +129,9 @@ impl Flow<'_> {
     /// Blocks that must have been executed if those of which no code is left were not: the optimiser merges code of several blocks, and
     /// the rest has the line of one of them.
     fn needed(&self) -> BTreeSet<usize> {
-        let mut given = self.given();
-        let bounds = node_bounds(&self.graph, given.clone(), &self.may_end);
+        let mut given = self.given.clone();
         let mut open = vec![false; self.graph.node_count()];
-        for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && bounds[*b].low == 0) {
+        for block in (0..self.blocks.len()).filter(|b| self.known[*b].is_none() && self.bounds[*b].low == 0) {
             (open[block], given[block]) = (true, Bounds::exactly(0));
         }
         contradicted(&self.graph, given, &self.may_end).into_iter().map(Node::index).filter(|b| open[*b]).collect()
@@ -160,6 +148,17 @@ impl Flow<'_> {
             }
         }
         copied
+    }
+}
+
+/// What is known of a block by its count. What stops executions was not executed, if all ended otherwise.
+fn given(graph: &Graph, block: usize, count: Option<u64>, stops: bool) -> Bounds {
+    // A block that several lead to may have been copied for some of them: its lines have the count of the most executed copy.
+    match count {
+        Some(count) if block > 0 && graph.incoming(Node(block as u32)).len() > 1 => Bounds::at_least(count),
+        Some(count) => Bounds::exactly(count),
+        None if stops => Bounds::exactly(0),
+        None => Bounds::ANY,
     }
 }
 
@@ -260,7 +259,10 @@ impl<'a> Graphs<'a> {
         let count = |b: &LineBlock| b.all_lines().filter(is_own).filter_map(|l| of_file.lines.get(l).copied()).max().filter(|n| *n > 0);
         let mut known: Vec<Option<u64>> = blocks.iter().map(count).collect();
         known[0] = Some(entries).filter(|_| graph.incoming(Node(0)).is_empty()).or(known[0]);
-        let may_end = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
-        Some(Flow { graph, blocks, known, zero, jumps, may_end })
+        let may_end: Vec<bool> = blocks.iter().map(|b| b.may_end && self.unfinished.contains(&(file, line))).collect();
+        let given = (0..blocks.len()).map(|block| given(&graph, block, known[block], blocks[block].stops && !may_end[block])).collect();
+        let mut flow = Flow { graph, blocks, known, zero, jumps, may_end, given, bounds: Vec::new() };
+        flow.bounds = node_bounds(&flow.graph, flow.given.clone(), &flow.may_end);
+        Some(flow)
     }
 }
