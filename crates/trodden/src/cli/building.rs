@@ -129,8 +129,8 @@ pub struct Instrument {
     /// others cost next to nothing. `call` cannot be watched.
     #[arg(long, value_name = "EXPRESSION")]
     pub watch: Option<String>,
-    /// With --watch: what the program does when it takes such a path, besides counting it; `report` if nothing is said.
-    /// TRODDEN_ON_UNTESTED goes before it.
+    /// With --watch: what the program does when it takes such a path, besides counting it; the default is `report`. When the program
+    /// starts, the variable TRODDEN_ON_UNTESTED overrides it.
     #[arg(long, value_enum, requires = "watch")]
     pub on_match: Option<OnUntested>,
     /// With --residual: what the program does when it takes an untested path, besides counting it, unless

@@ -7,7 +7,6 @@
 //! Paths that came to a call and did not go on are known, too: that a call does not come back is known only when the program has ended.
 
 use crate::commands::copies::procedures::units;
-use crate::commands::find::REMEDY;
 use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
@@ -23,6 +22,9 @@ use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
 /// Functions with more paths are not watched: each path is tried.
 const MOST_PATHS: u64 = 1 << 20;
+
+/// What to do where paths are cut. Tables would keep them whole, too, but cannot be watched.
+const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --max-paths 65536` makes a program whose paths are whole; watch that";
 
 /// All paths of a program but those that match.
 ///
@@ -65,7 +67,7 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
         bail!(ReportError::NoSuchPlace { place: words(place) });
     }
     let cut =
-        open.first().map(|first| format!("paths of `{first}` are cut, and a path whose pieces match together only is not seen: {REMEDY}"));
+        open.first().map(|first| format!("paths of `{first}` are cut, and a path whose pieces match only together is not seen: {REMEDY}"));
     match (matching, cut) {
         (0, None) => bail!("no path of {} matches `{text}`", program.display()),
         (0, Some(cut)) => bail!("{UNKNOWN}: {cut}"),
