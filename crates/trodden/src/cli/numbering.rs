@@ -40,7 +40,7 @@ pub struct Interesting {
     /// Paths of interest, by their Ball-Larus numbers.
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub interesting: Option<Vec<u64>>,
-    /// Edges of interest: all paths over them are.
+    /// Edges: all paths are of interest that take no other edges.
     #[arg(long, value_name = "EDGES", value_delimiter = ',')]
     pub interesting_edges: Option<Vec<u32>>,
     /// Nodes: all paths that pass through all of them are of interest.

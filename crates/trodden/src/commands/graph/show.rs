@@ -46,5 +46,8 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
 /// Names that hold the wanted one, for the message.
 fn suggestion<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
     let near: Vec<String> = functions.map(|(_, f)| Name::of(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
-    if near.is_empty() { "; `trodden info --all` lists what it has".into() } else { format!("; similar: {}", near.join(", ")) }
+    match near.is_empty() {
+        true => "; `trodden graph extract` lists the functions that are left after inlining".into(),
+        false => format!("; similar: {}", near.join(", ")),
+    }
 }
