@@ -26,7 +26,8 @@ pub struct Witnesses {
     /// How witnesses are divided.
     #[arg(long, value_enum, default_value_t = WitnessStrategy::Weighted)]
     pub strategy: WitnessStrategy,
-    /// Which witnesses: `fewest` for each job, or a published choice for each function, whole functions then being divided.
+    /// How witnesses are chosen: `fewest` leaves it to the strategy; all others choose for each function by a fixed rule, and then divide
+    /// whole functions.
     #[arg(long, value_enum, default_value_t = WitnessPlacement::Fewest)]
     pub placement: WitnessPlacement,
     /// In which order jobs are assigned to profiles (not for `weighted`).
