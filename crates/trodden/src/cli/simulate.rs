@@ -22,9 +22,9 @@ Programs run under QEMU's user mode (Debian: qemu-user 7.2 or later, built with 
 standard
 error, unless -o names a file for the report. A recording is read in the same way as a run, as often as you like.
 
-A table is ENTRIESxASSOCIATIVITY, with an index (start, xor, fold, mix) and a replacement policy (lfu, lru, random, space-saving, rap, \
-decay) behind
-commas. Published is 512x4,xor,lfu.
+A table is ENTRIESxASSOCIATIVITY (512x4: 512 entries, in sets of 4), with an index (start, xor, fold, mix) and a replacement policy \
+(lfu, lru,
+random, space-saving, rap, decay) behind commas. The default, 512x4,xor,lfu, is that of K. Vaswani's thesis.
 
 Exit status: the program's own (128+N if signal N ended it); of recordings 0; 2 if trodden itself failed.")]
 pub struct Simulate {
@@ -80,7 +80,7 @@ pub struct Simulate {
     /// Bits of a path's event counter.
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub counter_bits: u8,
-    /// A file (TOML) with numbers of the processor that are not as published.
+    /// A file (TOML) with numbers of the processor that differ from the default (the processor of K. Vaswani's thesis, table 5.3).
     #[arg(long, value_name = "FILE")]
     pub processor: Option<PathBuf>,
     /// Which model of the processor gives events and cycles.
