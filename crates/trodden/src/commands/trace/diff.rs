@@ -104,9 +104,9 @@ fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Resul
     for (number, difference) in (1..).zip(differences) {
         let behind = difference.behind.as_deref().unwrap_or("the beginning");
         writeln!(out, "{number}. thread {}, in {}", difference.thread, difference.calls.join(" > "))?;
-        writeln!(out, "   behind {behind}")?;
+        writeln!(out, "   after {behind}")?;
         for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
-            writeln!(out, "   {name} #{}: {}; {} blocks to the end of the frame", after.block_number, after.first, after.blocks)?;
+            writeln!(out, "   {name} #{}: {}; {} blocks to the end of this call", after.block_number, after.first, after.blocks)?;
             let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
             let called: Vec<String> = called.collect();
             if !called.is_empty() {
@@ -117,7 +117,7 @@ fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Resul
     if differences.is_empty() {
         writeln!(out, "the traces are equal")?;
     } else if differences.len() == job.top {
-        writeln!(out, "perhaps more: --top {}", job.top * 10)?;
+        writeln!(out, "there may be more: --top {}", job.top * 10)?;
     }
     Ok(out.flush()?)
 }

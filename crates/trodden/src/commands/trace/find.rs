@@ -42,11 +42,11 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
         writeln!(out)?;
     } else {
         for f in &found {
-            writeln!(out, "thread {} #{}: {} (time {})\n    in {}", f.thread, f.block, f.place, f.nth, f.calls.join(" > "))?;
+            writeln!(out, "thread {} #{}: {} (execution {})\n    in {}", f.thread, f.block, f.place, f.nth, f.calls.join(" > "))?;
         }
         writeln!(
             out,
-            "{seen} times{}",
+            "executions: {seen}{}",
             if (found.len() as u64) < seen && place.nth.is_none() { format!(", the first {} shown", found.len()) } else { String::new() }
         )?;
     }

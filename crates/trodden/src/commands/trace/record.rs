@@ -360,7 +360,7 @@ impl Recording<'_> {
         let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
         writer.finish(&end)?;
         notes.iter().for_each(note);
-        note(format_args!("{blocks} blocks in {}, from {hits} witnesses of {}", self.job.output.display(), plural(end.runs.len())));
+        note(format_args!("{blocks} blocks in {}, from {hits} hits of witnesses in {}", self.job.output.display(), plural(end.runs.len())));
         Ok(match ending {
             StoredEnding::Exited(code) => ExitCode::from(code as u8),
             StoredEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
