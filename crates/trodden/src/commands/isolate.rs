@@ -127,8 +127,8 @@ fn compared(runs: Vec<Run>, program: Option<&str>) -> Result<Vec<Run>> {
         let (one, other) = (&one[0], &other[0]);
         let build = if one.program == other.program { "another build of it" } else { &other.program };
         bail!(
-            "{} is a run of {}, {} one of {build}: runs can be compared within one build of one program only, and of none of these there \
-                are failing and passing ones",
+            "{} is a run of {}, {} one of {build}: runs can be compared within one build of one program only, and no build has both \
+                failing and passing runs",
             one.file.display(),
             one.program,
             other.file.display()

@@ -208,7 +208,7 @@ fn by_changed_lines(mapping: &Mapping, commit: &str) -> Result<Table> {
     }
     table.total = Row { name: "changed lines".into(), lines: Some(total), ..Row::default() };
     let all = plural(changes.lines().0 as u128, "line", "lines");
-    note(format_args!("{all} changed since {commit}; {} of them have code", total.all));
+    note(format_args!("{all} changed since {commit}; with code: {}", total.all));
     Ok(table)
 }
 

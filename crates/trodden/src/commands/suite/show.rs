@@ -34,7 +34,11 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
     }
     line(
         &mut out,
-        format_args!("{} take {}", plural(suite.tests.len() as u128, "test", "tests"), plural(suite.paths.len() as u128, "path", "paths")),
+        format_args!(
+            "{} {}",
+            plural(suite.tests.len() as u128, "test takes", "tests take"),
+            plural(suite.paths.len() as u128, "path", "paths")
+        ),
     );
     Ok(crate::notes::printable(&out).into_bytes())
 }
@@ -86,7 +90,7 @@ impl Found<'_> {
         line(
             &mut out,
             format_args!(
-                "{} {}; {} of them each take a path that no other takes",
+                "{} {}; tests with a path that no other test takes: {}",
                 plural(suite.tests.len() as u128, "test takes", "tests take"),
                 plural(suite.paths.len() as u128, "path", "paths"),
                 self.needed()
