@@ -65,7 +65,7 @@ fn causes(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()>
         print_causes(out, summary, &summary.causes, top)?;
     }
     if !summary.communication.is_empty() {
-        writeln!(out, "\nBeside code: calls that take long to complete, code without a processor, start-up")?;
+        writeln!(out, "\nNot caused by code: calls that take long to complete, code without a processor, start-up")?;
         print_causes(out, summary, &summary.communication, top.min(4))?;
     }
     Ok(())
@@ -116,12 +116,13 @@ fn print_class(out: &mut impl Write, summary: &Summary, class: &ClassSummary) ->
     }
     writeln!(
         out,
-        "  {} times, {} ({} to {}): {} waits, since",
+        "  {} times, {} ({} to {}): {} {}, because",
         class.occurrences,
         time(class.total_ns),
         time(class.min_ns),
         time(class.max_ns),
-        who.join(", ")
+        who.join(", "),
+        if class.locations.len() == 1 { "waits" } else { "wait" }
     )?;
     print_path(out, summary, "executed", &class.plus, class)?;
     print_path(out, summary, "instead of", &class.minus, class)?;
