@@ -232,7 +232,7 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
         let _ = match (&frame.path, frame.at_call) {
             (Some(path), _) => writeln!(out, "  #{number} {}{at}  at its last call, by the path {path}", frame.function),
             (None, true) => writeln!(out, "  #{number} {}{at}  at its last call", frame.function),
-            (None, false) => writeln!(out, "  #{number} {}{at}  entered; no call made", frame.function),
+            (None, false) => writeln!(out, "  #{number} {}{at}  begins here; has made no call", frame.function),
         };
         let skipped = frame.lines.len().saturating_sub(SOURCE_LINES);
         for line in &frame.lines[skipped..] {
@@ -248,7 +248,7 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
         0 => String::new(),
         n => format!(" ({} before; --paths 0 shows all)", plural(n.into(), "more event", "more events")),
     };
-    let _ = writeln!(out, "  before that, newest last{before}:");
+    let _ = writeln!(out, "  last events, newest last{before}:");
     for event in &thread.events {
         let indent = 2 * event.depth.min(20);
         let path = event.path.as_ref().map_or(String::new(), |path| format!("  {path}"));
