@@ -134,7 +134,7 @@ impl fmt::Display for Inexact {
             Inexact::NotSampled { functions } => write_not_sampled(f, functions),
             Inexact::Lost { threads } => {
                 let threads = plural(*threads, "thread");
-                write!(f, "the counts of {threads} are lost, because the program could not write them: free space, and record again")
+                write!(f, "the counts of {threads} are lost: they could not be written; free space or raise ulimit -f, and record again")
             }
             Inexact::Interrupted { copies } => write_interrupted(f, *copies),
         }

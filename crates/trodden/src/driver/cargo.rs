@@ -33,7 +33,7 @@ Usage: cargo trodden <build|run|test|bench> [OPTIONS] [cargo's options] [-- argu
 
 Options, as of `trodden build`: --scheme S, --max-paths N, --table-slots N, --array-paths N, --threads own|atomic,
 --chords on|off, --reach may-not-return|calls|all, --keep bitcode|map, --weights FILE, --sample, --addresses, --tail-merging on|off, --pgo,
---coverage[=mcdc], --events EVENT, --residual PROFILE.
+--coverage[=mcdc], --events EVENT, --residual PROFILE, --stream, --flight-recorder PATTERN, --witnesses.
 Everything else goes to cargo. Programs are in target/trodden/x86_64-unknown-linux-gnu/PROFILE. `run`, `test` and `bench` record
 what they run; `trodden report` shows it. With --pgo, `trodden export profdata` makes a profile for -Cprofile-use of it.
 
