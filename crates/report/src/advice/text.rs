@@ -34,7 +34,7 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
     if !advice.others.is_empty() {
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
         out.push_str(&format!("{}, though each is frequent; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
-        let meaning = "Either no test covers the case, or the code handles a case that cannot happen. One test may do for both.";
+        let meaning = "Either no test covers the case, or the code handles a case that cannot happen.";
         out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
         for (rank, ranked) in advice.others.iter().enumerate() {
             out.push_str(&title(rank + 1, ranked, page));
