@@ -58,7 +58,8 @@ fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: Step,
             writeln!(out, "#{number:<9} {:width$}enter   {}", "", event_names.name(frame.function), width = indent(depth))
         }
         Step::Path { counter, role, depth } => {
-            let name = event_names.places.path(counter).map_or_else(String::new, |(place, _)| event_names.name(place));
+            // As `trodden stream find` takes it.
+            let name = event_names.places.path(counter).map_or_else(String::new, |(place, id)| format!("{}:{id}", event_names.name(place)));
             writeln!(
                 out,
                 "#{number:<9} {:width$}{:<7} {name}  {}",
