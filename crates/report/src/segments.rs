@@ -118,7 +118,7 @@ impl<'v, 'a> Segments<'v, 'a> {
             plural(self.executed, "time", "times"),
             match self.kind {
                 Kind::Executed => String::new(),
-                Kind::Untested => format!("; of {} and {}", count(self.all.0 as u128), count(self.all.1)),
+                Kind::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
             }
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
