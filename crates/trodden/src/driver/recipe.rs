@@ -145,8 +145,8 @@ impl RecipeStore {
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => bail!(
-                "the store {} does not know how image {} was linked: link it again by `trodden cc`, or set TRODDEN_STORE to the store of \
-                    the machine that built it",
+                "the store {} does not know how image {} was linked: link it again by `trodden cc`, without --keep map, or set \
+                    TRODDEN_STORE to the store of the machine that built it",
                 self.root.display(),
                 image.identity
             ),
