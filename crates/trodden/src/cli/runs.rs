@@ -25,7 +25,7 @@ pub struct Runs {
 pub enum RunsCommand {
     /// Remove runs and their profiles.
     Remove {
-        /// The runs.
+        /// The runs: numbers, `last`, or a suite, of which all runs are removed.
         #[arg(required = true)]
         runs: Vec<String>,
     },
@@ -73,7 +73,7 @@ pub struct Diff {
     /// Compare functions that are the same in two builds.
     #[arg(long)]
     pub across_builds: bool,
-    /// Only paths whose share of their function changed by this many points of a per cent.
+    /// Only paths whose share of their function changed by at least so many percentage points.
     #[arg(long, value_name = "POINTS", default_value_t = 0.0)]
     pub min_change: f64,
     /// Only paths that one side executed at least this often.

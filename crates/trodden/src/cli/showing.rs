@@ -36,7 +36,7 @@ pub struct Shown {
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
-    /// What shares are shares of.
+    /// What shares are computed from.
     #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
     pub measure: MeasureName,
     /// At most this many paths; 0 for all. [default: 10, of JSON all]
