@@ -7,6 +7,7 @@ use crate::cli::StreamFind;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::process::ExitCode;
+use trodden_report::words::plural;
 use trodden_sequence::Pattern;
 use trodden_sequence::grammar::Frames;
 
@@ -45,7 +46,7 @@ pub fn run(job: &StreamFind) -> Result<ExitCode> {
         .collect();
     let document = Document { occurrences, found };
     print(job.input.json, &document, |out| {
-        writeln!(out, "{} occurrences", document.occurrences)?;
+        writeln!(out, "{}", plural(document.occurrences.into(), "occurrence", "occurrences"))?;
         for found in &document.found {
             let calls: Vec<&str> = found.open_calls.iter().map(|call| call.trim_start_matches("enter ")).collect();
             writeln!(out, "{:>12}  in {}", found.position, calls.join(" > "))?;
