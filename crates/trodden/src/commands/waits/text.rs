@@ -183,7 +183,7 @@ fn overview(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<(
             let location = summary.location_name(found.location);
             writeln!(
                 out,
-                "  {:>10}  {} on {location}: {} over {}",
+                "  {:>10}  {} on {location}: {}, mean of all {}",
                 time(found.most_ns - found.mean_ns),
                 found.function,
                 time(found.most_ns),
@@ -214,8 +214,8 @@ fn lacks(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
         let (index, location) = name;
         if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
             notes.push(format!(
-                "{} had a processor for {:.0} % of its computing time: there are more threads than processors, and what the \
-                    kernel does not say of waiting for one looks like computation",
+                "{} had a processor for {:.0} % of its computing time: time without one that the kernel does not report is counted as \
+                    computation; fewer threads than processors avoid this",
                 summary.location_name(trodden_waits::LocationId(index as u32)),
                 percent(location.processor_ns, location.computing_ns)
             ));
