@@ -143,14 +143,13 @@ fn contradictions_are_reported_where_they_are() {
 }
 
 #[test]
-fn weights_go_along_calls_and_count_what_probes_cost() {
+fn weights_go_along_calls() {
     let main = function("main", 3, &[(0, 1), (1, 1), (1, 2)], &[(1, Call::direct(F))]);
     let program = program(vec![main, function("f", 3, &[(0, 1), (0, 2), (1, 2)], &[])]);
     let known = [EdgeWeights::PerRun(vec![1.0, 9.0, 1.0]), EdgeWeights::PerBranch(vec![1.0, 3.0, 1.0])];
     let weights = Weights::new(&program, &known);
     let node = |f, n| weights.node(&program, f, Node(n));
     assert_eq!([node(MAIN, 0), node(MAIN, 1), node(F, 0), node(F, 1), node(F, 2)], [1.0, 10.0, 10.0, 2.5, 10.0]);
-    let costs = weights.with_site_costs(vec![1.0, 1.0, 1.0, 1.0, 0.5, 4.0]);
-    let cost = |n| costs.cost(WitnessKind::Nodes, Witness(n));
-    assert_eq!([cost(3), cost(4), cost(5)], [10.0, 1.25, 40.0]);
+    let cost = |n| weights.cost(WitnessKind::Nodes, Witness(n));
+    assert_eq!([cost(3), cost(4), cost(5)], [10.0, 2.5, 10.0]);
 }

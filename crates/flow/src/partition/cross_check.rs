@@ -7,22 +7,19 @@
 //! copies compare what several of them count.
 //!
 //! Invariants: a part that is there stays as it is, so the plan's paths are counted as before; the cross-checks of a
-//! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each of
-//! [`MOST_TRIED`] procedures and each halving of its ends.
+//! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each
+//! procedure and each halving of its ends.
 
 use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure, hits};
 use crate::dag::DagEdgeId;
 
-/// Most procedures that are cross-checked. A program that goes by addresses may differ in few of its functions, which need not be the
-/// hottest: jaq differs in two of 375.
-const MOST: usize = 64;
-/// Most procedures that are tried.
-const MOST_TRIED: usize = 256;
-/// The hottest, where executions differ first, may cost two thirds of what there is; each of the others this part of what is left.
+/// The hottest, where executions differ first, may cost two thirds of what there is; each of the others one of so many parts of what is
+/// left. With 2, two of four programs have half as many checked; with 32, three have 4 to 14 % fewer (docs/benchmarks/constants.md).
 const PART_OF_REST: u64 = 8;
-/// What cross-checks may cost, of the slowest copy's hits.
+/// What cross-checks may cost, in per cent of the slowest copy's hits. With 1, 0 to 16 % fewer procedures of four programs are checked;
+/// with 10, 0 to 13 % more (docs/benchmarks/constants.md).
 const PERCENT: u64 = 3;
-/// So many hits cost nothing that could be measured.
+/// So many hits may they cost in any case: for short runs. With 0, four programs are the same.
 const FREE: u64 = 256;
 
 /// Adds cross-checks to each copy of a plan for these procedures.
@@ -33,17 +30,14 @@ pub fn add(procedures: &[Procedure], plan: &mut Plan, measure: Measure) {
     let mut budget = hits::slowest(procedures, plan, measure) / 100 * PERCENT + FREE;
     let mut candidates: Vec<usize> = (0..procedures.len()).filter(|at| is_in_one(&plan.copies, *at)).collect();
     candidates.sort_by_key(|at| (std::cmp::Reverse(executions(&procedures[*at])), *at));
-    let mut chosen = 0;
-    for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0).take(MOST_TRIED) {
-        let most = if chosen == 0 { budget / 3 * 2 } else { budget / PART_OF_REST };
+    let mut is_first = true;
+    for at in candidates.into_iter().filter(|at| executions(&procedures[*at]) > 0) {
+        let most = if is_first { budget / 3 * 2 } else { budget / PART_OF_REST };
         let Some((part, cost)) = part_within(&procedures[at], most, measure) else { continue };
         let others = plan.copies.iter_mut().map(|copy| &mut copy.parts[at]).filter(|part| part.is_none());
         others.for_each(|place| *place = Some(part.clone()));
         budget -= cost;
-        chosen += 1;
-        if chosen == MOST {
-            break;
-        }
+        is_first = false;
     }
 }
 
@@ -117,5 +111,16 @@ mod tests {
         let single = one.copies[0].parts.clone();
         add(&procedures, &mut one, options.measure);
         assert_eq!(one.copies[0].parts, single);
+    }
+
+    #[test]
+    fn as_many_procedures_are_checked_as_fit() {
+        let mut procedures = vec![procedure(900_000, 800_000)];
+        procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
+        let options = Options { copies: 2, all_procedures: false, fold_again: false, measure: Measure::All };
+        let mut plan = plan(&procedures, Strategy::Pbl, &options);
+        add(&procedures, &mut plan, options.measure);
+        let checked = (1..procedures.len()).filter(|at| plan.copies.iter().all(|copy| copy.parts[*at].is_some())).count();
+        assert!(checked > 290, "{checked} of 300");
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Two bounds, of which the greater counts. *Loops:* take two successors of a branch that both lead back to it inside their function. The
 //! profile that distinguishes them records at least once between two executions of the branch: otherwise one successor would lead to
-//! whatever the other leads to. So one machine pays for the executions of both edges, less the times that the loop is entered, times the
-//! cheapest probe; a hot loop's cost cannot always be divided. *Sum:* the witnesses of all profiles together distinguish everything in
+//! whatever the other leads to. So one machine pays for the executions of both edges, less the times that the loop is entered; a
+//! hot loop's cost cannot always be divided. *Sum:* the witnesses of all profiles together distinguish everything in
 //! one profile, since more witnesses never distinguish less. So the machines together pay what one profile must: the exact solver's
 //! result for small functions; for others the cheapest state of each of some branches that have no states in common up to their
 //! postdominators. In a function that calls, or is called again, witnesses of other functions may serve; it is left out of the sum, and
@@ -30,7 +30,6 @@ const STEPS: usize = 5_000;
 /// The least that the most expensive of `machines` can cost.
 pub fn bound(program: &Program, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
-    let cheapest = weights.cheapest_probe();
     let (mut sum, mut loops) = (0.0, 0.0f64);
     for function in program.function_ids() {
         let alone = program.function(function).calls.is_empty() && !structure.repeated[function.index()];
@@ -38,7 +37,7 @@ pub fn bound(program: &Program, kind: WitnessKind, weights: &Weights, machines: 
             sum += one_profile(&View::new(&structure, kind, weights, function));
         }
         if !structure.recursive(function) {
-            loops = loops.max(executions_in_loops(program, weights, function) * cheapest);
+            loops = loops.max(executions_in_loops(program, weights, function));
         }
     }
     f64::max(loops, sum / machines.max(1) as f64)

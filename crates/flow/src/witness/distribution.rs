@@ -3,8 +3,8 @@
 //! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose
 //! witnesses are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
 //! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`Strategy::Weighted`]: each job
-//! goes where the greatest load grows least, what the profile has already counting in; then jobs move away from the most loaded profile
-//! as long as that helps; of all groupings the best is taken. The result is checked as a whole and repaired ([`repair`](super::repair)).
+//! goes where the greatest load grows least, what the profile has already counting in; of all groupings the best is taken. The
+//! result is checked as a whole and repaired ([`repair`](super::repair)).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
@@ -32,7 +32,7 @@ pub enum Strategy {
     Function,
     /// Optimised grouping: a job for branches that share a cycle or an edge.
     Grouped,
-    /// By what each job adds to a profile, with a local search.
+    /// By what each job adds to a profile.
     Weighted,
 }
 
@@ -357,62 +357,9 @@ fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'
         for job in ordered(views, grouping, Order::LongestFirst) {
             slots.add_best(job)?;
         }
-        improve(&mut slots);
         if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {
             best = Some(slots);
         }
     }
     Ok(best.expect("there are groupings"))
-}
-
-/// Moves that are tried, each weighing the states of its function.
-const MOST_MOVES: usize = 400;
-/// Weight of all moves that are tried.
-const MOST_MOVED: usize = 400_000;
-
-/// Moves jobs from the most loaded profile to others as long as the greater of both loads falls.
-fn improve(slots: &mut Slots) {
-    let (mut tries, mut moved) = (0, 0);
-    'again: loop {
-        let most = (0..slots.slots.len()).max_by(|a, b| slots.slots[*a].cost.total_cmp(&slots.slots[*b].cost)).expect("there are profiles");
-        let of: Vec<(usize, usize)> =
-            slots.slots[most].functions.iter().flat_map(|(view, plan)| (0..plan.jobs.len()).map(move |j| (*view, j))).collect();
-        for (view, job) in of {
-            for to in (0..slots.slots.len()).filter(|to| *to != most) {
-                tries += 1;
-                moved += slots.views[view].len();
-                if tries > MOST_MOVES || moved > MOST_MOVED {
-                    return;
-                }
-                if move_job(slots, most, to, view, job) {
-                    continue 'again;
-                }
-            }
-        }
-        return;
-    }
-}
-
-/// Moves a job if the greater load of the two profiles falls.
-fn move_job(slots: &mut Slots, from: usize, to: usize, view: usize, job: usize) -> bool {
-    let plan = &slots.slots[from].functions[&view];
-    let mut rest = plan.jobs.clone();
-    let moved = rest.remove(job);
-    let of = &slots.views[view];
-    let added = slots.slots[to].with(of, &moved);
-    let target = &slots.slots[to];
-    let load_to = target.cost - target.functions.get(&view).map_or(0.0, |p| p.cost) + added.cost;
-    if load_to >= slots.slots[from].cost || !slots.fits(to, view, &added) {
-        return false;
-    }
-    let mut member = vec![false; of.len()];
-    rest.iter().flat_map(|j| &j.region).for_each(|s| member[*s as usize] = true);
-    let left = (!rest.is_empty()).then(|| planned(of, rest, member));
-    let load_from = slots.slots[from].cost - plan.cost + left.as_ref().map_or(0.0, |p| p.cost);
-    if load_from.max(load_to) >= slots.slots[from].cost {
-        return false;
-    }
-    slots.slots[from].put(view, left);
-    slots.slots[to].put(view, Some(added));
-    true
 }

@@ -14,7 +14,8 @@ use super::structure::{Scope, Structure};
 use super::weights::Weights;
 use std::collections::{HashMap, HashSet};
 
-/// Passes after which the rest is reported as violated.
+/// Passes after which the rest is reported as violated. Of three programs one needs two passes, the others one; where both successors'
+/// witnesses do not fit the limit, each pass would add a profile (docs/benchmarks/constants.md).
 const PASSES: usize = 24;
 
 /// Profiles under repair.

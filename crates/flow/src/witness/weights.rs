@@ -1,4 +1,4 @@
-//! What each witness costs in a run: how often it is executed, times what its probe costs at its site.
+//! What each witness costs in a run: how often it is executed.
 //!
 //! Frequencies inside a function come from measured executions of its edges, or are estimated (Wu and Larus, [`crate::frequency`]). How
 //! often functions are called is estimated along the call graph, callers first; a recursive component multiplies its callers' calls by a
@@ -26,12 +26,11 @@ pub enum EdgeWeights {
     Unknown,
 }
 
-/// Executions per run of all nodes and edges, and what a probe on each costs.
+/// Executions per run of all nodes and edges.
 #[derive(Clone, Debug)]
 pub struct Weights {
     nodes: Vec<f64>,
     edges: Vec<f64>,
-    site_costs: Option<Vec<f64>>,
 }
 
 impl Weights {
@@ -45,7 +44,7 @@ impl Weights {
         let one = |(function, known): (&Function, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
         let calls = calls(program, known, &of);
-        let mut weights = Weights { nodes: Vec::new(), edges: Vec::new(), site_costs: None };
+        let mut weights = Weights { nodes: Vec::new(), edges: Vec::new() };
         for ((function, frequencies), calls) in program.functions().iter().zip(&of).zip(&calls) {
             weights.nodes.extend(function.graph.nodes().map(|n| frequencies.node(n).max(at_ends(function, n)) * calls));
             weights.edges.extend(frequencies.edges().iter().map(|e| e * calls));
@@ -55,7 +54,7 @@ impl Weights {
 
     /// Weights from executions per run of nodes and edges, each numbered as witnesses are.
     pub fn from_executions(nodes: Vec<f64>, edges: Vec<f64>) -> Weights {
-        Weights { nodes, edges, site_costs: None }
+        Weights { nodes, edges }
     }
 
     /// These weights, corrected by executions that were measured at some nodes ([`heads`] is enough): a node is executed as often as the
@@ -75,28 +74,15 @@ impl Weights {
                 graph.out(node).iter().for_each(|e| edges[program.edge_witness(f, *e).index()] *= factor);
             }
         }
-        Weights { nodes, edges, site_costs: self.site_costs.clone() }
+        Weights { nodes, edges }
     }
 
-    /// What a probe costs on each node or edge, in any unit, numbered as witnesses are.
-    pub fn with_site_costs(mut self, costs: Vec<f64>) -> Weights {
-        self.site_costs = Some(costs);
-        self
-    }
-
-    /// What a witness costs in a run.
+    /// What a witness costs in a run: its executions.
     pub fn cost(&self, kind: WitnessKind, witness: Witness) -> f64 {
-        let executions = match kind {
+        match kind {
             WitnessKind::Nodes => self.nodes[witness.index()],
             WitnessKind::Edges => self.edges[witness.index()],
-        };
-        executions * self.site_costs.as_ref().and_then(|c| c.get(witness.index())).copied().unwrap_or(1.0)
-    }
-
-    /// What the cheapest probe costs per execution; 1 where all cost the same.
-    pub fn cheapest_probe(&self) -> f64 {
-        let least = self.site_costs.iter().flatten().copied().fold(f64::INFINITY, f64::min);
-        if least.is_finite() { least.min(1.0) } else { 1.0 }
+        }
     }
 
     /// Executions of a node per run.
