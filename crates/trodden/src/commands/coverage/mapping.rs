@@ -172,8 +172,8 @@ fn check(path: &Path, image: &ImageProfile) -> Result<()> {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(
             size > 0,
-            "{} has no section {section}, without which there is no coverage: it was taken out of the program; name the file as it \
-                was linked by --object",
+            "{} has no section {section}, without which there is no coverage: a tool removed it; give the file that the linker \
+                wrote by --object",
             path.display()
         );
     }
