@@ -111,11 +111,11 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     let AllTaken { taken, reports, paths, tomography } = *all;
     let of = format!("of {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
-        Some(_) => ("Paths of users", "by the share of users whose copies count them"),
+        Some(_) => ("Paths of users", "by the share of users who took them, of those whose copy counts them"),
         None => ("Untested paths of users", "by users"),
     };
     let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
-    out.push_str(&format!("{} of {} shown, {order}\n", taken.len(), plural(paths.into(), "path", "paths")));
+    out.push_str(&format!("{} of {} shown, {order}\n", count(taken.len() as u128), plural(paths.into(), "path", "paths")));
     tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
     out.push('\n');
     for (rank, path) in taken.iter().enumerate() {
