@@ -7,13 +7,14 @@
 //! 2. [`Selection`]: which functions and paths, in which order ([`select`]);
 //! 3. [`PathListing`]: a path as source lines with the direction of each branch ([`path_listing`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
-//!    [`advice`] (what counts of paths show and counts of edges cannot);
+//!    [`advice`] (what counts of paths show and counts of edges cannot), [`difference`] (of two profiles);
 //! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`] and [`profraw`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
 pub mod advice;
 pub mod annotate;
 pub mod coverage;
+pub mod difference;
 pub mod dot;
 pub mod error;
 pub mod events;

@@ -37,7 +37,8 @@ struct Findings {
     checks: Vec<Finding>,
 }
 
-const QEMU_REMEDY: &str = "apt-get install qemu-user; cargo build --release -p trodden-qemu-plugin";
+const QEMU_REMEDY: &str = "install a QEMU with plugins (Debian 12: apt-get install qemu-user; Debian 13's has none: build QEMU with \
+    --enable-plugins --target-list=x86_64-linux-user, and have its qemu-x86_64 in PATH); cargo build --release -p trodden-qemu-plugin";
 
 type Check = (&'static str, bool, fn() -> Result<String>, &'static str);
 

@@ -6,7 +6,8 @@
 //! | `record.rs`, `record/` | running a program and storing its profile; each program that a command runs |
 //! | `sample.rs` | counting sampled programs that run already |
 //! | `stream/`, `sequences/` | sequences of paths and calls, flight recorders; questions asked of sequences |
-//! | `reports.rs`, `find.rs`, `runs.rs` | showing, searching, listing, merging, comparing profiles |
+//! | `report.rs`, `annotate.rs`, `export.rs`, `find.rs` | showing and searching profiles |
+//! | `runs.rs`, `merge.rs`, `diff.rs` | listing, merging, comparing profiles |
 //! | `advise.rs`, `isolate.rs`, `residual.rs`, `suite/`, `coverage/` | advice, failing runs, untested paths, tests |
 //! | `field.rs`, `field/` | reports of untested paths from many machines |
 //! | `pgo.rs`, `instrument.rs`, `loops/` | faster programs; variants without sources; hot loops' machine code |
@@ -19,10 +20,13 @@
 //! | `manual.rs` | manual pages, completions, links to drivers |
 
 mod advise;
+mod annotate;
 mod build;
 mod copies;
 mod coverage;
+mod diff;
 mod doctor;
+mod export;
 mod field;
 mod find;
 mod graph;
@@ -32,11 +36,12 @@ mod instrument;
 mod isolate;
 mod loops;
 mod manual;
+mod merge;
 mod pgo;
 mod plan;
 mod record;
 mod remarks;
-mod reports;
+mod report;
 mod residual;
 mod runs;
 mod sample;
@@ -69,21 +74,21 @@ pub fn run(cli: Cli) -> Result<ExitCode> {
         Command::Collect(job) => record::collect_files(&job),
         Command::Simulate(job) => simulate::run(&job),
         Command::Import(job) => import::run(&job),
-        Command::Report(job) => reports::report(&job, cli.color),
-        Command::Annotate(job) => reports::annotate(&job, cli.color),
+        Command::Report(job) => report::run(&job, cli.color),
+        Command::Annotate(job) => annotate::run(&job, cli.color),
         Command::Advise(job) => advise::run(&job, cli.color),
         Command::Find(job) => find::run(&job, cli.color),
         Command::Segments(job) => segments::run(&job, cli.color),
         Command::Isolate(job) => isolate::run(&job, cli.color),
         Command::Residual(job) => residual::run(&job, cli.color),
         Command::Field(job) => field::run(&job, cli.color),
-        Command::Export(job) => reports::export(&job),
+        Command::Export(job) => export::run(&job),
         Command::Coverage(job) => coverage::run(&job),
         Command::Suite(job) => suite::run(&job),
         Command::Waits(job) => waits::run(&job, cli.color),
-        Command::Runs(job) => runs::runs(&job),
-        Command::Merge(job) => runs::merge(&job),
-        Command::Diff(job) => runs::compare(&job),
+        Command::Runs(job) => runs::run(&job),
+        Command::Merge(job) => merge::run(&job),
+        Command::Diff(job) => diff::run(&job),
         Command::Instrument(job) => instrument::run(&job),
         Command::Loops(job) => loops::run(&job, cli.color),
         Command::Info(info) => info::run(&info),

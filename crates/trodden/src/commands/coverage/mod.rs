@@ -23,7 +23,7 @@ pub use mapping::Mapping;
 
 use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
 use crate::driver::toolchain::LLVM_MAJOR;
-use crate::notes::note;
+use crate::notes::{note, reasons, warn};
 use crate::output::{print, write_file};
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -37,12 +37,22 @@ use trodden_report::view::MappedLines;
 ///
 /// # Errors
 /// As of [`Mapping::of`].
-pub fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
+fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
     if !mapping::is_mapped(profile) {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
     Ok(Lines::of(&Mapping::of(profile, &all)?)?.0)
+}
+
+/// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
+pub fn view_of(profile: &Profile) -> View<'_> {
+    let mut view = View::of(profile);
+    match mapped_lines(profile) {
+        Ok(lines) => view.mapped = lines,
+        Err(error) => warn(format_args!("counts of lines are those of debug information: {}", reasons(&error))),
+    }
+    view
 }
 
 /// `trodden coverage`

@@ -1,0 +1,99 @@
+//! The difference of two profiles, as text and as JSON.
+
+use crate::Name;
+use crate::select::limit;
+use crate::words::plural;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use trodden_profile::{Change, Diff, FunctionDiff, PathDiff};
+
+/// Version of the JSON.
+const SCHEMA_VERSION: u32 = 1;
+
+fn change(change: Change) -> &'static str {
+    match change {
+        Change::Appeared => "appeared",
+        Change::Vanished => "vanished",
+        Change::Share => "share",
+        Change::Count => "count",
+    }
+}
+
+/// What differs, as JSON.
+#[must_use]
+pub fn json(found: &Diff) -> Value {
+    let path = |p: &PathDiff| {
+        json!({
+            "id": p.id.to_string(), "change": change(p.change), "counts": [p.counts.0.to_string(), p.counts.1.to_string()],
+            "function_share": [p.function_share.0, p.function_share.1], "program_share": [p.program_share.0, p.program_share.1],
+            "blocks": p.blocks.iter().map(|b| b.0).collect::<Vec<_>>(),
+        })
+    };
+    let function = |f: &FunctionDiff| {
+        let name = Name::of(f.map().plain_name());
+        json!({
+            "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source,
+            "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
+                f.executions.1.to_string()],
+            "unfinished": [f.unfinished.0.to_string(), f.unfinished.1.to_string()], "paths": f.paths.iter().map(path).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "schema_version": SCHEMA_VERSION, "compared": found.compared, "functions": found.functions.iter().map(function).collect::<Vec<_>>(),
+        "only_before": found.only_before, "only_after": found.only_after,
+        "overlap": { "executions": found.overlap.executions, "instructions": found.overlap.instructions },
+    })
+}
+
+/// What differs, of so many instrumented `functions` (a function of which several units have a copy counts once, as in other reports), with
+/// at most `top` paths a function.
+#[must_use]
+pub fn text(found: &Diff, functions: u64, top: usize) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| writeln!(out, "{text}").expect("writing to a string");
+    let copies = match (found.compared as u64).checked_sub(functions).filter(|copies| *copies > 0) {
+        Some(copies) => format!(", {} of them", plural(copies.into(), "more copy", "more copies")),
+        None => String::new(),
+    };
+    let compared = plural(u128::from(functions.min(found.compared as u64)), "function", "functions");
+    line(format!("{compared}{copies} compared, {} differ", found.functions.len()));
+    let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
+    line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
+    for function in &found.functions {
+        let name = Name::of(function.map().plain_name()).full;
+        line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));
+        for path in function.paths.iter().take(limit(top)) {
+            let share = |s: f64| format!("{:.1} %", s * 100.0);
+            let (was, is) = (share(path.function_share.0), share(path.function_share.1));
+            line(format!(
+                "  {:<9} path {:<6} {:>10} -> {:<10} {was:>7} -> {is:<7} {}",
+                change(path.change),
+                path.id,
+                path.counts.0,
+                path.counts.1,
+                lines(function, path)
+            ));
+        }
+        if function.paths.len() > limit(top) {
+            line(format!("  ... and {} more paths (--top)", function.paths.len() - top));
+        }
+    }
+    for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
+        if !names.is_empty() {
+            line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::of(n).full).collect::<Vec<_>>().join(", ")));
+        }
+    }
+    out
+}
+
+/// The lines of a path, each block's first.
+fn lines(function: &FunctionDiff, path: &PathDiff) -> String {
+    let mut lines: Vec<u32> = Vec::new();
+    for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {
+        let line = block.positions.iter().map(|p| p.line).find(|l| *l > 0);
+        lines.extend(line.filter(|l| lines.last() != Some(l)));
+    }
+    let shown: Vec<String> = lines.iter().take(12).map(u32::to_string).collect();
+    let more = if lines.len() > 12 { " ..." } else { "" };
+    format!("lines {}{more}", shown.join(" "))
+}

@@ -1,0 +1,36 @@
+//! `trodden annotate`: a path over its source.
+
+use super::coverage::view_of;
+use super::remarks::{remarks, tell_partial};
+use crate::cli::{Annotate, Color};
+use crate::output::{json_text, print, print_text, text_options};
+use crate::profiles;
+use crate::sources::sources;
+use anyhow::Result;
+use std::process::ExitCode;
+use trodden_report::annotate::{Request, annotate};
+use trodden_report::{SourceCache, events, json};
+
+/// Prints the path.
+///
+/// # Errors
+/// There is no such profile, function or path.
+pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
+    let (profile, lost) = profiles::recover(&job.profile)?;
+    let mut view = view_of(&profile);
+    view.damaged.extend(lost);
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    events::check(&profile, job.measure.measure())?;
+    if !job.json {
+        tell_partial(&profile);
+    }
+    let request = Request { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
+    if job.json {
+        print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
+    } else {
+        print_text(&annotate(&view, &request, &sources, &text_options(color, 0))?)?;
+    }
+    remarks(&view, &sources);
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,67 @@
+//! `trodden export`: a profile in the format of another tool. What is written is made by the crate `trodden-report`.
+
+use super::coverage::{files::Files, view_of};
+use super::remarks::{left_out, tell_partial};
+use super::residual;
+use crate::cli::{Export, Format};
+use crate::driver::profdata;
+use crate::output::{json_text, print, write_file};
+use crate::profiles;
+use crate::sources::{locate, sources};
+use anyhow::{Result, ensure};
+use std::process::ExitCode;
+use trodden_report::html::{self, HtmlOptions};
+use trodden_report::view::MappedLines;
+use trodden_report::{Selection, SourceCache, View, events, folded, json, lcov, pprof};
+
+/// Writes the export.
+///
+/// # Errors
+/// There is no such profile or function, or the file cannot be written.
+pub fn run(job: &Export) -> Result<ExitCode> {
+    ensure!(job.program.is_none() || job.format == Format::Known, "--for is for `trodden export known`");
+    let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
+    ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
+    let profile = profiles::load(&job.profile)?;
+    let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::of(&profile) };
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
+    events::check(&profile, selection.measure)?;
+    let bytes = match job.format {
+        Format::Profdata => profdata::indexed(&profile)?,
+        Format::Proftext => profdata::text(&profile)?,
+        Format::Folded => folded::folded(&view, &selection)?.into_bytes(),
+        Format::Pprof => pprof::pprof(&view, &selection)?,
+        Format::Lcov => coverage(job, &view, &selection)?.into_bytes(),
+        Format::Json => json_text(&json::report(&view, &selection, &sources)?)?,
+        Format::Weights => profile.weights()?.to_bytes(),
+        Format::Known => match &job.program {
+            Some(program) => residual::known_to(program, &profile.known_paths()?)?,
+            None => profile.known_paths()?.to_bytes(),
+        },
+        Format::Html => html::page(&view, &sources, &HtmlOptions { measure: selection.measure, ..HtmlOptions::default() }).into_bytes(),
+    };
+    // The others say so themselves, or have a place for it.
+    if !matches!(job.format, Format::Json | Format::Html) {
+        tell_partial(&profile);
+    }
+    match &job.output {
+        Some(file) if file.as_os_str() != "-" => write_file(file, &bytes)?,
+        _ => print(&bytes)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A tracefile of the files that are wanted and there.
+fn coverage(job: &Export, view: &View, selection: &Selection) -> Result<String> {
+    let files = Files::new(&job.include, &job.exclude, job.relative_to.as_deref())?;
+    let run = &view.profile.run;
+    let found = locate(&job.source, &run.directory);
+    // Lines of some functions only are not known of the mapping.
+    let mapped = if job.function.is_none() { view.mapped.clone() } else { MappedLines::new() };
+    let name = |path: &str| files.name(path, found(path));
+    let text = lcov::lcov(selection.functions(view)?, &mapped, run.suite.as_deref().unwrap_or("trodden"), &name);
+    left_out(&files);
+    Ok(text)
+}

@@ -1,0 +1,36 @@
+//! `trodden merge`: several profiles as one.
+
+use crate::cli::Merge;
+use crate::notes::{Progress, note, warn};
+use crate::profiles;
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use trodden_profile::merge::{Builds, merge_files};
+use trodden_report::words::plural;
+
+/// Exit status if files were left out or were damaged.
+const INCOMPLETE: u8 = 1;
+
+/// Merges, and writes the result. The status is 1 if files were left out or were damaged.
+///
+/// # Errors
+/// Nothing could be merged, or the result cannot be written.
+pub fn run(job: &Merge) -> Result<ExitCode> {
+    let mut files: Vec<PathBuf> = Vec::new();
+    for name in &job.profiles {
+        files.extend(profiles::files(name)?);
+    }
+    let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
+    let progress = Progress::of(files.len(), "profiles");
+    let merged = merge_files(&files, builds, |_| progress.step());
+    for (file, reason) in &merged.refused {
+        warn(format_args!("{} is left out: {reason}", file.display()));
+    }
+    merged.damaged.iter().flat_map(|(file, lost)| profiles::losses(file, lost)).for_each(warn);
+    let profile = merged.profile.with_context(|| format!("none of {} profiles could be merged", files.len()))?;
+    profile.write(&job.output)?;
+    let merged_profiles = plural(merged.files as u128, "profile is", "profiles are");
+    note(format_args!("{merged_profiles} merged in {}", job.output.display()));
+    Ok(if merged.refused.is_empty() && merged.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}

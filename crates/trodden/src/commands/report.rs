@@ -1,0 +1,59 @@
+//! `trodden report`: a profile as text, as JSON or as a page.
+
+use super::coverage::view_of;
+use super::remarks::remarks;
+use super::sequences::in_report;
+use crate::cli::{Color, Report, Shown};
+use crate::notes::note;
+use crate::output::{json_text, most, print, text_options, write_file};
+use crate::profiles;
+use crate::sources::sources;
+use anyhow::Result;
+use std::process::ExitCode;
+use trodden_report::html::HtmlOptions;
+use trodden_report::{Selection, SourceCache, View, events, html, json, text};
+
+/// Prints the report, or writes the page.
+///
+/// # Errors
+/// There is no such profile or function.
+pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
+    let (profile, lost) = profiles::recover(&job.profile)?;
+    // Only the page shows whole sources.
+    let mut view = if job.html.is_some() { view_of(&profile) } else { View::of(&profile) };
+    view.damaged.extend(lost);
+    let provider = sources(&job.source, &profile.run.directory);
+    let sources = SourceCache::new(&provider);
+    let selection = selection(&job.shown, job.json);
+    events::check(&profile, selection.measure)?;
+    if let Some(file) = &job.html {
+        let sequence = in_report::of_profile(&job.profile).map(|sequence| sequence.page()).transpose()?.unwrap_or_default();
+        let options = HtmlOptions { measure: selection.measure, ..HtmlOptions::default() };
+        let page = html::page_with_section(&view, &sources, &options, &sequence);
+        write_file(file, page.as_bytes())?;
+        note(format_args!("the page is in {}", file.display()));
+    } else if job.json {
+        let mut document = json::report(&view, &selection, &sources)?;
+        if job.shown.function.is_none()
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            document["sequence"] = sequence.json()?;
+        }
+        print(&json_text(&document)?)?;
+    } else {
+        let mut report = text::report(&view, &selection, &sources, &text_options(color, job.steps))?.into_bytes();
+        if job.shown.function.is_none()
+            && let Some(sequence) = in_report::of_profile(&job.profile)
+        {
+            sequence.write(&mut report)?;
+        }
+        print(&report)?;
+    }
+    remarks(&view, &sources);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn selection(shown: &Shown, json: bool) -> Selection {
+    let top = most(shown.top, json);
+    Selection { function: shown.function.clone(), measure: shown.measure.measure(), top, min_share: shown.min_share / 100.0 }
+}
