@@ -119,6 +119,7 @@ fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_ar
     let counted = |crossed, times| loops_by_trip_count(TripCounting::Tight, [40, 30], crossed, times);
     assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
     assert_eq!(counted(BTreeSet::new(), Some(1)), 1);
+    assert_eq!(counted(BTreeSet::new(), Some(0)), 0, "an iteration is never ended by going back");
     assert_eq!(counted(BTreeSet::new(), None), 0);
     assert_eq!(counted(BTreeSet::from([Edge(3)]), Some(3)), 0);
 }

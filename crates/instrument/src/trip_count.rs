@@ -15,7 +15,7 @@ use llvm_sys::core::*;
 
 /// Iterations up to which a loop is enumerated: bounds the time of a build. With 16, one of three programs executes 0.2 % more; with 2^24,
 /// all are the same (docs/benchmarks/constants.md).
-const MOST_ROUNDS: u64 = 1 << 20;
+const MOST_ITERATIONS: u64 = 1 << 20;
 
 /// An integer of so many bits, at most 64.
 #[derive(Clone, Copy)]
@@ -84,7 +84,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
         }
         times += 1;
         value = next;
-        if times > MOST_ROUNDS {
+        if times > MOST_ITERATIONS {
             return None;
         }
     }

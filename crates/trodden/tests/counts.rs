@@ -35,6 +35,63 @@ fn paths(profile: &Profile, name: &str) -> FunctionPaths {
     FunctionPaths::decode(function, unit.counts_of(function)).unwrap()
 }
 
+/// Loops whose trip counts are constants, as vectorising leaves them: the last goes back once, the other never.
+const CONSTANT_LOOPS: &str = "\
+target triple = \"x86_64-pc-linux-gnu\"
+@sum = global i64 0
+define void @walk(i64 %n) noinline {
+entry:
+  %odd = trunc i64 %n to i1
+  br i1 %odd, label %first, label %once
+once:
+  %i = phi i64 [ 32, %entry ], [ %i.next, %once ]
+  %a = load i64, ptr @sum
+  %a.next = add i64 %a, %i
+  store volatile i64 %a.next, ptr @sum
+  %i.next = add i64 %i, 2
+  %i.end = icmp eq i64 %i.next, 34
+  br i1 %i.end, label %end, label %once
+first:
+  %j = phi i64 [ 30, %entry ], [ %j.next, %first ]
+  %b = load i64, ptr @sum
+  %b.next = add i64 %b, %j
+  store volatile i64 %b.next, ptr @sum
+  %j.next = add i64 %j, 2
+  %j.end = icmp eq i64 %j.next, 34
+  br i1 %j.end, label %end, label %first
+end:
+  ret void
+}
+define i32 @main() {
+entry:
+  br label %head
+head:
+  %n = phi i64 [ 0, %entry ], [ %next, %head ]
+  call void @walk(i64 %n)
+  %next = add i64 %n, 1
+  %done = icmp eq i64 %next, 7
+  br i1 %done, label %end, label %head
+end:
+  ret i32 0
+}
+";
+
+#[test]
+fn loops_that_never_go_back_count_no_iteration() {
+    for trip_counts in ["off", "tight", "on"] {
+        let place = Place::with(&[("prog.ll", CONSTANT_LOOPS)]);
+        let mut compile = place.command(trodden());
+        compile.args(["cc", "-O0", "prog.ll", "-o", "prog"]).env("TRODDEN_INSTRUMENT", format!("trip-counts={trip_counts}"));
+        assert!(compile.status().unwrap().success());
+        place.trodden("record --no-store -o run.trodden -- ./prog");
+        let walk = paths(&Profile::read(&place.path("run.trodden")).unwrap(), "walk");
+        let mut counts: Vec<u64> = walk.complete.iter().map(|p| p.count).filter(|n| *n > 0).collect();
+        counts.sort_unstable();
+        // Four calls take one path; three go back once.
+        assert_eq!((walk.entries(), counts), (7, vec![3, 3, 4]), "{trip_counts}");
+    }
+}
+
 #[test]
 fn sixty_four_threads_lose_nothing() {
     let profile = record(

@@ -3,6 +3,7 @@
 use super::operation::{LoopId, Operation, reads_register};
 use crate::dag::{Cut, CutReason, Dag};
 use crate::graph::{Edge, Graph, Node};
+use std::num::NonZeroU64;
 
 /// A loop that is counted by its trip count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,8 +18,8 @@ pub struct TripCountedLoop {
     pub start: i64,
     /// What an iteration adds to the register until it is counted.
     pub increment: i64,
-    /// The trip count, if it is the same constant (not 0) whenever the loop is entered: nothing has to be counted in it then.
-    pub trip_count: Option<u64>,
+    /// How often the loop goes back, if that is the same constant whenever it is entered: nothing has to be counted in it then.
+    pub trip_count: Option<NonZeroU64>,
 }
 
 /// The dominant iteration of a loop.

@@ -54,7 +54,7 @@ impl Work<'_> {
             Counter { value: number, first: 0, shift: 0 }
         };
         let number = match counted_loop.trip_count {
-            Some(times) => Number::Always(times as i64),
+            Some(times) => Number::Always(times.get() as i64),
             None => trip_count::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
         };
         let outside: Vec<Edge> = self
