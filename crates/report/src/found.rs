@@ -83,7 +83,7 @@ impl<'v, 'a> Found<'v, 'a> {
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
-            if !is_cut || !expression.needs_whole_paths() {
+            if !expression.needs_whole_paths(function.map) {
                 matches.extend(complete(at, function, &matcher));
                 matches.extend(unfinished(at, function, &matcher));
             }
@@ -125,6 +125,15 @@ impl<'v, 'a> Found<'v, 'a> {
         self.matches.len()
     }
 
+    /// The functions of the matches, in words.
+    fn holders(&self) -> &str {
+        let first = self.matches.first().map(|m| m.function);
+        match first.filter(|first| self.matches.iter().all(|m| m.function == *first)) {
+            Some(at) => &self.functions[at].name.short,
+            None => "their functions",
+        }
+    }
+
     fn counted(&self) -> u128 {
         self.matches.iter().map(|m| u128::from(m.count)).sum()
     }
@@ -143,9 +152,10 @@ impl<'v, 'a> Found<'v, 'a> {
             true if !self.open.is_empty() => UNKNOWN.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
-                "{paths}, {} of {} executions of their functions, {} of the instructions of {}",
+                "{paths}, {} of {} executions of {}, {} of the instructions of {}",
                 count(self.counted()),
                 count(self.executions),
+                self.holders(),
                 percent(share(weight, self.view.total(Measure::Instructions))),
                 whole(self.view)
             ),

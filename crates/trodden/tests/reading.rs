@@ -106,6 +106,9 @@ fn places_that_do_not_exist_are_errors() {
     let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
     let across = watch("walk: 5 .. 11");
     assert!(across.status.code() == Some(2) && said(&across).contains("unknown: paths are cut"), "{across:?}");
+    // The excluded place may be on the next piece.
+    let excluded = watch("walk: 5 !11");
+    assert!(excluded.status.code() == Some(2) && said(&excluded).contains("unknown: paths are cut"), "{excluded:?}");
     let within = watch("walk: 5");
     assert!(within.status.success() && said(&within).contains("warning") && said(&within).contains("cut"), "{within:?}");
 }

@@ -52,15 +52,37 @@ fn is_join(reason: CutReason) -> bool {
     matches!(reason, CutReason::Limit | CutReason::Level)
 }
 
+/// The cuts that lead to a block: whether some are joins, and an edge of another kind (a loop's back edge, if there is one).
+fn cuts_to(function: &FunctionMap, block: Node) -> (bool, Option<Edge>) {
+    let cuts = || function.cuts.iter().filter(|(cut, _)| function.edges.get(cut.index()).is_some_and(|e| e.to == block));
+    let others = || cuts().filter(|(_, reason)| !is_join(*reason));
+    let other = others().find(|(_, reason)| *reason == CutReason::Back).or_else(|| others().next());
+    (cuts().any(|(_, reason)| is_join(*reason)), other.map(|(cut, _)| *cut))
+}
+
+/// Whether a counted path is certainly a path of the function, and no piece of one.
+pub fn is_whole(function: &FunctionMap, blocks: &[Node], end: Option<PathEnd>) -> bool {
+    let begins = blocks.first().is_some_and(|first| !cuts_to(function, *first).0);
+    begins && !matches!(end, Some(PathEnd::Cut(edge)) if function.cuts.iter().any(|(cut, reason)| *cut == edge && is_join(*reason)))
+}
+
 impl Expression {
-    /// Whether one piece of a path cannot decide a match: a place that must be nowhere on the path may be on another piece.
-    pub fn needs_whole_paths(&self) -> bool {
+    /// Whether one piece of a path of this function cannot decide a match: a place that must be nowhere on the path may be on another
+    /// piece, or a piece that begins where loops or calls of the function begin may be the rest of another path.
+    pub fn needs_whole_paths(&self, function: &FunctionMap) -> bool {
         let excludes = |gap: &Gap| matches!(gap, Gap::Without(places) if !places.is_empty());
+        let is_uncertain = |(cut, _): &(Edge, CutReason)| {
+            function.edges.get(cut.index()).is_some_and(|e| {
+                let (joins, other) = cuts_to(function, e.to);
+                joins && (other.is_some() || e.to == Node(0))
+            })
+        };
         let needs = |s: &Sequence| {
             let behind = s.steps.last().map_or(&s.before, |(_, gap)| gap);
-            !s.never.is_empty() || (s.begin.is_none() && excludes(&s.before)) || (s.end.is_none() && excludes(behind))
+            let excluded = !s.never.is_empty() || (s.begin.is_none() && excludes(&s.before)) || (s.end.is_none() && excludes(behind));
+            excluded || (s.begin.is_some() && function.cuts.iter().any(is_uncertain))
         };
-        self.patterns.iter().flatten().any(needs)
+        is_cut(function) && self.patterns.iter().flatten().any(needs)
     }
 }
 
@@ -76,12 +98,13 @@ struct Part<'p> {
 /// Searches for chains of executed pieces that match.
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
     let parts = parts(paths);
-    let mut search =
-        Search { matcher, function, begun: HashMap::new(), total: HashMap::new(), left: MOST_CHAINS, found: Joined::default(), parts };
+    let (begun, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
+    let mut search = Search { matcher, function, begun, total, joined, left: MOST_CHAINS, found: Joined::default(), parts };
     let mut arrived: HashMap<Node, i128> = HashMap::new();
     for (at, part) in search.parts.iter().enumerate() {
-        if let Some(to) = cut_to(function, part.end) {
+        if let Some((to, is_join)) = cut_to(function, part.end) {
             *arrived.entry(to).or_default() += part.count;
+            *search.joined.entry(to).or_default() += if is_join { part.count } else { 0 };
         }
         if let Beginning::After(_) = part.beginning {
             search.begun.entry(part.blocks[0]).or_default().push(at);
@@ -93,8 +116,8 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
         *total = count.max(*total);
     }
     for at in 0..search.parts.len() {
-        if search.starts(at) {
-            search.extend(&mut vec![at], search.parts[at].count);
+        if let Some(at_least) = search.starts(at) {
+            search.extend(&mut vec![at], at_least);
         }
     }
     search.found.is_open |= search.left == 0;
@@ -119,12 +142,11 @@ fn parts(paths: &FunctionPaths) -> Vec<Part<'_>> {
     complete.chain(unfinished).filter(|p| p.count > 0 && !p.blocks.is_empty()).collect()
 }
 
-/// Where a piece that ends at a cut leads.
-fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<Node> {
-    match end {
-        Some(PathEnd::Cut(edge)) => function.edges.get(edge.index()).map(|e| e.to),
-        _ => None,
-    }
+/// Where a piece that ends at a cut leads, and whether the path goes on there.
+fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
+    let Some(PathEnd::Cut(edge)) = end else { return None };
+    let reason = function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason);
+    function.edges.get(edge.index()).map(|e| (e.to, reason.is_some_and(is_join)))
 }
 
 struct Search<'s> {
@@ -135,20 +157,19 @@ struct Search<'s> {
     begun: HashMap<Node, Vec<usize>>,
     /// Executions that pass from piece to piece, by block.
     total: HashMap<Node, i128>,
+    /// Those of them in which a path goes on, and none begins.
+    joined: HashMap<Node, i128>,
     left: usize,
     found: Joined,
 }
 
 impl Search<'_> {
-    fn reason(&self, edge: Edge) -> Option<CutReason> {
-        self.function.cuts.iter().find(|(cut, _)| *cut == edge).map(|(_, reason)| *reason)
-    }
-
-    /// Whether a path can begin with a piece.
-    fn starts(&self, at: usize) -> bool {
-        let Part { beginning, blocks, .. } = self.parts[at];
-        let to = |edge: Edge| self.function.edges.get(edge.index()).map(|e| e.to);
-        beginning == Beginning::Entry || self.function.cuts.iter().any(|(cut, reason)| to(*cut) == Some(blocks[0]) && !is_join(*reason))
+    /// Executions of a piece that certainly begin a path, if a path can begin with it.
+    fn starts(&self, at: usize) -> Option<i128> {
+        let Part { beginning, blocks, count, .. } = self.parts[at];
+        let begins = beginning == Beginning::Entry || cuts_to(self.function, blocks[0]).1.is_some();
+        // Others of these executions may be the rest of paths that were cut here.
+        begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
     }
 
     /// Tries all extensions of a chain with a given number of certain executions.
@@ -158,11 +179,7 @@ impl Search<'_> {
         }
         self.left -= 1;
         let last = *chain.last().expect("chains have a piece");
-        let next = match self.parts[last].end {
-            Some(PathEnd::Cut(edge)) if self.reason(edge).is_some_and(is_join) => cut_to(self.function, self.parts[last].end),
-            _ => return self.check(chain, at_least),
-        };
-        let Some(to) = next else { return };
+        let Some((to, true)) = cut_to(self.function, self.parts[last].end) else { return self.check(chain, at_least) };
         let total = self.total.get(&to).copied().unwrap_or(0);
         for at in self.begun.get(&to).cloned().unwrap_or_default() {
             chain.push(at);
@@ -174,7 +191,11 @@ impl Search<'_> {
     fn check(&mut self, chain: &[usize], at_least: i128) {
         let blocks: Vec<Node> = chain.iter().flat_map(|at| self.parts[*at].blocks).copied().collect();
         let (first, last) = (&self.parts[chain[0]], &self.parts[chain[chain.len() - 1]]);
-        if !self.matcher.matches(&blocks, first.beginning, last.end) {
+        let beginning = match (first.beginning, cuts_to(self.function, blocks[0]).1) {
+            (Beginning::After(_), Some(edge)) => Beginning::After(edge),
+            (beginning, _) => beginning,
+        };
+        if !self.matcher.matches(&blocks, beginning, last.end) {
             return;
         }
         match u64::try_from(at_least) {

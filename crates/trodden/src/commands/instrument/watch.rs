@@ -11,9 +11,9 @@ use crate::notes::{note, warn};
 use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
-use trodden_analysis::expression::joined::is_cut;
+use trodden_analysis::expression::joined::{is_cut, is_whole};
 use trodden_analysis::expression::{End, Expression, Matcher, Place};
-use trodden_profile::{Walks, has_usual_numbers};
+use trodden_profile::{Walk, Walks, has_usual_numbers};
 use trodden_report::found::{UNKNOWN, words};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
@@ -44,9 +44,16 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let mut open: Vec<String> = Vec::new();
     for (at, (map, function)) in functions.iter().enumerate() {
         ensure!(
-            function.counters <= MOST_PATHS && has_usual_numbers(function)?,
+            has_usual_numbers(function)?,
             "`{}` does not count its paths as usual: for --watch, take a program built without --table-slots, --scheme and --order",
             function.name
+        );
+        ensure!(
+            function.counters <= MOST_PATHS,
+            "`{}` has {} paths, and --watch tries at most {MOST_PATHS} of a function: `trodden instrument PROGRAM --output NEW --max-paths \
+                65536` makes a program with fewer; watch that",
+            function.name,
+            function.counters
         );
         let mut left: Vec<u64> = (0..function.counters).collect();
         if meant.contains(&at) {
@@ -56,8 +63,12 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
             if is_cut(function) && !matcher.nowhere_in_all_patterns() {
                 open.push(Name::of(&function.name).short);
             }
-            let walks = Walks::of(function)?;
-            left.retain(|id| !walks.walk(*id).is_some_and(|w| w.end.is_some() && matcher.matches(&w.blocks, w.beginning, w.end)));
+            let (walks, needs_whole) = (Walks::of(function)?, expression.needs_whole_paths(function));
+            let fits = |w: Walk| {
+                let decides = !needs_whole || is_whole(function, &w.blocks, w.end);
+                decides && w.end.is_some() && matcher.matches(&w.blocks, w.beginning, w.end)
+            };
+            left.retain(|id| !walks.walk(*id).is_some_and(fits));
         }
         let found = function.counters as usize - left.len();
         (matching, holders) = (matching + found, holders + usize::from(found > 0));

@@ -1,0 +1,154 @@
+//! Path expressions in functions whose paths are cut, against executions whose whole paths are known.
+
+use std::collections::HashMap;
+use trodden_analysis::expression::joined::{is_cut, is_whole, join};
+use trodden_analysis::expression::{Begin, End, Expression, Gap, Matcher, Place, Sequence};
+use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
+use trodden_profile::{Beginning, FunctionPaths, PathEnd};
+use trodden_testkit::{Random, Subject};
+use trodden_unit::EdgeKind;
+
+/// A piece of an execution, or a whole path of it.
+#[derive(Clone, Debug)]
+struct Stretch {
+    blocks: Vec<Node>,
+    beginning: Beginning,
+    end: PathEnd,
+    /// Numbers of its pieces.
+    ids: Vec<u64>,
+}
+
+/// What one run of a function leaves: its whole paths, their pieces, and the counts of all numbers.
+#[derive(Default)]
+struct Executed {
+    paths: Vec<Stretch>,
+    pieces: Vec<Stretch>,
+    counts: HashMap<u64, u64>,
+}
+
+impl Executed {
+    /// Adds a walk from the entry to the exit; nothing if it takes too long.
+    fn add(&mut self, subject: &Subject, random: &mut Random) {
+        let map = &subject.map;
+        let Some(edges) = walk(subject, random) else { return };
+        let value = |is: &dyn Fn(&DagEdge) -> bool| {
+            let at = map.dag.iter().position(is).expect("every edge of a walk is in the acyclic graph");
+            map.values[at]
+        };
+        let (mut path, mut piece) = (Vec::new(), Vec::new());
+        let (mut path_beginning, mut beginning) = (Beginning::Entry, Beginning::Entry);
+        let (mut sum, mut ids) = (0, Vec::new());
+        for edge in edges {
+            let from = map.edges[edge.index()].from;
+            path.push(from);
+            piece.push(from);
+            let reach = map.edges.iter().position(|e| e.from == from && e.kind == EdgeKind::Reach);
+            if let Some(reach) = reach {
+                let reached = sum + value(&|e| e.origin == Origin::Real(Edge(reach as u32)));
+                *self.counts.entry(reached as u64).or_default() += 1;
+            }
+            let cut = map.cuts.iter().find(|(cut, _)| *cut == edge);
+            let to = map.edges[edge.index()].to;
+            if cut.is_none() && to.index() < map.blocks.len() {
+                sum += value(&|e| e.origin == Origin::Real(edge));
+                continue;
+            }
+            let end = if cut.is_some() { PathEnd::Cut(edge) } else { PathEnd::Exit(edge) };
+            sum += value(&|e| e.origin == Origin::Leave(edge) || cut.is_none() && e.origin == Origin::Real(edge));
+            *self.counts.entry(sum as u64).or_default() += 1;
+            ids.push(sum as u64);
+            self.pieces.push(Stretch { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
+            beginning = if to == Node(0) { Beginning::Entry } else { Beginning::After(edge) };
+            if cut.is_none_or(|(_, reason)| !matches!(reason, CutReason::Limit | CutReason::Level)) {
+                let ids = std::mem::take(&mut ids);
+                self.paths.push(Stretch { blocks: std::mem::take(&mut path), beginning: path_beginning, end, ids });
+                path_beginning = beginning;
+            }
+            sum = 0;
+            if cut.is_some() && to != Node(0) {
+                sum = value(&|e| matches!(e.origin, Origin::Enter(_)) && e.to == to);
+            }
+        }
+    }
+}
+
+/// The edges of a random walk to the exit.
+fn walk(subject: &Subject, random: &mut Random) -> Option<Vec<Edge>> {
+    let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
+    while at.index() < map.blocks.len() {
+        let out: Vec<u32> = (0..map.edges.len() as u32)
+            .filter(|e| map.edges[*e as usize].from == at && map.edges[*e as usize].kind != EdgeKind::Reach)
+            .collect();
+        let edge = Edge(random.pick(&out));
+        edges.push(edge);
+        at = map.edges[edge.index()].to;
+        if edges.len() > 60 {
+            return None;
+        }
+    }
+    Some(edges)
+}
+
+fn sequence(random: &mut Random, blocks: u64) -> Sequence {
+    let places = |random: &mut Random, most: u64| (0..random.below(most + 1)).map(|_| Place::Block(random.below(blocks) as u32)).collect();
+    let steps = 1 + random.below(2);
+    Sequence {
+        begin: random.pick(&[None, None, Some(Begin::Entry), Some(Begin::Head)]),
+        before: Gap::Without(places(random, 1)),
+        steps: (0..steps).map(|_| (Place::Block(random.below(blocks) as u32), Gap::Without(places(random, 1)))).collect(),
+        end: random.pick(&[None, None, Some(End::Exit), Some(End::Back)]),
+        never: places(random, 1),
+    }
+}
+
+#[test]
+fn answers_hold_whatever_followed_each_other() {
+    let mut random = Random::new(23);
+    let (mut certain, mut none, mut open, mut matched, mut whole) = (0u64, 0u64, 0u64, 0u64, 0u64);
+    for _ in 0..6000 {
+        let subject = Subject::random(&mut random, "f", 10);
+        let map = &subject.map;
+        if !is_cut(map) {
+            continue;
+        }
+        let mut executed = Executed::default();
+        for _ in 0..1 + random.below(5) {
+            executed.add(&subject, &mut random);
+        }
+        let paths = FunctionPaths::decode(map, executed.counts.clone()).unwrap();
+        for piece in &executed.pieces {
+            if is_whole(map, &piece.blocks, Some(piece.end)) {
+                assert!(executed.paths.iter().any(|p| p.ids == piece.ids), "{piece:?} of {map:?}");
+                whole += 1;
+            }
+        }
+        let expression = Expression { function: None, patterns: vec![vec![sequence(&mut random, map.blocks.len() as u64)]] };
+        let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
+        let matcher = Matcher::of(&expression, &unit, map);
+        let right = |p: &&Stretch| matcher.matches(&p.blocks, p.beginning, Some(p.end));
+        let is_right = executed.paths.iter().any(|p| right(&p));
+        if !expression.needs_whole_paths(map) {
+            for piece in paths.complete.iter().filter(|p| matcher.matches(&p.blocks, p.beginning, Some(p.end))) {
+                assert!(is_right, "{expression:?}: {piece:?} of {map:?}");
+                matched += 1;
+            }
+        }
+        let found = join(&matcher, map, &paths);
+        for chain in &found.certain {
+            let ids: Vec<u64> = chain.pieces.iter().map(|(_, id)| *id).collect();
+            let times = executed.paths.iter().filter(|p| p.ids == ids && right(p)).count() as u64;
+            assert!(times >= chain.at_least, "{expression:?}: {chain:?} was executed {times} times: {map:?}");
+            certain += 1;
+        }
+        match (found.certain.is_empty(), found.is_open) {
+            (true, false) => {
+                assert!(!is_right, "{expression:?} of {map:?}");
+                none += 1;
+            }
+            (true, true) => open += 1,
+            _ => {}
+        }
+    }
+    let all = [certain, none, open, matched, whole];
+    assert!(all.iter().all(|n| *n > 20), "each kind of answer occurs: {all:?}");
+}
