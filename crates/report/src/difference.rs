@@ -75,7 +75,7 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
             ));
         }
         if function.paths.len() > limit(top) {
-            line(format!("  ... and {} more paths (--top)", function.paths.len() - top));
+            line(format!("  ... and {} (--top)", plural((function.paths.len() - top) as u128, "more path", "more paths")));
         }
     }
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {

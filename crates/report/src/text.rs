@@ -232,7 +232,7 @@ pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &S
     let (head, tail) = if hidden > 1 { (page.steps.div_ceil(2), page.steps / 2) } else { (lines.len(), 0) };
     lines[..head].iter().for_each(|l| out.push_str(l));
     if tail > 0 {
-        let left_out = format!("      ... {} more lines of this path", lines.len() - head - tail);
+        let left_out = format!("      ... {} of this path", words::plural((lines.len() - head - tail) as u128, "more line", "more lines"));
         out.push_str(&format!("{}\n", page.paint(paint::DIM, &left_out)));
         lines[lines.len() - tail..].iter().for_each(|l| out.push_str(l));
     }

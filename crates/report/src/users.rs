@@ -109,10 +109,10 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &Taken) -> Option<ListedPath<'
 pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &TextOptions) -> String {
     let page = &Page::new(options);
     let AllTaken { taken, reports, paths, tomography } = *all;
-    let of = format!("of {}", plural(reports.into(), "report", "reports"));
+    let of = format!("in {}", plural(reports.into(), "report", "reports"));
     let (title, order) = match tomography {
-        Some(_) => ("Paths of users", "by the share of users who took them, of those whose copy counts them"),
-        None => ("Untested paths of users", "by users"),
+        Some(_) => ("Paths that users took", "by the share of users who took them, of those whose copy counts them"),
+        None => ("Untested paths that users took", "by users"),
     };
     let mut out = format!("{}  {}\n", page.paint(paint::TITLE, title), page.paint(paint::DIM, &of));
     out.push_str(&format!("{} of {} shown, {order}\n", count(taken.len() as u128), plural(paths.into(), "path", "paths")));

@@ -73,5 +73,9 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
 
 /// A reader that has seen enough is no failure.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().filter_map(|e| e.downcast_ref::<io::Error>()).any(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    let kind = |e: &(dyn std::error::Error + 'static)| {
+        let of_json = e.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        e.downcast_ref::<io::Error>().map(io::Error::kind).or(of_json)
+    };
+    error.chain().filter_map(kind).any(|kind| kind == io::ErrorKind::BrokenPipe)
 }

@@ -70,7 +70,8 @@ pub struct CoverageReport {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub combinations: usize,
     /// Only lines that were changed since this commit, and how many of these were executed.
-    #[arg(long, value_name = "COMMIT", conflicts_with_all = ["functions", "combinations"])]
+    #[arg(long, value_name = "COMMIT",
+        conflicts_with_all = ["functions", "combinations", "fail_under_regions", "fail_under_functions", "fail_under_branches"])]
     pub changed_since: Option<String>,
     /// What is too little.
     #[command(flatten)]

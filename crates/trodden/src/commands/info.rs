@@ -158,7 +158,9 @@ impl ImageSummary {
         out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
         // The sample tier's duplicated code of a function.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
-        let is_ours = |f: &str| known.contains(f) || is_version(f) || f.starts_with("__trodden");
+        // Functions of the runtime have mangled names where they were not inlined.
+        let is_runtime = |f: &str| ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| f.contains(name));
+        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_runtime(f);
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries::needed(path, bytes) {
             Ok(found) => out.libraries = found,

@@ -475,7 +475,7 @@ fn tell_differences(differences: &[String]) {
     warn("the copies were not the same execution, so the profile is not exact:");
     differences.iter().take(SHOWN).for_each(warn);
     if differences.len() > SHOWN {
-        warn(format_args!("and {} more differences", differences.len() - SHOWN));
+        warn(format_args!("and {}", plural((differences.len() - SHOWN) as u128, "more difference", "more differences")));
     }
     warn(WHY);
 }

@@ -248,15 +248,12 @@ impl Planner<'_> {
     fn refused(&self, violations: &[Violation], found: &[Option<[Blocks; 2]>]) -> anyhow::Error {
         let shown = found.iter().position(Option::is_some).unwrap_or(0);
         let mut text = format!("no run distinguishes {}", self.pair(&violations[shown]));
-        if let Some(Some([one, other])) = found.get(shown) {
-            text.push_str(&format!(
-                "; these two executions leave the same partial traces:\n  {}\n  {}\n ",
-                self.execution(one),
-                self.execution(other)
-            ));
-        }
         if violations.len() > 1 {
-            text.push_str(&format!("; {} pairs of targets are so in all", violations.len()));
+            text.push_str(&format!(" ({} pairs of targets in all)", violations.len()));
+        }
+        if let Some(Some([one, other])) = found.get(shown) {
+            let (one, other) = (self.execution(one), self.execution(other));
+            text.push_str(&format!("; these two executions leave the same partial traces:\n  {one}\n  {other}\nWhat helps"));
         }
         let remedy = match &self.job.distribution {
             Some(_) => "add a block behind one of the targets to a profile",

@@ -6,6 +6,7 @@ use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::io::{self, Write};
 use std::path::Path;
+use trodden_report::words::plural;
 use trodden_waits::{State, Step};
 
 /// Steps of a path that are shown.
@@ -147,7 +148,14 @@ fn print_path(out: &mut impl Write, summary: &Summary, what: &str, path: &[(Step
     }
     if path.len() > STEPS {
         let rest: u64 = path.iter().skip(STEPS).map(|(_, ns)| ns).sum();
-        writeln!(out, "    {:10} {:>10}  {:5.1} %  {} more steps", "", time(rest), percent(rest, class.total_ns), path.len() - STEPS)?;
+        writeln!(
+            out,
+            "    {:10} {:>10}  {:5.1} %  {}",
+            "",
+            time(rest),
+            percent(rest, class.total_ns),
+            plural((path.len() - STEPS) as u128, "more step", "more steps")
+        )?;
     }
     Ok(())
 }

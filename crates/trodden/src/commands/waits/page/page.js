@@ -45,7 +45,7 @@ function pathTable(title, steps, all) {
   const div = make("div"), table = make("table");
   div.append(make("h3", title), table);
   steps.slice(0, 12).forEach((s) => table.append(row([time(s.ns), percent(s.ns, all), `${stepName(s)} on ${s.location}`])));
-  if (steps.length > 12) div.append(make("p", `${steps.length - 12} more steps`, "hint"));
+  if (steps.length > 12) div.append(make("p", `${steps.length - 12} more ${steps.length == 13 ? "step" : "steps"}`, "hint"));
   if (!steps.length) div.append(make("p", "nothing", "hint"));
   return div;
 }
