@@ -114,6 +114,11 @@ struct CutPlace {
     to_line: Option<u32>,
 }
 
+/// Whether a function is the runtime's. Its own functions have mangled names where they were not inlined.
+fn is_runtime(function: &str) -> bool {
+    ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| function.contains(name))
+}
+
 impl ImageSummary {
     fn new(path: &Path, bytes: &[u8], image: &Image) -> Result<ImageSummary> {
         let store = assets::store().ok();
@@ -158,8 +163,6 @@ impl ImageSummary {
         out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
         // The sample tier's duplicated code of a function.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
-        // Functions of the runtime have mangled names where they were not inlined.
-        let is_runtime = |f: &str| ["__trodden", "12trodden_wire", "15trodden_runtime"].iter().any(|name| f.contains(name));
         let is_ours = |f: &str| known.contains(f) || is_version(f) || is_runtime(f);
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries::needed(path, bytes) {

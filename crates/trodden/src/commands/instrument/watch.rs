@@ -43,18 +43,7 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let mut nowhere: Option<Vec<&Place>> = None;
     let mut open: Vec<String> = Vec::new();
     for (at, (map, function)) in functions.iter().enumerate() {
-        ensure!(
-            has_usual_numbers(function)?,
-            "`{}` does not count its paths as usual: for --watch, take a program built without --table-slots, --scheme and --order",
-            function.name
-        );
-        ensure!(
-            function.counters <= MOST_PATHS,
-            "`{}` has {} paths, and --watch tries at most {MOST_PATHS} of a function: `trodden instrument PROGRAM --output NEW --max-paths \
-                65536` makes a program with fewer; watch that",
-            function.name,
-            function.counters
-        );
+        check(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if meant.contains(&at) {
             let matcher = Matcher::of(&expression, map, function);
@@ -64,11 +53,8 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
                 open.push(Name::of(&function.name).short);
             }
             let (walks, needs_whole) = (Walks::of(function)?, expression.needs_whole_paths(function));
-            let fits = |w: Walk| {
-                let decides = !needs_whole || is_whole(function, &w.blocks, w.end);
-                decides && w.end.is_some() && matcher.matches(&w.blocks, w.beginning, w.end)
-            };
-            left.retain(|id| !walks.walk(*id).is_some_and(fits));
+            let decides = |w: &Walk| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
+            left.retain(|id| !walks.walk(*id).is_some_and(|w| decides(&w) && matcher.matches(&w.blocks, w.beginning, w.end)));
         }
         let found = function.counters as usize - left.len();
         (matching, holders) = (matching + found, holders + usize::from(found > 0));
@@ -88,6 +74,23 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let (paths, functions) = (plural(matching as u128, "path", "paths"), plural(holders as u128, "function", "functions"));
     note(format_args!("{paths} of {functions} {} watched", if matching == 1 { "is" } else { "are" }));
     Ok(others)
+}
+
+/// Whether each path of a function can be tried.
+fn check(function: &FunctionMap) -> Result<()> {
+    ensure!(
+        has_usual_numbers(function)?,
+        "`{}` does not count its paths as usual: for --watch, take a program built without --table-slots, --scheme and --order",
+        function.name
+    );
+    ensure!(
+        function.counters <= MOST_PATHS,
+        "`{}` has {} paths, and --watch tries at most {MOST_PATHS} of a function: `trodden instrument PROGRAM --output NEW --max-paths \
+            65536` makes a program with fewer; watch that",
+        function.name,
+        function.counters
+    );
+    Ok(())
 }
 
 /// The functions that the expression means, by their places.
