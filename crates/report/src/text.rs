@@ -94,7 +94,11 @@ fn header(view: &View, page: &Page) -> String {
     if !run.command.is_empty() {
         row("command", printable(&run.command.join(" ")));
     }
-    row("run", run_summary(view));
+    // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
+    let summary = run_summary(view);
+    if !summary.is_empty() {
+        row("run", summary);
+    }
     if let Some(sampling) = &view.profile.sampling {
         row("sampled", sampled::summary(sampling));
     }

@@ -54,7 +54,11 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
     if !run.command.is_empty() {
         row("command", printable(&run.command.join(" ")));
     }
-    row("run", run_summary(view));
+    // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
+    let summary = run_summary(view);
+    if !summary.is_empty() {
+        row("run", summary);
+    }
     let least = if selection.min_share > 0.0 {
         format!(", with {}% of all executed instructions or more", (selection.min_share * 1e6).round() / 1e4)
     } else {
