@@ -107,12 +107,13 @@ struct Outcome {
     plain: Vec<PathBuf>,
 }
 
-/// Sums a build up. What does not exist any more (the trials of `configure`) does not count.
+/// Sums a build up. What does not exist any more (the trials of `configure`) does not count, nor do the trials that CMake keeps.
 fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
     for event in events {
         match event {
+            Event::Compile { output: Some(output), .. } | Event::Link { output, .. } if is_trial(output) => {}
             Event::Compile { output: Some(output), .. } => _ = objects.insert(output),
             Event::Compile { output: None, .. } => {}
             Event::Link { output, units, .. } => _ = linked.insert(output, units),
@@ -124,6 +125,18 @@ fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
         if units.is_empty() { out.plain.push(image.clone()) } else { out.images.push(image.clone()) }
     }
     out
+}
+
+/// Whether CMake made a file to try a compiler: in `CMakeFiles/3.25.1/CompilerIdC`, `CMakeFiles/CMakeScratch`, `CMakeFiles/CMakeTmp`.
+/// The objects of a project lie below `CMakeFiles` as well.
+fn is_trial(path: &Path) -> bool {
+    let Some(folder) = path.parent() else { return false };
+    let mut names = folder.iter().filter_map(|name| name.to_str()).skip_while(|name| *name != "CMakeFiles").skip(1);
+    match (names.next(), names.next()) {
+        (Some("CMakeScratch" | "CMakeTmp"), _) => true,
+        (Some(version), Some(folder)) => !version.ends_with(".dir") && folder.starts_with("CompilerId"),
+        _ => false,
+    }
 }
 
 /// Says what the build made; gives its instrumented images. Those that are built for traces have nothing that counts.
@@ -197,5 +210,25 @@ mod tests {
         assert_eq!(found.units.len(), 2);
         assert_eq!(found.images, [PathBuf::from("/p"), "/q".into()]);
         assert_eq!(found.plain, [PathBuf::from("/r")]);
+    }
+
+    #[test]
+    fn trials_of_cmake_do_not_count() {
+        let link = |output: &str| Event::Link { output: output.into(), image: None, units: vec!["1".into()] };
+        let compile = |output: &str| Event::Compile { source: "a.c".into(), output: Some(output.into()) };
+        let events = [
+            link("/b/CMakeFiles/3.25.1/CompilerIdC/a.out"),
+            link("/b/CMakeFiles/CMakeScratch/TryCompile-x/cmTC_1"),
+            link("/b/CMakeFiles/CMakeTmp/cmTC_2"),
+            compile("/b/CMakeFiles/CMakeScratch/TryCompile-x/CMakeFiles/cmTC_1.dir/t.c.o"),
+            compile("/b/CMakeFiles/app.dir/CompilerIdC/a.c.o"),
+            compile("/b/CMakeFiles/app.dir/CompilerIdC.c.o"),
+            link("/b/CompilerIdC/a.out"),
+            link("/b/CMakeFiles/CompilerIdC"),
+            link("/b/CMakeTmp/app"),
+        ];
+        let found = outcome(&events, &|_| true);
+        assert_eq!(found.objects, 2);
+        assert_eq!(found.images, ["/b/CMakeFiles/CompilerIdC", "/b/CMakeTmp/app", "/b/CompilerIdC/a.out"].map(PathBuf::from));
     }
 }
