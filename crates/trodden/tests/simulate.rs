@@ -159,15 +159,103 @@ __attribute__((noinline)) static long loops(int n) {
 int main(void) { long s = 0; for (int i = 0; i < 60; i++) s += loops(i); printf(\"%ld\\n\", s); return 0; }
 ";
 
-/// Counts of paths by function and number.
-fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
+/// Loops that clang lays out with arms behind the loop: from there, jumps lead back into it, and behind a backward branch that is not
+/// taken there may be no more than a jump, or a jump through a table.
+const ARMS: &str = r#"#include <stdio.h>
+volatile unsigned sink;
+unsigned tab[64];
+__attribute__((noinline)) unsigned help(unsigned a) { sink = a; return a ^ (a >> 3); }
+__attribute__((noinline)) unsigned three(unsigned n) {
+    unsigned s = 8, x = n * 2654435761u;
+    for (unsigned i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        if ((x >> 7) % 5 < 1) continue;
+        if ((int)(s - x) < 2) {
+            sink = s + 4;
+            s = help(s + 8);
+        } else {
+            tab[s & 63] += 1;
+            if ((x & 1) == 0) continue;
+        }
+        sink = s + 8;
+    }
+    return s;
+}
+__attribute__((noinline)) unsigned table(unsigned n) {
+    unsigned s = 8, x = n * 2654435761u;
+    for (unsigned i = 0; i < n; i++) {
+        x = x * 1664525u + 1013904223u;
+        if ((int)(s - x) < 2) {
+            if (s > 3) s = help(s + 8);
+            if ((int)(s - x) < 2) {
+                switch ((x >> 5) & 7) {
+                case 6: s = s * 5 + 2; s = help(s + 7); break;
+                case 1: sink = s + 1; sink = s + 9; /* fall through */
+                case 0: s = help(s + 9); s = s * 5 + 9; s = help(s + 7); break;
+                case 4: sink = s + 3; s = help(s + 3); s ^= x >> 5; break;
+                }
+            }
+        } else {
+            tab[s & 63] += 1;
+        }
+        sink = s + 8;
+    }
+    return s;
+}
+int main(void) {
+    printf("%u %u\n", three(3000), table(3000));
+    return 0;
+}
+"#;
+
+/// Executions of the blocks of each function.
+fn blocks(folder: &Path, profile: &str) -> std::collections::BTreeMap<String, Vec<u64>> {
+    let report = report(folder, profile);
+    let functions = report["functions"].as_array().unwrap().iter();
+    let counts = |f: &Value| f["block_counts"].as_array().unwrap().iter().map(|c| c.as_u64().unwrap()).collect();
+    functions.map(|f| (f["name"].as_str().unwrap().to_owned(), counts(f))).collect()
+}
+
+fn report(folder: &Path, profile: &str) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
     let out = command.args(["report", profile, "--json", "--top", "1000"]).current_dir(folder).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
-    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// Counts of paths by function and number.
+fn counts(folder: &Path, profile: &str) -> std::collections::BTreeMap<(String, u64), u64> {
+    let report = report(folder, profile);
     let name = |path: &Value| report["functions"][path["function"].as_u64().unwrap() as usize]["name"].as_str().unwrap().to_owned();
     let paths = report["paths"].as_array().unwrap();
     paths.iter().map(|p| ((name(p), p["id"].as_u64().unwrap()), p["count"].as_u64().unwrap())).collect()
+}
+
+/// Runs trodden in a folder with a store of its own; gives what it says.
+fn trodden_in(folder: &Path, arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let out = command.args(arguments).current_dir(folder).env("TRODDEN_STORE", folder.join("store")).output().unwrap();
+    assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+#[test]
+fn nothing_is_lost_of_the_complete_profile() {
+    let folder = TempDir::new().unwrap();
+    let at = folder.path();
+    fs::write(at.join("arms.c"), ARMS).unwrap();
+    trodden_in(at, &["cc", "-O2", "-g", "arms.c", "-o", "counted"]);
+    trodden_in(at, &["cc", "--trodden-addresses", "-O2", "-g", "arms.c", "-o", "arms"]);
+    trodden_in(at, &["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);
+    let said = trodden_in(at, &["simulate", "--profile", "hot.trodden", "--profile-of", "complete", "--", "./arms"]);
+    assert!(said.contains("executions of paths") && !said.contains("not counted"), "{said}");
+    assert_eq!(blocks(at, "hot.trodden"), blocks(at, "counted.trodden"));
+    let total = |file: &str| counts(at, file).values().sum::<u64>();
+    assert_eq!(total("hot.trodden"), total("counted.trodden"));
+    // Nothing is known of a run.
+    let head = Command::new(env!("CARGO_BIN_EXE_trodden")).args(["report", "hot.trodden"]).current_dir(at).output().unwrap();
+    let head = String::from_utf8(head.stdout).unwrap();
+    assert!(head.contains("  sampled ") && !head.contains("  run "), "{head}");
 }
 
 #[test]
@@ -175,12 +263,7 @@ fn the_detectors_paths_become_paths_of_functions() {
     let folder = TempDir::new().unwrap();
     let at = folder.path();
     fs::write(at.join("paths.c"), PATHS).unwrap();
-    let trodden = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
-        let out = command.args(arguments).current_dir(at).env("TRODDEN_STORE", at.join("store")).output().unwrap();
-        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
-        String::from_utf8_lossy(&out.stderr).into_owned()
-    };
+    let trodden = |arguments: &[&str]| trodden_in(at, arguments);
     trodden(&["cc", "-O1", "-g", "paths.c", "-o", "counted"]);
     trodden(&["cc", "--trodden-addresses", "-O1", "-g", "paths.c", "-o", "paths"]);
     trodden(&["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]);

@@ -31,12 +31,23 @@ pub enum Action {
 }
 
 /// Where a fragment begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Start {
     /// At the entry of the function: a path begins.
     Entry,
-    /// In the middle, at an address of the image, in front of this block.
-    At(u64, u32),
+    /// In the middle, at an address of the image.
+    At(u64),
+}
+
+/// What a fragment that begins in the middle comes to first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum First {
+    /// The beginning of this block.
+    Begin(u32),
+    /// Something behind the beginning of this block.
+    Within(u32),
+    /// No block at all: it is the rest of the block before it, such as the jump behind a backward branch that was not taken.
+    Nothing,
 }
 
 /// Where a fragment ends.
@@ -44,10 +55,13 @@ pub enum Start {
 pub enum Exit {
     /// With the function, or where nothing is known of.
     Over,
-    /// Behind a block; the function goes on at an address of the image.
-    At(u32, u64),
-    /// Behind a block; the function goes on at one of its successors.
-    Indirect(u32),
+    /// Behind its last block; the function goes on at an address of the image.
+    At(u64),
+    /// Behind its last block; the function goes on at one of its successors.
+    Indirect,
+    /// Behind this instruction the function returns, or calls another in its place. Only fragments without blocks have
+    /// this: the edge depends on the block before.
+    Leaves(u64),
 }
 
 /// What a path of the detector does in a function.
@@ -57,6 +71,10 @@ pub struct Fragment {
     pub function: FunctionKey,
     /// Where it begins.
     pub start: Start,
+    /// What it comes to first.
+    pub first: First,
+    /// The last block; none if it has no block.
+    pub last: Option<u32>,
     /// What happens along it.
     pub actions: Vec<Action>,
     /// Where it ends.
@@ -130,15 +148,11 @@ pub fn fragments(
                 if at == images[image].ranges[range].start {
                     leave(images, graphs, &mut under_way, found)?;
                 }
-                let exit = under_way.as_ref().and_then(|f| f.at).map_or(Exit::Over, |block| Exit::At(block, at));
-                finish(&mut under_way, found, exit);
+                finish(&mut under_way, found, Exit::At(at));
             }
             _ => leave(images, graphs, &mut under_way, found)?,
         },
-        HotPathExit::Indirect => {
-            let exit = under_way.as_ref().and_then(|f| f.at).map_or(Exit::Over, Exit::Indirect);
-            finish(&mut under_way, found, exit);
-        }
+        HotPathExit::Indirect => finish(&mut under_way, found, Exit::Indirect),
         HotPathExit::Unknown => finish(&mut under_way, found, Exit::Over),
     }
     Ok(())
@@ -146,13 +160,9 @@ pub fn fragments(
 
 fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exit) {
     let Some(follower) = under_way.take() else { return };
-    let start = match (follower.is_entry, follower.first) {
-        (true, _) => Start::Entry,
-        (false, Some(block)) => Start::At(follower.start, block),
-        // No block of it was seen: it says nothing.
-        (false, None) => return,
-    };
-    found.push(Fragment { function: follower.function, start, actions: follower.actions, exit, count: follower.count });
+    let start = if follower.is_entry { Start::Entry } else { Start::At(follower.start) };
+    let Follower { function, first, at, actions, count, .. } = follower;
+    found.push(Fragment { function, start, first, last: at, actions, exit, count });
 }
 
 /// The function returns, or calls another in its place.
@@ -161,16 +171,35 @@ fn leave(
     graphs: &mut Graphs,
     under_way: &mut Option<Follower>,
     found: &mut Vec<Fragment>,
-) -> Result<(), BinaryError> {
+) -> Result<(), ImportError> {
     let Some(follower) = under_way else { return Ok(()) };
-    if let Some(block) = follower.at.filter(|_| !follower.is_done) {
-        let by_condition = matches!(images[follower.function.0].branch(follower.last), Some(Branch::Conditional(_)));
-        let graph = graphs.of(images, follower.function)?;
-        let connection = if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) };
-        follower.go(graph, &connection);
+    let Some(block) = follower.at else {
+        let exit = Exit::Leaves(follower.last);
+        finish(under_way, found, exit);
+        return Ok(());
+    };
+    if !follower.is_done {
+        let connection = leaving(images, graphs, follower.function, block, follower.last)?;
+        follower.go(graphs.of(images, follower.function)?, &connection);
     }
     finish(under_way, found, Exit::Over);
     Ok(())
+}
+
+/// How a block is connected with the exit that an instruction at an address leaves by.
+///
+/// # Errors
+/// The map is damaged.
+pub fn leaving(
+    images: &[ProbedImage],
+    graphs: &mut Graphs,
+    function: FunctionKey,
+    block: u32,
+    address: u64,
+) -> Result<Connection, ImportError> {
+    let by_condition = matches!(images[function.0].branch(address), Some(Branch::Conditional(_)));
+    let graph = graphs.of(images, function)?;
+    Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
 /// A function that a path goes through.
@@ -178,7 +207,7 @@ struct Follower {
     function: FunctionKey,
     start: u64,
     is_entry: bool,
-    first: Option<u32>,
+    first: First,
     /// The last block that was seen.
     at: Option<u32>,
     /// The path is over before its block ends.
@@ -192,7 +221,7 @@ struct Follower {
 impl Follower {
     fn new(function: FunctionKey, start: u64, is_entry: bool, count: u64) -> Follower {
         let actions = if is_entry { vec![Action::Begin(0)] } else { Vec::new() };
-        Follower { function, start, is_entry, first: None, at: None, is_done: false, last: start, actions, count }
+        Follower { function, start, is_entry, first: First::Nothing, at: None, is_done: false, last: start, actions, count }
     }
 
     /// Several blocks may lie at an address that was jumped to, all but the last empty: how many of them were passed over.
@@ -218,8 +247,16 @@ impl Follower {
     fn see(&mut self, graph: &mut ProbeGraph, mark: &ProbeAt, losses: &mut Losses) {
         let block = mark.mark.block;
         match mark.mark.event {
-            Event::Reach => self.reach(graph, block, true),
-            Event::End => self.end(graph, block, true),
+            Event::Reach | Event::End => {
+                // Without its beginning: the fragment begins within it.
+                if self.at.is_none() && !self.is_entry {
+                    (self.first, self.at) = (First::Within(block), Some(block));
+                }
+                match mark.mark.event {
+                    Event::Reach => self.reach(graph, block, true),
+                    _ => self.end(graph, block, true),
+                }
+            }
             Event::Begin => {
                 losses.blocks = losses.blocks.saturating_add(self.count);
                 match self.at {
@@ -234,7 +271,9 @@ impl Follower {
                     }
                     None => {}
                 }
-                self.first.get_or_insert(block);
+                if self.at.is_none() {
+                    self.first = First::Begin(block);
+                }
                 self.at = Some(block);
                 self.reach(graph, block, false);
                 self.end(graph, block, false);
@@ -275,8 +314,18 @@ impl Follower {
     }
 }
 
+/// What the edges between a fragment and the next do; nothing is known behind a connection that is not one.
+pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<Action> {
+    let mut actions = Vec::new();
+    match connection {
+        Connection::Unique(edges) | Connection::Inferred(edges) => edges.iter().for_each(|edge| _ = take(graph, *edge, &mut actions)),
+        Connection::Ambiguous | Connection::None => actions.push(Action::Lose),
+    }
+    actions
+}
+
 /// Adds what an edge does; says whether the function's path ended with it.
-pub fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<Action>) -> bool {
+fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<Action>) -> bool {
     match graph.step(edge) {
         Step::Add(value) => actions.push(Action::Add(value)),
         Step::End(value) => {

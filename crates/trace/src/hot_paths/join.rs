@@ -1,225 +1,202 @@
 //! Joining fragments to paths by the counts of what follows.
 //!
-//! A path under way at the end of a fragment goes on with each fragment that begins where it leads, in proportion to
-//! their counts. Paths whose share falls below half an execution are dropped. Work: the number of joined paths, which
-//! that bound keeps below twice the number of executions, and in practice near the number of fragments.
+//! Paths under way at the end of a fragment go on with the fragments that follow it, in proportion to how often each does.
+//! Those with the same number are one, so the work is the number of different paths at each fragment, not of executions.
 
-use super::fragment::{Action, Exit, Fragment, FunctionKey, Graphs, Start, take};
+use super::apportion::{apportion, apportion_within};
+use super::flows::{Join, joins};
+use super::fragment::{Action, Fragment, FunctionKey, Graphs};
 use crate::branch_import::ImportError;
-use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
-use trodden_binary::{Connection, FunctionId, ProbedImage};
-use trodden_profile::Losses;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, VecDeque};
+use trodden_binary::{FunctionId, ProbedImage};
 
-/// Fragments of one path, at most.
-const LONGEST: usize = 64;
-/// Paths of a smaller count are dropped.
-const LEAST: f64 = 0.5;
+/// How often a fragment is gone through at most: more than once only if fragments in which no path ends form a circle, as in a
+/// loop of instructions within a block.
+const MOST_VISITS: u32 = 64;
 
 /// Counts of paths.
 #[derive(Debug, Default)]
 pub struct Joined {
     /// By image, function, and number in the function.
-    pub paths: BTreeMap<(usize, FunctionId, i64), f64>,
+    pub paths: BTreeMap<(usize, FunctionId, i64), u64>,
     /// Executions of paths that lie in one fragment.
     pub whole: u64,
     /// Executions of joined paths.
     pub joined: u64,
     /// Executions of fragments.
     pub fragments: u64,
+    /// How often there are several ways from a fragment to the next, through blocks without addresses.
+    pub ambiguous: u64,
+    /// Executions of paths whose end is not known.
+    pub without_end: u64,
+    /// Executions of paths whose beginning is not known.
+    pub without_beginning: u64,
 }
 
 /// Joins.
 ///
 /// # Errors
 /// A map is damaged.
-pub fn join(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], losses: &mut Losses) -> Result<Joined, ImportError> {
-    let mut by_start: HashMap<(FunctionKey, u64), Vec<usize>> = HashMap::new();
-    let mut by_function: HashMap<FunctionKey, Vec<usize>> = HashMap::new();
-    for (number, fragment) in fragments.iter().enumerate() {
-        if let Start::At(address, _) = fragment.start {
-            by_start.entry((fragment.function, address)).or_default().push(number);
-            by_function.entry(fragment.function).or_default().push(number);
-        }
-    }
-    let mut joins: Vec<Vec<Join>> = Vec::new();
-    for fragment in fragments {
-        let candidates = match fragment.exit {
-            Exit::Over => &[][..],
-            Exit::At(_, address) => by_start.get(&(fragment.function, address)).map_or(&[][..], Vec::as_slice),
-            Exit::Indirect(_) => by_function.get(&fragment.function).map_or(&[][..], Vec::as_slice),
-        };
-        joins.push(joins_of(images, graphs, fragments, fragment, candidates)?);
-    }
-    balance(fragments, &mut joins);
-    let mut joiner = Joiner { fragments, joins, joined: Joined::default(), lost: 0.0, counted_joined: 0.0, counted_whole: 0.0 };
-    (0..fragments.len()).for_each(|number| joiner.begin(number));
-    let Joiner { mut joined, lost, counted_joined, counted_whole, .. } = joiner;
-    joined.whole = counted_whole.round() as u64;
-    joined.joined = counted_joined.round() as u64;
+pub fn join(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
+    let joins = joins(images, graphs, fragments)?;
+    let ends = |actions: &[Action], count: u64| actions.iter().filter(|a| matches!(a, Action::Finish(_))).count() as u64 * count;
+    let in_fragments: u64 = fragments.iter().map(|f| ends(&f.actions, f.count)).sum();
+    let between: u64 = joins.iter().flatten().map(|join| ends(&join.actions, join.count)).sum();
+    let mut joiner = Joiner { fragments, joins, waiting: BTreeMap::new(), joined: Joined::default() };
+    joiner.begin();
+    joiner.go_through();
+    let mut joined = std::mem::take(&mut joiner.joined);
     joined.fragments = fragments.iter().map(|f| f.count).sum();
-    losses.cut_off = losses.cut_off.saturating_add(lost.round() as u64);
+    let is_lost = |join: &&Join| join.actions.contains(&Action::Lose);
+    joined.ambiguous = joiner.joins.iter().flatten().filter(is_lost).map(|join| join.count).sum();
+    joined.without_beginning = (in_fragments + between).saturating_sub(joined.whole + joined.joined);
     Ok(joined)
 }
 
-/// What may follow a fragment.
-#[derive(Clone, Debug)]
-struct Join {
-    /// The fragment.
-    next: usize,
-    /// With which probability.
-    probability: f64,
-    /// How often, as the next fragment's count has it.
-    flow: f64,
-    /// What happens between.
-    actions: Rc<[Action]>,
-}
-
-fn joins_of(
-    images: &[ProbedImage],
-    graphs: &mut Graphs,
-    fragments: &[Fragment],
-    from: &Fragment,
-    candidates: &[usize],
-) -> Result<Vec<Join>, ImportError> {
-    let (Exit::At(block, _) | Exit::Indirect(block)) = from.exit else { return Ok(Vec::new()) };
-    let graph = graphs.of(images, from.function)?;
-    let mut found: Vec<(usize, Vec<Action>)> = Vec::new();
-    for next in candidates {
-        let Start::At(_, first) = fragments[*next].start else { continue };
-        let connection = graph.connect(block, Some(first));
-        let edges = match (&connection, from.exit) {
-            (Connection::Unique(edges), _) | (Connection::Inferred(edges), Exit::At(..)) => edges.clone(),
-            // The same block goes on: two branches end it.
-            (_, Exit::At(..)) if first == block => Rc::from([]),
-            _ => continue,
-        };
-        let mut actions = Vec::new();
-        edges.iter().for_each(|edge| _ = take(graph, *edge, &mut actions));
-        found.push((*next, actions));
-    }
-    let total: u64 = found.iter().map(|(next, _)| fragments[*next].count).sum();
-    let join = |(next, actions): (usize, Vec<Action>)| {
-        let probability = fragments[next].count as f64 / total.max(1) as f64;
-        Join { next, probability, flow: 0.0, actions: actions.into() }
-    };
-    Ok(found.into_iter().map(join).collect())
-}
-
-/// How often each join was executed: what comes to a fragment adds up to its count. A table that dropped paths has more
-/// of what follows than of what comes before, or less.
-fn balance(fragments: &[Fragment], joins: &mut [Vec<Join>]) {
-    let mut incoming = vec![0.0; fragments.len()];
-    for (fragment, joins) in fragments.iter().zip(joins.iter()) {
-        joins.iter().for_each(|join| incoming[join.next] += fragment.count as f64 * join.probability);
-    }
-    for (fragment, joins) in fragments.iter().zip(joins) {
-        for join in joins {
-            join.flow = fragment.count as f64 * join.probability / incoming[join.next] * fragments[join.next].count as f64;
-        }
-    }
-}
-
-/// A path under way.
-#[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    sum: i64,
-    weight: f64,
-    /// Whether it began in another fragment.
-    is_joined: bool,
-}
+/// A path under way: what is known of its number, and whether it began in another fragment.
+type UnderWay = (i64, bool);
+/// How many of each have gone through a fragment, and are at its end.
+type Waiting = BTreeMap<UnderWay, u64>;
 
 struct Joiner<'a> {
     fragments: &'a [Fragment],
     joins: Vec<Vec<Join>>,
+    /// By fragment.
+    waiting: BTreeMap<usize, Waiting>,
     joined: Joined,
-    lost: f64,
-    counted_joined: f64,
-    counted_whole: f64,
 }
 
 impl Joiner<'_> {
-    /// Follows all paths that begin in a fragment, or between it and the next one.
-    fn begin(&mut self, number: usize) {
-        let fragment = &self.fragments[number];
-        let path = self.play(fragment.function, &fragment.actions, None, fragment.count as f64);
-        for join in self.joins[number].clone() {
-            if let Some(path) = self.play(fragment.function, &join.actions, None, join.flow) {
-                self.enter(join.next, path, 1);
+    /// Begins all paths that begin in a fragment, or between two.
+    fn begin(&mut self) {
+        let mut coming = vec![0_u64; self.fragments.len()];
+        self.joins.iter().flatten().for_each(|join| coming[join.next] = coming[join.next].saturating_add(join.count));
+        for (number, fragment) in self.fragments.iter().enumerate() {
+            if let Some(path) = self.play(fragment.function, &fragment.actions, fragment.count) {
+                self.go_on(number, Waiting::from([(path, fragment.count)]));
             }
-        }
-        if let Some(path) = path {
-            self.go_on(number, path, 0);
-        }
-    }
-
-    /// A path is under way at the end of a fragment.
-    fn go_on(&mut self, number: usize, path: UnderWay, depth: usize) {
-        let (function, joins) = (self.fragments[number].function, self.joins[number].clone());
-        if joins.is_empty() || depth == LONGEST {
-            self.lost += path.weight;
-        }
-        for join in joins.into_iter().filter(|_| depth < LONGEST) {
-            let path = UnderWay { weight: path.weight * join.probability, is_joined: true, ..path };
-            if path.weight < LEAST {
-                self.lost += path.weight;
-            } else if let Some(path) = self.carry(function, &join.actions, path) {
-                self.enter(join.next, path, depth + 1);
+            for join in self.joins[number].clone().into_iter().filter(|join| begins(&join.actions)) {
+                // A table that dropped paths has more of what begins at an address than of what comes to it, or less.
+                let share = self.fragments[join.next].count as f64 / coming[join.next] as f64;
+                let count = if coming[join.next] == self.fragments[join.next].count {
+                    join.count
+                } else {
+                    (join.count as f64 * share).round() as u64
+                };
+                if let Some(path) = self.play(fragment.function, &join.actions, count) {
+                    self.enter(join.next, path, count);
+                }
             }
         }
     }
 
-    /// A path comes to the beginning of a fragment.
-    fn enter(&mut self, number: usize, path: UnderWay, depth: usize) {
+    /// Follows those that wait, each fragment after those before it.
+    fn go_through(&mut self) {
+        let is_passed: Vec<bool> = self.fragments.iter().map(|f| passes(&f.actions)).collect();
+        let follow = |join: &&Join| passes(&join.actions) && is_passed[join.next];
+        let mut before = vec![0_u32; self.fragments.len()];
+        for (number, joins) in self.joins.iter().enumerate().filter(|(number, _)| is_passed[*number]) {
+            joins.iter().filter(follow).filter(|join| join.next != number).for_each(|join| before[join.next] += 1);
+        }
+        let next: Vec<Vec<usize>> = self.joins.iter().map(|joins| joins.iter().filter(follow).map(|join| join.next).collect()).collect();
+        let mut ready: VecDeque<usize> = (0..self.fragments.len()).filter(|number| is_passed[*number] && before[*number] == 0).collect();
+        let mut visits = vec![0_u32; self.fragments.len()];
+        while let Some(number) = ready.pop_front().or_else(|| self.waiting.keys().next().copied()) {
+            if visits[number] == 0 {
+                for next in next[number].iter().filter(|next| **next != number && visits[**next] == 0) {
+                    before[*next] -= 1;
+                    ready.extend((before[*next] == 0).then_some(*next));
+                }
+            }
+            visits[number] += 1;
+            let Some(waiting) = self.waiting.remove(&number) else { continue };
+            if visits[number] > MOST_VISITS {
+                self.joined.without_end += waiting.values().sum::<u64>();
+            } else {
+                self.go_on(number, waiting);
+            }
+        }
+    }
+
+    /// Paths are under way at the end of a fragment.
+    fn go_on(&mut self, number: usize, waiting: Waiting) {
+        let joins = self.joins[number].clone();
+        let total = waiting.values().sum();
+        let counts: Vec<f64> = joins.iter().map(|join| join.count as f64).collect();
+        let mut left = apportion(total, &counts);
+        self.joined.without_end += total - left.iter().sum::<u64>();
+        let mut waiting: Vec<(UnderWay, u64)> = waiting.into_iter().collect();
+        waiting.sort_by_key(|(_, count)| Reverse(*count));
+        for ((sum, _), count) in waiting {
+            let weights: Vec<f64> = left.iter().map(|count| *count as f64).collect();
+            for (at, part) in apportion_within(count, &weights, &left).into_iter().enumerate().filter(|(_, part)| *part > 0) {
+                left[at] -= part;
+                if let Some(path) = self.carry(self.fragments[number].function, &joins[at].actions, (sum, true), part) {
+                    self.enter(joins[at].next, path, part);
+                }
+            }
+        }
+    }
+
+    /// Paths come to the beginning of a fragment.
+    fn enter(&mut self, number: usize, path: UnderWay, count: u64) {
         let fragment = &self.fragments[number];
-        if let Some(path) = self.carry(fragment.function, &fragment.actions, path) {
-            self.go_on(number, path, depth);
+        if let Some(path) = self.carry(fragment.function, &fragment.actions, path, count) {
+            *self.waiting.entry(number).or_default().entry(path).or_default() += count;
         }
     }
 
     /// What becomes of a path that is under way; what begins behind its end is another's business.
-    fn carry(&mut self, function: FunctionKey, actions: &[Action], mut path: UnderWay) -> Option<UnderWay> {
+    fn carry(&mut self, function: FunctionKey, actions: &[Action], mut path: UnderWay, count: u64) -> Option<UnderWay> {
         for action in actions {
             if matches!(action, Action::Begin(_)) {
                 return None;
             }
-            path = self.step(function, *action, path)?;
+            path = self.step(function, *action, path, count)?;
         }
         Some(path)
     }
 
     /// What begins along actions; the last of it, if it is still under way behind them.
-    fn play(&mut self, function: FunctionKey, actions: &[Action], mut path: Option<UnderWay>, weight: f64) -> Option<UnderWay> {
+    fn play(&mut self, function: FunctionKey, actions: &[Action], count: u64) -> Option<UnderWay> {
+        let mut path = None;
         for action in actions {
             path = match (action, path) {
-                (Action::Begin(sum), _) => Some(UnderWay { sum: *sum, weight, is_joined: false }),
-                (action, Some(path)) => self.step(function, *action, path),
+                (Action::Begin(sum), _) => Some((*sum, false)),
+                (action, Some(path)) => self.step(function, *action, path, count),
                 (_, None) => None,
             };
         }
         path
     }
 
-    fn step(&mut self, function: FunctionKey, action: Action, mut path: UnderWay) -> Option<UnderWay> {
+    fn step(&mut self, function: FunctionKey, action: Action, path: UnderWay, count: u64) -> Option<UnderWay> {
+        let (sum, is_joined) = path;
+        let mut add = |id: i64| *self.joined.paths.entry((function.0, function.1, id)).or_default() += count;
         match action {
             Action::Begin(_) => {}
-            Action::Add(value) => path.sum = path.sum.wrapping_add(value),
-            Action::Reach(value) => self.count(function, path.sum.wrapping_add(value), &path),
+            Action::Add(value) => return Some((sum.wrapping_add(value), is_joined)),
+            Action::Reach(value) => add(sum.wrapping_add(value)),
             Action::Finish(value) => {
-                self.count(function, path.sum.wrapping_add(value), &path);
-                let sum = if path.is_joined { &mut self.counted_joined } else { &mut self.counted_whole };
-                *sum += path.weight;
+                add(sum.wrapping_add(value));
+                *(if is_joined { &mut self.joined.joined } else { &mut self.joined.whole }) += count;
                 return None;
             }
             Action::Lose => {
-                self.lost += path.weight;
+                self.joined.without_end += count;
                 return None;
             }
         }
         Some(path)
     }
+}
 
-    fn count(&mut self, function: FunctionKey, id: i64, path: &UnderWay) {
-        *self.joined.paths.entry((function.0, function.1, id)).or_default() += path.weight;
-    }
+fn begins(actions: &[Action]) -> bool {
+    actions.iter().any(|action| matches!(action, Action::Begin(_)))
+}
+
+/// Whether a path that is under way still is behind them.
+fn passes(actions: &[Action]) -> bool {
+    !actions.iter().any(|action| matches!(action, Action::Begin(_) | Action::Finish(_) | Action::Lose))
 }

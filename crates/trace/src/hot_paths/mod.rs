@@ -3,18 +3,24 @@
 //! A path of the detector (K. Vaswani, *Efficient Online Path Profiling*, section 5.2) ends at backward and indirect
 //! branches and after a number of branches; a path of a unit ends where its numbering cuts the graph. So one of the
 //! detector's may be several of the unit's, or a piece of one. [`fragment`] turns each into what it does to the number
-//! of a path under way; [`join`] puts pieces together.
+//! of a path under way, [`rests`] finds the blocks of those in which none begins, [`flows`] says how often each followed
+//! each, and [`join`] puts pieces together.
 //!
 //! What begins and ends within one of the detector's paths is counted as it is. Pieces are joined by the counts of what
 //! follows: a piece that ends at an address goes on with each piece that begins there, in proportion to their counts.
-//! That is exact where only one begins there, and an estimate elsewhere.
+//! That is exact where only one begins there, and an estimate elsewhere. Executions of blocks are exact if no piece is
+//! missing: each is gone through as often as it was executed.
 
+mod apportion;
+mod flows;
 mod fragment;
 mod join;
+mod rests;
 
 use crate::branch_import::{ImportError, image_profiles};
 use fragment::{Fragment, Graphs, fragments};
 use join::{Joined, join};
+use rests::place_rests;
 use std::collections::BTreeMap;
 use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
@@ -52,6 +58,10 @@ pub struct HotPathImport {
     pub whole: u64,
     /// Executions of paths that were joined of pieces.
     pub joined: u64,
+    /// Paths of which the end was seen, but not all before it: they are not counted.
+    pub without_beginning: u64,
+    /// Paths of which the beginning was seen, but not the end: they are not counted.
+    pub without_end: u64,
     /// Executions of the detector's paths outside of the programs.
     pub elsewhere: u64,
 }
@@ -79,20 +89,24 @@ pub fn import_hot_paths(images: Vec<ProbedImage>, mappings: &[Mapping], paths: &
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
     }
-    let joined = join(&images, &mut graphs, &found, &mut losses)?;
+    let found = place_rests(&images, &mut graphs, found)?;
+    let joined = join(&images, &mut graphs, &found)?;
+    losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
+    // A path without its middle is in both.
+    losses.cut_off = joined.without_beginning.max(joined.without_end);
+    let (without_beginning, without_end) = (joined.without_beginning, joined.without_end);
     let descriptors = paths.len() as u64;
     let (whole, together) = (joined.whole, joined.joined);
     let profile = profile(&images, joined, losses, descriptors, run);
-    Ok(HotPathImport { profile, whole, joined: together, elsewhere })
+    Ok(HotPathImport { profile, whole, joined: together, without_beginning, without_end, elsewhere })
 }
 
 /// Puts counts into the model.
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, u64>> = BTreeMap::new();
-    for ((image, FunctionId(function), id), weight) in joined.paths {
+    for ((image, FunctionId(function), id), count) in joined.paths {
         let (unit, _) = images[image].functions[function as usize];
         let map = images[image].map(FunctionId(function));
-        let count = weight.round() as u64;
         // Sums along paths of a sound numbering lie in the function's range.
         if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters && count > 0) {
             by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, count);

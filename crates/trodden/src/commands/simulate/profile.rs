@@ -5,16 +5,16 @@
 
 use super::places::Places;
 use super::walk::{Walk, walk};
-use crate::cli::{ProfileKind, Simulate};
+use crate::cli::{ProfileKind, Simulate, StackOverflow};
 use crate::driver::assets;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::ProbedImage;
-use trodden_hardware::{BranchType, DetectorParameters, Extension, Mapping, Metric, PathDescriptor, PathProfile, Profiler};
+use trodden_hardware::{BranchType, DetectorCounts, DetectorParameters, Extension, Mapping, Metric, PathDescriptor, PathProfile, Profiler};
 use trodden_profile::Run;
-use trodden_trace::{HotPath, import_hot_paths};
+use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
 
 /// Whether a detector's paths can become paths of units.
 ///
@@ -50,7 +50,6 @@ pub fn write(
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
     let run = Run { command, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
     let imported = import_hot_paths(images, mappings, &paths, run)?;
-    let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
     note(format_args!(
         "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
         other code",
@@ -59,8 +58,42 @@ pub fn write(
         held.total(),
         imported.elsewhere
     ));
-    if losses.cut_off > 0 {
-        note(format_args!("not counted: {} executions of paths whose beginning or end the profile does not hold", losses.cut_off));
+    say_losses(job, &imported, &profiler.detector_counts());
+    imported.profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
+    note(format_args!("the profile is in {}", file.display()));
+    Ok(())
+}
+
+/// Says what was not counted, and why: a table holds only some of the detector's paths, and the detector itself drops some.
+fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts) {
+    let losses = imported.profile.sampling.as_ref().and_then(|s| s.branches()).map_or_else(Default::default, |s| s.losses);
+    let parts = [
+        (imported.without_beginning, "paths of which the profile holds the end, but not all before it"),
+        (imported.without_end, "paths of which it holds the beginning, but not the end"),
+    ];
+    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} executions of {what}")).collect();
+    if !parts.is_empty() {
+        let mut why: Vec<String> = Vec::new();
+        if job.profile_of == ProfileKind::Table {
+            why.push("the table holds only some of the paths (--profile-of complete takes all)".to_owned());
+        }
+        let is_dropped = job.stack_overflow == StackOverflow::Drop;
+        for (number, what) in [
+            (
+                if is_dropped { counts.overflows } else { 0 },
+                "were dropped when the path stack was full (--stack-overflow spill keeps them)",
+            ),
+            (counts.repairs, "repairs of the path stack after longjmp or an exception dropped what was under way"),
+            (counts.unfinished, "were under way at the end of a thread, a longjmp or an exception"),
+            (counts.gaps, "gaps in the stream cut what was under way"),
+            (losses.ambiguous, "times the code does not say which blocks without instructions of their own were executed"),
+        ] {
+            why.extend((number > 0).then(|| format!("{number} {what}")));
+        }
+        note(format_args!("not counted: {}", parts.join(", and ")));
+        if !why.is_empty() {
+            note(format_args!("why: {}", why.join("; ")));
+        }
     }
     if losses.inconsistent > 0 {
         warn(format_args!(
@@ -68,9 +101,6 @@ pub fn write(
             losses.inconsistent
         ));
     }
-    imported.profile.write(file).with_context(|| format!("cannot write {}", file.display()))?;
-    note(format_args!("the profile is in {}", file.display()));
-    Ok(())
 }
 
 /// The mapped programs that have addresses of blocks.

@@ -1,0 +1,227 @@
+//! How often each fragment went on with each other one.
+//!
+//! What ends at an address and what begins there are the rows and columns of a table: rows add up to the counts of what ends,
+//! and columns to those of what begins. Inside, it is filled in proportion to the counts, which is exact if there is only one
+//! row or one column. All numbers are whole, so nothing is lost to rounding.
+
+use super::apportion::{apportion, apportion_within};
+use super::fragment::{Action, Exit, First, Fragment, FunctionKey, Graphs, Start, actions_of};
+use crate::branch_import::ImportError;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use trodden_binary::{Connection, ProbeGraph, ProbedImage};
+
+/// Rounds of fitting a table to its sums, where not all of it is possible.
+const ROUNDS: usize = 60;
+
+/// What follows a fragment.
+#[derive(Clone, Debug)]
+pub struct Join {
+    /// The fragment.
+    pub next: usize,
+    /// How often.
+    pub count: u64,
+    /// What happens between.
+    pub actions: Rc<[Action]>,
+}
+
+/// What may follow each fragment, and how often it did.
+///
+/// # Errors
+/// A map is damaged.
+pub fn joins(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
+    let mut joins: Vec<Vec<Join>> = vec![Vec::new(); fragments.len()];
+    let mut direct: BTreeMap<(FunctionKey, u64), Group> = BTreeMap::new();
+    let mut indirect: BTreeMap<FunctionKey, Group> = BTreeMap::new();
+    for (number, fragment) in fragments.iter().enumerate() {
+        if let Start::At(address) = fragment.start {
+            direct.entry((fragment.function, address)).or_default().begin.push(number);
+            indirect.entry(fragment.function).or_default().begin.push(number);
+        }
+        match fragment.exit {
+            Exit::At(address) => direct.entry((fragment.function, address)).or_default().end.push(number),
+            Exit::Indirect => indirect.entry(fragment.function).or_default().end.push(number),
+            Exit::Over | Exit::Leaves(_) => {}
+        }
+    }
+    // How often each begins behind no direct jump.
+    let mut left: Vec<u64> = fragments.iter().map(|f| f.count).collect();
+    for group in direct.values() {
+        let counts: Vec<u64> = group.begin.iter().map(|next| fragments[*next].count).collect();
+        group.join(images, graphs, fragments, &counts, &mut joins)?;
+    }
+    for join in joins.iter().flatten() {
+        left[join.next] = left[join.next].saturating_sub(join.count);
+    }
+    for group in indirect.values() {
+        let counts: Vec<u64> = group.begin.iter().map(|next| left[*next]).collect();
+        group.join(images, graphs, fragments, &counts, &mut joins)?;
+    }
+    Ok(joins)
+}
+
+/// Fragments that end, and those that may follow.
+#[derive(Debug, Default)]
+struct Group {
+    end: Vec<usize>,
+    begin: Vec<usize>,
+}
+
+impl Group {
+    /// Joins them; `counts` is how often each of those that begin did.
+    fn join(
+        &self,
+        images: &[ProbedImage],
+        graphs: &mut Graphs,
+        fragments: &[Fragment],
+        counts: &[u64],
+        joins: &mut [Vec<Join>],
+    ) -> Result<(), ImportError> {
+        let mut rows = self.rows(images, graphs, fragments, counts)?;
+        fit(&mut rows, counts);
+        let mut limits = limits(&rows, counts.len());
+        for row in rows {
+            let flows: Vec<f64> = row.cells.iter().map(|cell| cell.flow).collect();
+            let most: Vec<u64> = row.cells.iter().map(|cell| limits[cell.column]).collect();
+            for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &most)) {
+                limits[cell.column] = limits[cell.column].saturating_sub(count);
+                if count > 0 {
+                    joins[row.from].push(Join { next: self.begin[cell.column], count, actions: cell.way.actions });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What may follow each that ends. What is not sure counts only where nothing else may come before.
+    fn rows(&self, images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
+        let mut known: HashMap<(u32, First, Start), Option<Way>> = HashMap::new();
+        let mut rows: Vec<Row> = Vec::new();
+        let mut is_sure = vec![false; counts.len()];
+        for number in &self.end {
+            let from = &fragments[*number];
+            let mut row = Row { count: from.count, from: *number, cells: Vec::new() };
+            for (column, next) in self.begin.iter().enumerate().filter(|(column, _)| counts[*column] > 0) {
+                let Some(block) = from.last else { continue };
+                let next = &fragments[*next];
+                let way = match known.entry((block, next.first, next.start)) {
+                    std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(between(images, graphs, from, block, next)?),
+                };
+                if let Some(way) = way {
+                    is_sure[column] |= way.is_sure;
+                    row.cells.push(Cell { column, flow: counts[column] as f64, way: way.clone() });
+                }
+            }
+            rows.push(row);
+        }
+        rows.iter_mut().for_each(|row| row.cells.retain(|cell| cell.way.is_sure || !is_sure[cell.column]));
+        rows.retain(|row| !row.cells.is_empty());
+        Ok(rows)
+    }
+}
+
+struct Row {
+    from: usize,
+    count: u64,
+    cells: Vec<Cell>,
+}
+
+struct Cell {
+    column: usize,
+    flow: f64,
+    way: Way,
+}
+
+/// A way from a block to a fragment.
+#[derive(Clone)]
+struct Way {
+    actions: Rc<[Action]>,
+    is_sure: bool,
+}
+
+impl Way {
+    fn sure(actions: impl Into<Rc<[Action]>>) -> Way {
+        Way { actions: actions.into(), is_sure: true }
+    }
+}
+
+/// What happens between a block and what a fragment comes to first; `None` if one does not follow the other.
+fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Way>, ImportError> {
+    let to = match next.first {
+        First::Within(to) if to == block => return Ok(Some(Way::sure([]))),
+        First::Within(to) | First::Begin(to) => to,
+        First::Nothing => return Ok(None),
+    };
+    let graph = graphs.of(images, from.function)?;
+    let connection = graph.connect(block, Some(to));
+    let is_indirect = from.exit == Exit::Indirect;
+    Ok(match connection {
+        Connection::Unique(_) => Some(Way::sure(actions_of(graph, &connection))),
+        Connection::Inferred(_) if !is_indirect => Some(Way::sure(actions_of(graph, &connection))),
+        // An indirect jump may lead to anywhere, so a block between should have no code of its own.
+        Connection::Inferred(_) => {
+            let Start::At(address) = next.start else { return Ok(None) };
+            let marks = images[from.function.0].marks_in(address, address).iter().filter(|m| m.function == from.function.1);
+            let mut found = marks.filter_map(|mark| through(graph, block, mark.mark.block, to));
+            match (found.next(), found.next()) {
+                (Some(one), None) => Some(Way::sure(one)),
+                _ => Some(Way { actions: actions_of(graph, &connection).into(), is_sure: false }),
+            }
+        }
+        // Control did go there, but nothing is known of the path's number any longer.
+        Connection::Ambiguous if !is_indirect => Some(Way::sure(actions_of(graph, &connection))),
+        // The same block goes on: two branches end it.
+        _ if to == block && !is_indirect => Some(Way::sure([])),
+        _ => None,
+    })
+}
+
+/// What happens from a block through another to a third, if there is one way.
+fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Action>> {
+    match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
+        (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
+            Some(actions_of(graph, &first).into_iter().chain(actions_of(graph, &second)).collect())
+        }
+        _ => None,
+    }
+}
+
+/// Fits the flows to the rows' counts, and to the columns' as far as they are shares of the same total.
+fn fit(rows: &mut [Row], counts: &[u64]) {
+    let sums_before = sums(rows, counts.len());
+    let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
+    if columns_total == 0 {
+        return;
+    }
+    let share = rows.iter().map(|row| row.count).sum::<u64>() as f64 / columns_total as f64;
+    for round in 0..ROUNDS {
+        let mut is_changed = false;
+        if round > 0 {
+            let sums = sums(rows, counts.len());
+            for cell in rows.iter_mut().flat_map(|row| &mut row.cells) {
+                let factor = counts[cell.column] as f64 * share / sums[cell.column];
+                is_changed |= (factor - 1.0).abs() > 1e-9;
+                cell.flow *= factor;
+            }
+        }
+        for row in rows.iter_mut() {
+            let sum: f64 = row.cells.iter().map(|cell| cell.flow).sum();
+            row.cells.iter_mut().for_each(|cell| cell.flow *= row.count as f64 / sum);
+        }
+        if round > 0 && !is_changed {
+            return;
+        }
+    }
+}
+
+fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; columns];
+    rows.iter().flat_map(|row| &row.cells).for_each(|cell| sums[cell.column] += cell.flow);
+    sums
+}
+
+/// The columns' sums as whole numbers.
+fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
+    apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
+}
