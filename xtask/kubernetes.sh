@@ -1,7 +1,7 @@
 #!/bin/bash
 # Is the manifest of `trodden record --copies --engine kubernetes` one that Kubernetes takes, and do its pods' commands do what they should? Run it as xtask/kubernetes.sh, in the project's folder.
 #
-# A program is built and counted by three copies. The manifest is held against the schemas of Kubernetes, strictly; then the container's command is run for each index, as pods would, one
+# A program is built and counted by three copies. The manifest is compared with the schemas of Kubernetes, strictly; then the container's command is run for each index, as pods would, one
 # of which is killed and started again. The profile must be that of the program itself. No cluster is needed; what a cluster does besides (volumes, images) is not tried. Needs python3 with
 # venv (Debian: python3-venv), and PyPI for the schemas (kubernetes-validate); TRODDEN names a trodden that is built already.
 set -euo pipefail

@@ -31,7 +31,7 @@ pub mod variant;
 
 use crate::corpus::{Corpus, Input};
 use crate::oracle;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
@@ -39,7 +39,7 @@ use clap::Args;
 use instructions::Counter;
 use known::Known;
 use measure::{Bench, Ready};
-use result::{About, Machine, Outcome, SCHEMA_VERSION, Suite};
+use result::{About, BenchMachine, BenchOutcome, BenchResult, SCHEMA_VERSION};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use variant::Variant;
@@ -62,11 +62,11 @@ Examples:
   cargo xtask bench --compare old.json --with new.json         two results, nothing measured
 
 --compare exits with status 1 if something has really become slower; `docs/book/src/benchmarks.md` says how that differs from noise.")]
-pub struct Options {
+pub struct BenchOptions {
     /// Programs of the corpus, or `all`.
     #[arg(long, value_delimiter = ',', default_values = PROGRAMS)]
     programs: Vec<String>,
-    /// Builds to compare, `trodden:WORDS` among them (words of TRODDEN_INSTRUMENT joined by `+`), or `all`; what they are compared with is
+    /// Builds to compare, `trodden:OPTIONS` among them (of TRODDEN_INSTRUMENT, joined by `+`), or `all`; what they are compared with is
     /// always there.
     #[arg(long, value_delimiter = ',', default_values = VARIANTS)]
     variants: Vec<String>,
@@ -115,13 +115,13 @@ pub struct Options {
 /// # Errors
 /// A program printed something else than its base, counts differ from an oracle's, something became slower than in the
 /// result compared with, or no variant could be measured at all.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &BenchOptions) -> Result<()> {
     if let Some(file) = &options.draw {
         return draw(file, options.output.as_deref().unwrap_or(Path::new("target/bench")));
     }
-    let old = options.compare.as_deref().map(Suite::read).transpose()?;
+    let old = options.compare.as_deref().map(BenchResult::read).transpose()?;
     let suite = match &options.with {
-        Some(file) => Suite::read(file)?,
+        Some(file) => BenchResult::read(file)?,
         None => match measured(options)? {
             Some(suite) => suite,
             None => return Ok(()),
@@ -140,7 +140,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Tables and chart of a result.
 fn draw(file: &Path, folder: &Path) -> Result<()> {
-    let suite = Suite::read(file)?;
+    let suite = BenchResult::read(file)?;
     let stem = file.file_stem().map_or_else(|| "result".into(), |stem| folder.join(stem));
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let put = |end: &str, text: &str| {
@@ -154,8 +154,8 @@ fn draw(file: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Measures; nothing comes of preparing.
-fn measured(options: &Options) -> Result<Option<Suite>> {
-    packages::ensure(Purpose::Bench)?;
+fn measured(options: &BenchOptions) -> Result<Option<BenchResult>> {
+    packages::ensure(PackagePurpose::Bench)?;
     let corpus = Corpus::own();
     let programs = corpus.programs(&options.programs)?;
     corpus.ensure_packages(&programs)?;
@@ -182,7 +182,7 @@ fn measured(options: &Options) -> Result<Option<Suite>> {
 }
 
 /// What is found out once: tools, oracles, who counts; and the result so far.
-fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, Suite)> {
+fn begin<'a>(options: &BenchOptions, corpus: &'a Corpus, variants: &[Variant]) -> Result<(Bench<'a>, BenchResult)> {
     let input = if options.short { Input::Train } else { Input::Ref };
     let rounds = options.rounds.unwrap_or(if options.short { 3 } else { 7 });
     if rounds == 0 {
@@ -194,11 +194,11 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
     }
     let oracle = if with_trodden && options.exact.unwrap_or(!options.short) { Some(oracle::build_oracle()?) } else { None };
     let counter = if options.no_instructions { None } else { Counter::available() };
-    let ready = variants.iter().map(Ready::of).collect();
+    let ready = variants.iter().map(Ready::from_variant).collect();
     let known = Known::at(&corpus.folder().join("known.json"));
     let counted = options.instructions_of;
     let bench = Bench { corpus, variants: ready, input, rounds, counter, counted, oracle, rebuild: options.rebuild, known };
-    let fresh = Suite {
+    let fresh = BenchResult {
         schema_version: SCHEMA_VERSION,
         date: steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned(),
         commit: commit(),
@@ -215,8 +215,8 @@ fn begin<'a>(options: &Options, corpus: &'a Corpus, variants: &[Variant]) -> Res
 }
 
 /// An interrupted result, if it was made in the same way.
-fn resumed(file: &Path, fresh: &Suite) -> Result<Suite> {
-    let old = Suite::read(file)?;
+fn resumed(file: &Path, fresh: &BenchResult) -> Result<BenchResult> {
+    let old = BenchResult::read(file)?;
     let same = old.input == fresh.input
         && old.instructions_input == fresh.instructions_input
         && old.rounds == fresh.rounds
@@ -259,14 +259,14 @@ struct Files {
 }
 
 impl Files {
-    fn new(options: &Options, suite: &Suite) -> Result<Files> {
+    fn new(options: &BenchOptions, suite: &BenchResult) -> Result<Files> {
         let resumed = options.resume.as_deref().and_then(Path::parent).map(Path::to_owned);
         let folder = options.output.clone().or(resumed).unwrap_or_else(|| steps::target().join("bench"));
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(Files { stem: folder.join(&suite.date) })
     }
 
-    fn write(&self, suite: &Suite) -> Result<()> {
+    fn write(&self, suite: &BenchResult) -> Result<()> {
         let put = |extension: &str, text: String| {
             let file = self.stem.with_extension(extension);
             // Whole or not at all: an interruption must not cost the old one.
@@ -282,7 +282,7 @@ impl Files {
 }
 
 /// What must not be.
-fn check(suite: &Suite) -> Result<()> {
+fn check(suite: &BenchResult) -> Result<()> {
     for row in &suite.rows {
         let Some(figures) = row.figures() else { continue };
         if !figures.same_output {
@@ -292,7 +292,7 @@ fn check(suite: &Suite) -> Result<()> {
             bail!("{}: the counts of the {} build are not what independent oracles count; see the table", row.program, row.variant);
         }
     }
-    let failed = suite.rows.iter().filter(|r| matches!(r.outcome, Outcome::Failed { .. })).count();
+    let failed = suite.rows.iter().filter(|r| matches!(r.outcome, BenchOutcome::Failed { .. })).count();
     if failed > 0 {
         bail!("{failed} of {} builds or runs failed; the tables have the reasons", suite.rows.len());
     }
@@ -306,10 +306,10 @@ pub fn commit() -> String {
 }
 
 /// Where this runs.
-pub fn machine() -> Machine {
+pub fn machine() -> BenchMachine {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let processor = read("/proc/cpuinfo").lines().find_map(|line| Some(line.strip_prefix("model name")?.split_once(": ")?.1.to_owned()));
-    Machine {
+    BenchMachine {
         processor: processor.unwrap_or_default(),
         cores: crate::demo::jobs(),
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -336,8 +336,8 @@ mod tests {
         let suite = result::tests::suite(&[("a", "plain", &[1.0], 1)]);
         let file = std::env::temp_dir().join(format!("xtask-resume-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
-        let same = resumed(&file, &Suite { rows: Vec::new(), ..suite.clone() });
-        let other = resumed(&file, &Suite { rounds: 3, ..suite.clone() });
+        let same = resumed(&file, &BenchResult { rows: Vec::new(), ..suite.clone() });
+        let other = resumed(&file, &BenchResult { rounds: 3, ..suite.clone() });
         std::fs::remove_file(&file).unwrap();
         assert_eq!(same.unwrap(), suite);
         assert!(other.unwrap_err().to_string().contains("5 rounds"));

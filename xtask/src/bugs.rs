@@ -7,7 +7,7 @@
 
 use crate::bench::variant::Variant;
 use crate::corpus::Corpus;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
@@ -28,7 +28,7 @@ const FOUND: usize = 3;
 
 /// `cargo xtask bugs`
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct BugsOptions {
     /// Programs: gzip, lua, mawk.
     programs: Vec<String>,
     /// Where to work.
@@ -120,8 +120,8 @@ struct Covered {
 ///
 /// # Errors
 /// A program cannot be fetched, built or run, or a bug is not found as it should be.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Bench)?;
+pub fn run(options: &BugsOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
     let trodden = match &options.trodden {
         Some(trodden) => std::path::absolute(trodden)?,
         None => build_trodden()?.join("trodden"),

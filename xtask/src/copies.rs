@@ -1,4 +1,4 @@
-//! `cargo xtask copies`: programs of the corpus counted by copies, held against the programs that count all their paths.
+//! `cargo xtask copies`: programs of the corpus counted by copies, compared with the programs that count all their paths.
 //!
 //! What is known is written after each row, and rows of the same day are not run again. Each run is `trodden record
 //! --copies K --baseline`, which fails if the copies' profile is not the program's own to the last count. What copies
@@ -14,7 +14,7 @@ mod table;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail, ensure};
@@ -25,7 +25,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use table::{Results, Row, Setting, Times, Triple};
+use table::{CopiesResults, CopiesRow, CopiesTimes, Setting, Triple};
 
 /// Programs whose runs are the same each time.
 const DEFAULT: &[&str] = &["gzip", "bzip2", "mawk", "minisat", "hmmer", "sqlite"];
@@ -43,7 +43,7 @@ Examples:
   cargo xtask copies                                                    six programs, 2, 4 and 8 copies
   cargo xtask copies mawk --strategy p3,weighted
   cargo xtask copies bzip2 --input ref --engine slurm --lose-node        on a throw-away cluster")]
-pub struct Options {
+pub struct CopiesOptions {
     /// Programs of the corpus.
     programs: Vec<String>,
     /// Which run.
@@ -87,16 +87,16 @@ enum Engine {
 ///
 /// # Errors
 /// A tool is missing or failed, or counts differ.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &CopiesOptions) -> Result<()> {
     ensure!(options.engine == Engine::Slurm || !options.lose_node, "only --engine slurm has nodes to lose");
-    packages::ensure(Purpose::Corpus)?;
+    packages::ensure(PackagePurpose::Corpus)?;
     if options.engine == Engine::Slurm {
         packages::ensure_packages(&["slurmctld", "slurmd", "slurm-client", "munge"].map(str::to_owned))?;
     }
     let trodden = build_trodden()?.join("trodden");
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
-    let mut results = Results::of_today(&options.output)?;
+    let mut results = CopiesResults::from_today(&options.output)?;
     let mut failed = Vec::new();
     table::print_heads(options.analysis);
     for program in &programs {
@@ -118,8 +118,8 @@ fn program_rows(
     corpus: &Corpus,
     program: &str,
     trodden: &Path,
-    options: &Options,
-    results: &mut Results,
+    options: &CopiesOptions,
+    results: &mut CopiesResults,
     failed: &mut Vec<String>,
 ) -> Result<()> {
     if options.analysis {
@@ -165,24 +165,24 @@ struct Subject<'a> {
 }
 
 impl<'a> Subject<'a> {
-    fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &Options) -> Result<Subject<'a>> {
+    fn prepare(corpus: &'a Corpus, name: &'a str, trodden: &'a Path, options: &CopiesOptions) -> Result<Subject<'a>> {
         corpus.fetch(name)?;
         corpus.inputs(name)?;
         corpus.build_once(name, &Variant::trodden())?;
         let folder = std::path::absolute(corpus.folder().join("copies").join(name))?;
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut subject = Subject { corpus, name, trodden, folder, printed: String::new(), sequential: None };
-        let words = format!("-o {}", subject.profile().display());
-        subject.printed = subject.record(&words, options)?;
+        let arguments = format!("-o {}", subject.profile().display());
+        subject.printed = subject.record(&arguments, options)?;
         Ok(subject)
     }
 
-    fn sequential(&mut self, options: &Options) -> Result<[f64; 2]> {
+    fn sequential(&mut self, options: &CopiesOptions) -> Result<[f64; 2]> {
         if let Some(known) = self.sequential {
             return Ok(known);
         }
-        let (words, costs) = self.words(1, "sbl");
-        self.record(&format!("{words} --count-hits"), options)?;
+        let (arguments, costs) = self.arguments(1, "sbl");
+        self.record(&format!("{arguments} --count-hits"), options)?;
         let hits = most_counted(&read_json(&costs)?)?;
         self.sequential = Some(hits);
         Ok(hits)
@@ -196,44 +196,44 @@ impl<'a> Subject<'a> {
         self.folder.join("all.trodden")
     }
 
-    fn record(&self, words: &str, options: &Options) -> Result<String> {
-        let runner = format!("{} record --no-store {words} --", self.trodden.display());
+    fn record(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
+        let runner = format!("{} record --no-store {arguments} --", self.trodden.display());
         self.corpus.run(self.name, &Variant::trodden(), options.input, &runner)
     }
 
     /// Words of `record` for copies, and the file to which they write their costs.
-    fn words(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
+    fn arguments(&self, copies: u32, strategy: &str) -> (String, PathBuf) {
         let costs = self.folder.join(format!("{strategy}-{copies}.json"));
-        let mut words = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
-        write!(words, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("strings take all");
+        let mut arguments = format!("-o {} --copies {copies} --strategy {strategy}", self.folder.join("copies.trodden").display());
+        write!(arguments, " --weights {} --costs {}", self.profile().display(), costs.display()).expect("strings take all");
         if PRINT_TIMES.contains(&self.name) {
-            words += " --ignore-output";
+            arguments += " --ignore-output";
         }
         if WRITE_FILES.contains(&self.name) {
-            words += " --own-folders";
+            arguments += " --own-folders";
         }
-        (words, costs)
+        (arguments, costs)
     }
 
     /// Runs copies; gives a row of the table. What is known of it is not run again.
-    fn row(&mut self, setting: Setting, known: Option<Row>, options: &Options) -> Result<Row> {
+    fn row(&mut self, setting: Setting, known: Option<CopiesRow>, options: &CopiesOptions) -> Result<CopiesRow> {
         let (copies, strategy) = (setting.copies, setting.strategy.clone());
         let mut row = match known {
             Some(row) => row,
             None => self.hits(setting, options)?,
         };
         if options.times {
-            let (words, costs) = self.words(copies, &strategy);
-            row.times = Some(self.times(&words, &costs, options)?);
+            let (arguments, costs) = self.arguments(copies, &strategy);
+            row.times = Some(self.times(&arguments, &costs, options)?);
         }
         Ok(row)
     }
 
     /// Runs copies that count their hits.
-    fn hits(&mut self, setting: Setting, options: &Options) -> Result<Row> {
+    fn hits(&mut self, setting: Setting, options: &CopiesOptions) -> Result<CopiesRow> {
         let [sequential_hits, sequential_label_hits] = self.sequential(options)?;
-        let (words, costs) = self.words(setting.copies, &setting.strategy);
-        let counting = format!("{words} --baseline --count-hits");
+        let (arguments, costs) = self.arguments(setting.copies, &setting.strategy);
+        let counting = format!("{arguments} --baseline --count-hits");
         let printed = match options.engine {
             Engine::Local => self.record(&counting, options)?,
             Engine::Slurm => self.on_cluster(&counting, options)?,
@@ -244,7 +244,7 @@ impl<'a> Subject<'a> {
         let counted = read_json(&costs)?;
         let [hits, label_hits] = most_counted(&counted)?;
         let attempts = each_copy(&counted).map(|c| number(c, "attempts")).collect::<Result<Vec<_>>>()?;
-        Ok(Row {
+        Ok(CopiesRow {
             setting,
             hits,
             label_hits,
@@ -257,12 +257,12 @@ impl<'a> Subject<'a> {
     }
 
     /// Runs copies that count paths only, one at a time.
-    fn times(&self, words: &str, costs: &Path, options: &Options) -> Result<Times> {
+    fn times(&self, arguments: &str, costs: &Path, options: &CopiesOptions) -> Result<CopiesTimes> {
         let least = |ns: &mut f64, now: f64| *ns = ns.min(now);
         let mut single = [[f64::INFINITY; 2]; 2];
         let mut each = [Vec::<f64>::new(), Vec::new()];
         for _ in 0..options.rounds {
-            self.record(&format!("{words} --baseline --parallel 1"), options)?;
+            self.record(&format!("{arguments} --baseline --parallel 1"), options)?;
             let costs = read_json(costs)?;
             for (kind, [of_copy, plain, sequential]) in
                 [["wall_ns", "plain_ns", "sequential_ns"], ["cpu_ns", "plain_cpu_ns", "sequential_cpu_ns"]].into_iter().enumerate()
@@ -280,10 +280,10 @@ impl<'a> Subject<'a> {
             plain_ns: single[kind][0],
             sequential_ns: single[kind][1],
         });
-        Ok(Times { wall, cpu, rounds: options.rounds })
+        Ok(CopiesTimes { wall, cpu, rounds: options.rounds })
     }
 
-    fn on_cluster(&self, words: &str, options: &Options) -> Result<String> {
+    fn on_cluster(&self, arguments: &str, options: &CopiesOptions) -> Result<String> {
         let work = self.folder.join("work");
         if work.exists() {
             std::fs::remove_dir_all(&work).with_context(|| format!("cannot empty {}", work.display()))?;
@@ -292,9 +292,9 @@ impl<'a> Subject<'a> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
             let loser = options.lose_node.then(|| scope.spawn(|| cluster.lose_node(&over)));
-            let words = format!("{words} --engine slurm --work {}", work.display());
+            let arguments = format!("{arguments} --engine slurm --work {}", work.display());
             let runner =
-                format!("env SLURM_CONF={} {} record --no-store {words} --", cluster.configuration().display(), self.trodden.display());
+                format!("env SLURM_CONF={} {} record --no-store {arguments} --", cluster.configuration().display(), self.trodden.display());
             let printed = self.corpus.run(self.name, &Variant::trodden(), options.input, &runner);
             over.store(true, Ordering::Relaxed);
             let lost = loser.map(|l| l.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).transpose()?;

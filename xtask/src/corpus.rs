@@ -2,7 +2,7 @@
 
 use crate::bench::variant::{Trained, Variant};
 pub use crate::input::Input;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
@@ -20,7 +20,7 @@ Examples:
   cargo xtask corpus run gzip --variant trodden --input ref
   cargo xtask corpus run all --variant trodden          the whole corpus: fetched and built where needed, output compared with the plain \
   build's")]
-pub struct Options {
+pub struct CorpusOptions {
     /// What to do; each step does those before it where they are needed.
     #[arg(value_enum)]
     step: Step,
@@ -54,14 +54,14 @@ enum Step {
 ///
 /// # Errors
 /// A program is unknown, or a step of it failed.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &CorpusOptions) -> Result<()> {
     let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
     if options.step == Step::List {
         print!("{}", steps::output(corpus.recipe("about", "all").env("BUILD", "plain"))?);
         return Ok(());
     }
     let programs = corpus.programs(&options.programs)?;
-    packages::ensure(Purpose::Corpus)?;
+    packages::ensure(PackagePurpose::Corpus)?;
     corpus.ensure_packages(&programs)?;
     if options.variant.is_trodden() && options.step != Step::Fetch {
         build_trodden()?;
@@ -77,7 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn compared_run(corpus: &Corpus, program: &str, options: &Options) -> Result<()> {
+fn compared_run(corpus: &Corpus, program: &str, options: &CorpusOptions) -> Result<()> {
     corpus.inputs(program)?;
     let sum = |variant: &Variant| -> Result<String> {
         corpus.build_once(program, variant)?;
@@ -190,8 +190,8 @@ impl Corpus {
         let mut variables = variant.build_environment()?;
         if let Some(trained) = variant.trained() {
             let file = self.learnt(program, trained)?;
-            let words = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
-            words.for_each(|(_, words)| words.push(format!(" {}={}", trained.name(), encoded(&file))));
+            let options = variables.iter_mut().filter(|(name, _)| *name == "TRODDEN_INSTRUMENT");
+            options.for_each(|(_, text)| text.push(format!(" {}={}", trained.name(), encoded(&file))));
         }
         command.envs(variables).env("BUILD", variant.folder());
         self.step(&mut command)
@@ -267,7 +267,7 @@ impl Corpus {
         if is_up_to_date { Ok(()) } else { self.build(program, variant) }
     }
 
-    /// Runs a variant behind the words of `runner`, and gives a checksum of what it printed.
+    /// Runs a variant behind the command `runner`, and gives a checksum of what it printed.
     ///
     /// # Errors
     /// The run failed.

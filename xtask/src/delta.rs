@@ -7,7 +7,7 @@
 use crate::bench::statistics::geometric_mean;
 use crate::corpus::{Corpus, Input};
 use crate::oracle::{InterestingBuilds, build_oracle};
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
@@ -29,7 +29,7 @@ const FONT: &str = "sans-serif";
 #[command(after_help = "\
 Example:
   cargo xtask delta gzip lua --input ref --output docs/benchmarks/delta")]
-pub struct Options {
+pub struct DeltaOptions {
     /// Programs of the corpus.
     programs: Vec<String>,
     /// Which run's executed paths are numbered.
@@ -72,8 +72,8 @@ impl Row {
 ///
 /// # Errors
 /// A tool is missing or failed.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Bench)?;
+pub fn run(options: &DeltaOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;
@@ -92,7 +92,7 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measure(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
+fn measure(corpus: &Corpus, program: &str, options: &DeltaOptions, oracle: &Path) -> Result<Vec<Row>> {
     let stored = steps::own_file("delta", "trodden");
     InterestingBuilds::prepare(corpus, program, options.input)?.run_in_tables(corpus, &stored)?;
     let limits = ["--limit-ms".to_owned(), options.limit_ms.to_string(), "--total-s".to_owned(), options.total_s.to_string()];
@@ -101,7 +101,7 @@ fn measure(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> 
     said?.lines().map(|line| serde_json::from_str(line).context("the oracle prints something else than spans")).collect()
 }
 
-fn table(all: &[(&str, Vec<Row>)], options: &Options) -> String {
+fn table(all: &[(&str, Vec<Row>)], options: &DeltaOptions) -> String {
     let mut text = format!(
         "Spans of the numbers of executed paths (input {}, paths not cut), over the number of paths: delta. `ppp` is as published, \
             `orders` the best of 17 orders of \
@@ -247,7 +247,7 @@ mod tests {
             proven,
         };
         let all = vec![("one", vec![row(1, "1", 1, 1, true), row(10, "4000", 20, 15, false)])];
-        let options = Options { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
+        let options = DeltaOptions { programs: vec![], input: Input::Train, limit_ms: 5, total_s: 5, output: None };
         let text = table(&all, &options);
         assert!(text.contains("| one | 2 | 11 | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 50.0 % | 2.0 | 1.5 | 14.1 | 2.000e2 |"), "{text}");
         let svg = draw(&all).unwrap();

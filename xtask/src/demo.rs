@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: from a fresh machine to the path profile of a real program, by the commands that a user would type.
 
 use crate::corpus::Corpus;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -19,7 +19,7 @@ const FILES: &[&str] = &["sample1.ref", "sample2.ref", "sample3.ref", "manual.xm
 /// A step failed; the message names it.
 pub fn run() -> Result<()> {
     let started = Instant::now();
-    packages::ensure(Purpose::Demo)?;
+    packages::ensure(PackagePurpose::Demo)?;
     steps::headline("Building trodden");
     let programs = steps::build_trodden()?;
     steps::headline("Fetching the sources of bzip2");

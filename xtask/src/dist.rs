@@ -28,7 +28,7 @@ use std::process::Command;
 
 /// `cargo xtask dist`
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct DistOptions {
     /// The folder for the package and the archive [default: `dist` in cargo's target folder]
     #[arg(long, value_name = "FOLDER")]
     output: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub struct Made {
 ///
 /// # Errors
 /// Cargo or a packing tool failed, or a check did; the message names the step.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &DistOptions) -> Result<()> {
     let output = options.output.clone().unwrap_or_else(|| steps::target().join("packages"));
     let work = steps::target().join("dist-work");
     std::fs::create_dir_all(&output).with_context(|| format!("cannot make the folder {}", output.display()))?;

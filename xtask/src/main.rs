@@ -58,31 +58,31 @@ enum Task {
     /// Install what is needed, build trodden, and profile bzip2 from Debian's sources.
     Demo,
     /// Install what is needed, and run all tests and checks.
-    Test(suite::Options),
+    Test(suite::SuiteOptions),
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
     /// Fetch, build and run the programs of the corpus.
-    Corpus(corpus::Options),
+    Corpus(corpus::CorpusOptions),
     /// Measure what counting costs on programs of the corpus.
-    Bench(bench::Options),
+    Bench(bench::BenchOptions),
     /// Measure what programs gain by profile-guided builds, with profiles of clang's and of trodden's.
-    Pgo(pgo::Options),
+    Pgo(pgo::PgoOptions),
     /// Find seeded bugs in programs of the corpus by the paths of failing runs.
-    Bugs(bugs::Options),
+    Bugs(bugs::BugsOptions),
     /// Report which paths long runs take that short runs and suites have not, and how large programs become.
-    Residual(residual::Options),
+    Residual(residual::ResidualOptions),
     /// Measure how compact the numbers of executed paths are, and could be.
-    Delta(delta::Options),
+    Delta(delta::DeltaOptions),
     /// Hold path profiles against block counters, LLVM's edge profiles and logs of every step.
-    Oracle(oracle::Options),
+    Oracle(oracle::OracleOptions),
     /// Count programs of the corpus by copies, and hold that against one program that counts all.
-    Copies(copies::Options),
+    Copies(copies::CopiesOptions),
     /// Measure what collecting whole traces of two Debian programs costs, by strategies, beside other tools.
-    Traces(traces::Options),
+    Traces(traces::TracesOptions),
     /// Measure what recording and analysis of waits cost, beside Python's reader of OTF2.
-    Waits(waits::Options),
+    Waits(waits::WaitsOptions),
     /// Make the Debian package and the archive that users install.
-    Dist(dist::Options),
+    Dist(dist::DistOptions),
     /// Run a command and append what it used to a file, as a line of JSON.
     #[command(hide = true)]
     Measure {

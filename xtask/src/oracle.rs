@@ -1,7 +1,7 @@
 //! `cargo xtask oracle`: path profiles against independent oracles (`crates/oracle`).
 //!
 //! Programs of the corpus are rebuilt from their own bitcode with a plain counter in every block, and with LLVM's
-//! edge counters; blocks and edges of every function are compared. Random programs are also held against a log of every
+//! edge counters; blocks and edges of every function are compared. Random programs are also compared with a log of every
 //! step.
 
 mod interesting;
@@ -10,7 +10,7 @@ pub use interesting::InterestingBuilds;
 
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
@@ -29,7 +29,7 @@ Examples:
   cargo xtask oracle --seeds 500            random programs, each in five variants
   cargo xtask oracle gzip lua --scheme ppp --scheme pspp --interesting share:90%
                                             programs that count interesting paths, against those that count all")]
-pub struct Options {
+pub struct OracleOptions {
     /// Programs of the corpus.
     programs: Vec<String>,
     /// Which run.
@@ -56,8 +56,8 @@ pub struct Options {
 ///
 /// # Errors
 /// A tool is missing or failed, or something differs.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Bench)?;
+pub fn run(options: &OracleOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     if let Some(seeds) = options.seeds {
         let numbers = ["--first".to_owned(), options.first.to_string(), "--seeds".to_owned(), seeds.to_string()];

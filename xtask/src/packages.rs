@@ -76,7 +76,7 @@ const WAITS: &[Need] = &[
 
 /// A use of the project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum PackagePurpose {
     /// `cargo xtask demo`
     Demo,
     /// `cargo xtask test`
@@ -89,13 +89,13 @@ pub enum Purpose {
     Waits,
 }
 
-impl Purpose {
+impl PackagePurpose {
     fn needs(self) -> Vec<Need> {
         let lists: &[&[Need]] = match self {
-            Purpose::Demo | Purpose::Corpus => &[TOOLCHAIN, SOURCES],
-            Purpose::Test => &[TOOLCHAIN, TESTS],
-            Purpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
-            Purpose::Waits => &[TOOLCHAIN, WAITS],
+            PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN, SOURCES],
+            PackagePurpose::Test => &[TOOLCHAIN, TESTS],
+            PackagePurpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
+            PackagePurpose::Waits => &[TOOLCHAIN, WAITS],
         };
         lists.concat()
     }
@@ -105,7 +105,7 @@ impl Purpose {
 ///
 /// # Errors
 /// Something is missing and cannot be installed; the message names it.
-pub fn ensure(purpose: Purpose) -> Result<()> {
+pub fn ensure(purpose: PackagePurpose) -> Result<()> {
     let missing: Vec<&str> = purpose.needs().iter().filter(|n| !is_there(n.shown_by)).map(|n| n.package).collect();
     install(&missing)
 }

@@ -14,7 +14,7 @@ use crate::bench::statistics::{Spread, geometric_mean};
 use crate::bench::usage;
 use crate::bench::variant::Variant;
 use crate::corpus::{self, Corpus, Input};
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use crate::steps::build_trodden;
 use anyhow::{Context, Result, bail};
@@ -41,7 +41,7 @@ Examples:
   cargo xtask pgo
   cargo xtask pgo sqlite --rounds 9
   cargo xtask pgo ripgrep oxipng --short")]
-pub struct Options {
+pub struct PgoOptions {
     /// Programs of the corpus, or `all`.
     #[arg(default_values = PROGRAMS)]
     programs: Vec<String>,
@@ -78,8 +78,8 @@ struct Agreement {
 ///
 /// # Errors
 /// A build or a run failed, or a program printed something else than its plain build.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Bench)?;
+pub fn run(options: &PgoOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
     build_trodden()?;
     let corpus = options.folder.as_deref().map_or_else(Corpus::own, Corpus::at);
     let programs = corpus.programs(&options.programs)?;
@@ -226,7 +226,7 @@ fn timed(corpus: &Corpus, program: &str, rounds: usize) -> Result<[Spread; BUILT
     if sums.windows(2).any(|pair| pair[0] != pair[1]) {
         bail!("{program}: a build with a profile prints something else than the plain build");
     }
-    Ok(seconds.map(|of| Spread::of(&of)))
+    Ok(seconds.map(|of| Spread::from_values(&of)))
 }
 
 /// Instructions of the short run, of a copy without debug information (valgrind cannot read clang's).

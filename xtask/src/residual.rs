@@ -2,7 +2,7 @@
 //! not taken; and how large programs become by counting.
 //!
 //! Tables 3.1, 3.3 and 3.4 of Vaswani's thesis, on programs of the corpus. A program that counts all paths runs the
-//! tests and the field; what `trodden residual` says of the two profiles is held against what `trodden-oracle untested`
+//! tests and the field; what `trodden residual` says of the two profiles is compared with what `trodden-oracle untested`
 //! says, which shares no code with it, and against what a residual build counts that runs the field itself.
 
 mod page;
@@ -10,7 +10,7 @@ mod page;
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
 use crate::oracle::{build_oracle, trodden};
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -32,7 +32,7 @@ const SCHEMA_VERSION: u32 = 2;
 Examples:
   cargo xtask residual                                        twelve programs
   cargo xtask residual gzip lua --output docs/benchmarks/residual")]
-pub struct Options {
+pub struct ResidualOptions {
     /// Programs of the corpus.
     programs: Vec<String>,
     /// Write DATE.md and DATE.json to this folder, after each program. Rows of the newest result there are kept, unless
@@ -121,8 +121,8 @@ struct Results {
 ///
 /// # Errors
 /// A tool is missing or failed, or what they say differs.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Bench)?;
+pub fn run(options: &ResidualOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Bench)?;
     let oracle = build_oracle()?;
     let corpus = Corpus::own();
     let programs = corpus.ready(&options.programs, DEFAULT)?;

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that is checked before a change goes in.
 
 use crate::circles;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::pages;
 use crate::steps;
 use crate::tidy;
@@ -12,7 +12,7 @@ use std::time::Instant;
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct SuiteOptions {
     /// Tests only: nothing installed, no lints, no tests of examples in documentation.
     #[arg(long)]
     fast: bool,
@@ -24,10 +24,10 @@ pub struct Options {
 ///
 /// # Errors
 /// A check failed.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &SuiteOptions) -> Result<()> {
     let started = Instant::now();
     if !options.fast {
-        packages::ensure(Purpose::Test)?;
+        packages::ensure(PackagePurpose::Test)?;
         ensure_components()?;
         steps::headline("Format");
         steps::run(steps::cargo().args(["fmt", "--all", "--check"]))?;
@@ -72,7 +72,7 @@ fn report(findings: &[String]) -> Result<()> {
     }
 }
 
-fn tests(options: &Options) -> Result<()> {
+fn tests(options: &SuiteOptions) -> Result<()> {
     let has_nextest = Command::new("cargo").args(["nextest", "--version"]).output().is_ok_and(|out| out.status.success());
     let filter = options.filter.as_slice();
     if !has_nextest {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// `cargo xtask traces`
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct TracesOptions {
     /// This `trodden` instead of one that is built now.
     #[arg(long, value_name = "FILE")]
     trodden: Option<PathBuf>,
@@ -62,7 +62,7 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// A program cannot be run or traced.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &TracesOptions) -> Result<()> {
     let trodden = match &options.trodden {
         Some(file) => fs::canonicalize(file).with_context(|| format!("there is no {}", file.display()))?,
         None => steps::build_trodden()?,
@@ -73,8 +73,8 @@ pub fn run(options: &Options) -> Result<()> {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("Input: {} bytes of text; load of the machine before: {}", options.bytes, load.split(' ').next().unwrap_or("?"));
     for (program, arguments) in PROGRAMS {
-        let words = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
-        Bench { trodden: trodden.clone(), folder: &folder, program: words }.run(options)?;
+        let arguments = [program].iter().chain(arguments).chain(&["input"]).map(|w| (*w).to_owned()).collect();
+        Bench { trodden: trodden.clone(), folder: &folder, program: arguments }.run(options)?;
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ fn text(bytes: usize) -> String {
 }
 
 impl Bench<'_> {
-    fn run(&self, options: &Options) -> Result<()> {
+    fn run(&self, options: &TracesOptions) -> Result<()> {
         println!("\n## `{}`\n", self.program.join(" "));
         let plain = self.plain()?;
         let blocks = self.whole("trampolines", &["--runs", "1"])?;
@@ -135,9 +135,9 @@ impl Bench<'_> {
         Ok(times[PLAIN / 2])
     }
 
-    fn record(&self, collector: &str, words: &[&str], trace: &str) -> Result<Shown> {
+    fn record(&self, collector: &str, arguments: &[&str], trace: &str) -> Result<Shown> {
         let mut command = Command::new(&self.trodden);
-        command.args(["trace", "record", "--jobs", "1", "--collector", collector, "--output", trace]).args(words).arg("--");
+        command.args(["trace", "record", "--jobs", "1", "--collector", collector, "--output", trace]).args(arguments).arg("--");
         command.args(&self.program).current_dir(self.folder).stdin(Stdio::null());
         steps::output(&mut command)?;
         let mut show = Command::new(&self.trodden);
@@ -146,9 +146,9 @@ impl Bench<'_> {
     }
 
     /// One run of everything: places recorded, and seconds. With trampolines its trace is what weights are taken from.
-    fn whole(&self, collector: &str, words: &[&str]) -> Result<(u64, f64)> {
+    fn whole(&self, collector: &str, arguments: &[&str]) -> Result<(u64, f64)> {
         let trace = if collector == "trampolines" { "one.trace" } else { "other.trace" };
-        let shown = self.record(collector, words, trace)?;
+        let shown = self.record(collector, arguments, trace)?;
         let run = shown.runs.first().context("the trace says nothing of its run")?;
         Ok((run.hits, run.seconds))
     }
@@ -161,11 +161,11 @@ impl Bench<'_> {
     fn row_of(&self, collector: &str, runs: u32, strategy: &str, weights: &str) -> Result<(f64, u64, f64, f64)> {
         // One run of all blocks needs no distribution; one machine with two profiles does.
         let (number, machines) = (runs.max(2).to_string(), runs.to_string());
-        let words = ["--runs", &number, "--machines", &machines, "--strategy", strategy, "--weights", weights];
+        let arguments = ["--runs", &number, "--machines", &machines, "--strategy", strategy, "--weights", weights];
         let mut plan = Command::new(&self.trodden);
-        plan.args(["trace", "record", "--plan", "--json", "--collector", collector]).args(words).arg("--").args(&self.program);
+        plan.args(["trace", "record", "--plan", "--json", "--collector", collector]).args(arguments).arg("--").args(&self.program);
         let planned: Planned = serde_json::from_str(&steps::output(plan.current_dir(self.folder).stdin(Stdio::null()))?)?;
-        let shown = self.record(collector, &words, "other.trace")?;
+        let shown = self.record(collector, &arguments, "other.trace")?;
         let (hits, seconds) = match runs {
             1 => (shown.runs.iter().map(|r| r.hits).sum(), shown.runs.iter().map(|r| r.seconds).sum()),
             _ => (

@@ -11,7 +11,7 @@
 //! Programs are in `xtask/src/waits/`. Processor time is of the whole command, its children included.
 
 use crate::bench::usage::Usage;
-use crate::packages::{self, Purpose};
+use crate::packages::{self, PackagePurpose};
 use crate::steps;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
@@ -28,7 +28,7 @@ const RANKS: u64 = 4;
 
 /// `cargo xtask waits`
 #[derive(Debug, Args)]
-pub struct Options {
+pub struct WaitsOptions {
     /// Iterations of the ring, and of each rank of the archive: eight events each.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     iterations: u64,
@@ -38,7 +38,7 @@ pub struct Options {
 }
 
 struct Bench<'a> {
-    options: &'a Options,
+    options: &'a WaitsOptions,
     folder: PathBuf,
     trodden: PathBuf,
 }
@@ -47,8 +47,8 @@ struct Bench<'a> {
 ///
 /// # Errors
 /// A tool is missing or failed.
-pub fn run(options: &Options) -> Result<()> {
-    packages::ensure(Purpose::Waits)?;
+pub fn run(options: &WaitsOptions) -> Result<()> {
+    packages::ensure(PackagePurpose::Waits)?;
     ensure!(options.repeat > 0 && options.iterations > 0, "--iterations and --repeat must be at least 1");
     let mut build = steps::cargo();
     build.args(["build", "--release", "--package", "trodden", "--package", "trodden-waits-recorder", "--package", "trodden-waits"]);

@@ -55,7 +55,7 @@ impl ChangedLines {
     ///
     /// # Errors
     /// The text is no diff, or is damaged.
-    pub fn of_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
+    pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
         for file in of_files(text)? {
             // A new file has no old lines.
@@ -69,8 +69,8 @@ impl ChangedLines {
     /// Reads a unified diff for the lines of the new files. The program was built from these.
     ///
     /// # Errors
-    /// See [`ChangedLines::of_diff`].
-    pub fn of_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
+    /// See [`ChangedLines::from_diff`].
+    pub fn from_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
         for file in of_files(text)? {
             // A file that is gone has no new lines.
@@ -319,7 +319,7 @@ mod tests {
     use super::*;
 
     fn lines(diff: &str) -> Vec<(String, Vec<u32>)> {
-        let changes = ChangedLines::of_diff(diff, None).unwrap();
+        let changes = ChangedLines::from_diff(diff, None).unwrap();
         changes.files.into_iter().map(|(file, lines)| (file, lines.into_iter().collect())).collect()
     }
 
@@ -365,16 +365,16 @@ mod tests {
 
     #[test]
     fn lines_of_new_files_are_known_by_their_compiled_names() {
-        let changes = ChangedLines::of_new_files("--- a/src/x.c\n+++ b/src/x.c\n@@ -3,0 +4,2 @@\n+p\n+q\n", Some("/p")).unwrap();
+        let changes = ChangedLines::from_new_files("--- a/src/x.c\n+++ b/src/x.c\n@@ -3,0 +4,2 @@\n+p\n+q\n", Some("/p")).unwrap();
         assert!(changes.has("/p/src/x.c", 4) && changes.has("/p/src/x.c", 5));
         assert!(!changes.has("/p/src/x.c", 3) && !changes.has("/p/x.c", 4));
     }
 
     #[test]
     fn what_is_no_diff_is_an_error() {
-        assert_eq!(ChangedLines::of_diff("hello\n", None), Err(DiffError::NoDiff));
+        assert_eq!(ChangedLines::from_diff("hello\n", None), Err(DiffError::NoDiff));
         for (diff, line) in [("--- a\n+++ b\n@@ -1,3 +1 @@\n-x\n", 3), ("--- a\n+++ b\n@@ nothing @@\n", 3)] {
-            assert!(matches!(ChangedLines::of_diff(diff, None), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
+            assert!(matches!(ChangedLines::from_diff(diff, None), Err(DiffError::Damaged { line: l, .. }) if l == line), "{diff}");
         }
     }
 

@@ -9,14 +9,14 @@ use std::collections::HashSet;
 use std::ops::RangeInclusive;
 use trodden_flow::{DagEdgeId, Node, Numbering};
 use trodden_profile::paths::{blocks, ending};
-use trodden_unit::{Block, FunctionMap, KnownPaths, MapError, TwoWays, UnitMap};
+use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings, UnitBlock, UnitMap};
 
 /// A function with more paths is refused.
 const MOST_TRIED: u64 = 1 << 20;
 
 /// Lines of a source file. The file's name may be the end of a longer path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LineSpan {
     /// The file.
     pub file: String,
     /// The folder that its name is relative to, if it is known.
@@ -31,12 +31,12 @@ pub enum Waypoint {
     /// This block, directly after the one before.
     Block(u32),
     /// A block with code of these lines, directly after the one before or later.
-    Place(Place),
+    Place(LineSpan),
 }
 
 /// Paths of a function, given by its name and either all blocks of a path or places in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sequence {
+pub struct ChosenSequence {
     /// The function.
     pub function: String,
     /// All blocks of the path; or places.
@@ -53,7 +53,7 @@ pub enum NoChoice {
     Map(#[from] MapError),
     /// Two sets with different numberings.
     #[error(transparent)]
-    TwoWays(#[from] TwoWays),
+    TwoNumberings(#[from] TwoNumberings),
     /// The function has too many paths.
     #[error("function `{function}` has {paths} paths, and at most {MOST_TRIED} can be tried: build the program with a smaller --max-paths")]
     TooMany {
@@ -78,23 +78,23 @@ pub enum NoChoice {
     NoSuchPath(String),
 }
 
-impl Place {
+impl LineSpan {
     /// Reads `FILE:LINE` or `FILE:FIRST-LAST`.
     ///
     /// # Errors
     /// The text has neither form.
-    pub fn parse(text: &str) -> Result<Place, NoChoice> {
+    pub fn parse(text: &str) -> Result<LineSpan, NoChoice> {
         let place = || {
             let (file, lines) = text.rsplit_once(':')?;
             let (first, last) = lines.split_once('-').unwrap_or((lines, lines));
             let lines = first.parse().ok()?..=last.parse().ok()?;
-            (!file.is_empty() && !lines.is_empty()).then(|| Place { file: file.to_owned(), root: None, lines })
+            (!file.is_empty() && !lines.is_empty()).then(|| LineSpan { file: file.to_owned(), root: None, lines })
         };
         place().ok_or_else(|| NoChoice::NoPlace(text.to_owned()))
     }
 
     /// Whether a block has code of these lines.
-    fn is_in(&self, map: &UnitMap, block: &Block) -> bool {
+    fn is_in(&self, map: &UnitMap, block: &UnitBlock) -> bool {
         let at = |p: &trodden_unit::Position| {
             self.lines.contains(&p.line)
                 && map.files.get(p.file as usize).is_some_and(|f| is_file_below(self.root.as_deref(), f, &self.file))
@@ -108,7 +108,7 @@ impl Place {
 ///
 /// # Errors
 /// The text is no diff, or is damaged.
-pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffError> {
+pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<LineSpan>, DiffError> {
     let mut places = Vec::new();
     for change in changes::of_files(difference)? {
         let Some(file) = change.new_name else { continue };
@@ -118,7 +118,7 @@ pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffE
             while let Some(next) = lines.next_if(|next| next - 1 == last) {
                 last = next;
             }
-            places.push(Place { file: file.clone(), root: root.map(str::to_owned), lines: first..=last });
+            places.push(LineSpan { file: file.clone(), root: root.map(str::to_owned), lines: first..=last });
         }
     }
     Ok(places)
@@ -128,7 +128,7 @@ pub fn changed(difference: &str, root: Option<&str>) -> Result<Vec<Place>, DiffE
 ///
 /// # Errors
 /// A line is no sequence.
-pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
+pub fn sequences(text: &str) -> Result<Vec<ChosenSequence>, NoChoice> {
     let mut all = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
@@ -140,14 +140,14 @@ pub fn sequences(text: &str) -> Result<Vec<Sequence>, NoChoice> {
         let (function, rest) = line.rsplit_once(": ").ok_or_else(wrong)?;
         let waypoint = |word: &str| match word.parse() {
             Ok(block) => Ok(Waypoint::Block(block)),
-            Err(_) => Place::parse(word).map(Waypoint::Place),
+            Err(_) => LineSpan::parse(word).map(Waypoint::Place),
         };
         let waypoints = rest.split_whitespace().map(waypoint).collect::<Result<Vec<_>, _>>().map_err(|_| wrong())?;
         let blocks = waypoints.iter().filter(|w| matches!(w, Waypoint::Block(_))).count();
         if waypoints.is_empty() || (blocks > 0 && blocks < waypoints.len()) {
             return Err(wrong());
         }
-        all.push(Sequence { function: function.to_owned(), waypoints, text: line.to_owned() });
+        all.push(ChosenSequence { function: function.to_owned(), waypoints, text: line.to_owned() });
     }
     Ok(all)
 }
@@ -164,7 +164,7 @@ pub fn of_functions(units: &[&UnitMap], included: impl Fn(&FunctionMap) -> bool)
 ///
 /// # Errors
 /// See [`NoChoice`].
-pub fn touching(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoChoice> {
+pub fn touching(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, NoChoice> {
     gather(units, |map, function| {
         let marked = nodes_in(function, |block| places.iter().any(|p| p.is_in(map, block)));
         (!marked.is_empty()).then_some(move |path: &[Node]| path.iter().any(|n| marked.contains(n)))
@@ -175,7 +175,7 @@ pub fn touching(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoCh
 ///
 /// # Errors
 /// See [`NoChoice`].
-pub fn through(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoChoice> {
+pub fn through(units: &[&UnitMap], places: &[LineSpan]) -> Result<KnownPaths, NoChoice> {
     gather(units, |map, function| {
         let marked: Vec<HashSet<Node>> = places.iter().map(|p| nodes_in(function, |block| p.is_in(map, block))).collect();
         let possible = !marked.is_empty() && marked.iter().all(|m| !m.is_empty());
@@ -187,7 +187,7 @@ pub fn through(units: &[&UnitMap], places: &[Place]) -> Result<KnownPaths, NoCho
 ///
 /// # Errors
 /// See [`NoChoice`]; a sequence without a path is an error, too.
-pub fn along(units: &[&UnitMap], sequences: &[Sequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, NoChoice> {
+pub fn along(units: &[&UnitMap], sequences: &[ChosenSequence], is: impl Fn(&FunctionMap, &str) -> bool) -> Result<KnownPaths, NoChoice> {
     let mut all = KnownPaths::default();
     for sequence in sequences {
         let found = gather(units, |map, function| {
@@ -237,7 +237,7 @@ fn keep(set: &mut KnownPaths, kept: &[Frequent]) {
 }
 
 /// The blocks that the predicate holds for.
-fn nodes_in(function: &FunctionMap, is: impl Fn(&Block) -> bool) -> HashSet<Node> {
+fn nodes_in(function: &FunctionMap, is: impl Fn(&UnitBlock) -> bool) -> HashSet<Node> {
     (0u32..).zip(&function.blocks).filter(|(_, block)| is(block)).map(|(n, _)| Node(n)).collect()
 }
 
@@ -295,7 +295,7 @@ mod tests {
         let text = "diff --git a/x.c b/x.c\n--- a/x.c\n+++ b/src/x.c\n@@ -3,3 +5,4 @@ int f\n-a\n+b\n c\n+++ d\n e\n@@ -20,2 +21,0 \
             @@\n-c\n-c\n@@ -30 +28 @@\n-c\n+d\n\
                     --- a/gone.c\n+++ /dev/null\n@@ -1,1 +0,0 @@\n-x\n--- old.c\t2020\n+++ new.c\t2021\n@@ -0,0 +1,2 @@\n+x\n+y\n";
-        let place = |file: &str, lines| Place { file: file.into(), root: None, lines };
+        let place = |file: &str, lines| LineSpan { file: file.into(), root: None, lines };
         let places = [place("src/x.c", 5..=5), place("src/x.c", 7..=7), place("src/x.c", 21..=22), place("src/x.c", 28..=28)];
         assert_eq!(changed(text, None).unwrap(), [&places[..], &[place("new.c", 1..=2)]].concat());
         assert!(changed("hello", None).is_err());
@@ -306,13 +306,13 @@ mod tests {
         let read = sequences("# none\n\nns::f(int): 0 2 3\ng: a.c:10 b/a.c:12-14\n").unwrap();
         assert_eq!(
             read[0],
-            Sequence {
+            ChosenSequence {
                 function: "ns::f(int)".into(),
                 waypoints: [0, 2, 3].map(Waypoint::Block).to_vec(),
                 text: "ns::f(int): 0 2 3".into()
             }
         );
-        assert_eq!(read[1].waypoints[1], Waypoint::Place(Place { file: "b/a.c".into(), root: None, lines: 12..=14 }));
+        assert_eq!(read[1].waypoints[1], Waypoint::Place(LineSpan { file: "b/a.c".into(), root: None, lines: 12..=14 }));
         for wrong in ["f", "f: ", "f: 0 a.c:3", "f: x"] {
             assert!(matches!(sequences(wrong), Err(NoChoice::NoSequence { line: 1, .. })), "{wrong}");
         }

@@ -27,7 +27,7 @@ pub struct Combinations {
 
 impl Combinations {
     /// Counts a function's paths.
-    pub fn of(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> Combinations {
+    pub fn new(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths) -> Combinations {
         let taken = paths.complete.len() as u64;
         let executed = executed(dag, paths);
         let possible = completions(dag, |edge| is_completed_by(function, dag, edge))[dag.entry().index()];
@@ -60,8 +60,8 @@ pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: 
 /// Their numbers.
 fn numbers(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: usize) -> Vec<u64> {
     let executed = executed(dag, paths);
-    let is_wanted = |edge: DagEdgeId| executed[edge.index()] && is_completed_by(function, dag, edge);
-    let left = completions(dag, is_wanted);
+    let is_usable = |edge: DagEdgeId| executed[edge.index()] && is_completed_by(function, dag, edge);
+    let left = completions(dag, is_usable);
     let taken: BTreeSet<u64> = paths.complete.iter().map(|p| p.id).collect();
     let mut found = Vec::new();
     let mut open = vec![(dag.entry(), 0i64)];
@@ -74,7 +74,7 @@ fn numbers(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: usize
             found.extend((!taken.contains(&id)).then_some(id));
             continue;
         }
-        let edges = dag.out(node).iter().rev().filter(|e| is_wanted(**e) && left[dag.edge(**e).to.index()] > 0);
+        let edges = dag.out(node).iter().rev().filter(|e| is_usable(**e) && left[dag.edge(**e).to.index()] > 0);
         open.extend(edges.map(|e| (dag.edge(*e).to, sum + function.values[e.index()])));
     }
     found

@@ -53,7 +53,7 @@ pub struct UnitReport {
 
 /// The user's number for a name: its hash.
 pub fn user_of(name: &str) -> User {
-    if name.is_empty() { [0; 16] } else { Identity::of(name.as_bytes()).0 }
+    if name.is_empty() { [0; 16] } else { Identity::from_content(name.as_bytes()).0 }
 }
 
 impl FieldReport {
@@ -62,7 +62,7 @@ impl FieldReport {
     ///
     /// # Errors
     /// A function's map is damaged.
-    pub fn of(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
+    pub fn new(filtered: &Profile, user: User) -> Result<FieldReport, MapError> {
         let mut units = Vec::new();
         for (image, unit) in filtered.images.iter().flat_map(|i| i.units.iter().map(move |u| (i, u))) {
             let mut counts = Vec::new();

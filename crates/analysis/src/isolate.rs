@@ -25,7 +25,7 @@ use trodden_unit::{Identity, MapError};
 const WITHIN_95: f64 = 1.96;
 
 /// A function: its unit, and its place in the unit's map.
-pub type FunctionKey = (Identity, usize);
+pub type IsolatedFunction = (Identity, usize);
 
 /// How suspects are ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,14 +40,14 @@ pub enum Score {
 
 /// Numbers of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct RunTally {
     /// Failing runs.
     pub failing: u64,
     /// Passing runs.
     pub passing: u64,
 }
 
-impl Tally {
+impl RunTally {
     fn add(&mut self, failed: bool) {
         *if failed { &mut self.failing } else { &mut self.passing } += 1;
     }
@@ -66,33 +66,33 @@ impl Tally {
 /// Runs, seen path by path.
 #[derive(Debug, Default)]
 pub struct Isolation {
-    all: Tally,
-    functions: BTreeMap<FunctionKey, Seen>,
+    all: RunTally,
+    functions: BTreeMap<IsolatedFunction, Seen>,
 }
 
 /// What runs did in a function.
 #[derive(Debug, Default)]
 struct Seen {
-    executed: Tally,
+    executed: RunTally,
     /// By whether the path was completed, and its number.
-    paths: BTreeMap<(bool, u64), Tally>,
+    paths: BTreeMap<(bool, u64), RunTally>,
     /// By the numbers of the acyclic graph's edges.
-    edges: BTreeMap<u32, Tally>,
+    edges: BTreeMap<u32, RunTally>,
 }
 
 /// A path that failing runs took.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
     /// Its function.
-    pub function: FunctionKey,
+    pub function: IsolatedFunction,
     /// Its number.
     pub id: u64,
     /// Whether it was completed; else it is unfinished.
     pub complete: bool,
     /// Runs that took it.
-    pub runs: Tally,
+    pub runs: RunTally,
     /// Runs that executed the function.
-    pub executed: Tally,
+    pub executed: RunTally,
     /// Edges of it that no passing run took.
     pub new_edges: u64,
     /// `F / sqrt(NF (F + S))`, from 0 to 1.
@@ -139,7 +139,7 @@ impl Isolation {
         }
         self.all.add(failed);
         // A unit may be in several images: it counts as one.
-        let mut executed = BTreeMap::<FunctionKey, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
+        let mut executed = BTreeMap::<IsolatedFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();
             for path in paths.complete.iter().filter(|p| p.count > 0) {
@@ -161,12 +161,12 @@ impl Isolation {
     }
 
     /// How many runs there are.
-    pub fn runs(&self) -> Tally {
+    pub fn runs(&self) -> RunTally {
         self.all
     }
 
     /// The paths that failing runs took, most suspicious first. `edges` gives the edges of a path in the acyclic graph.
-    pub fn suspects(&self, by: Score, edges: impl Fn(FunctionKey, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
+    pub fn suspects(&self, by: Score, edges: impl Fn(IsolatedFunction, u64) -> Vec<DagEdgeId>) -> Vec<Suspect> {
         let mut suspects = Vec::new();
         for (key, seen) in &self.functions {
             for ((complete, id), runs) in seen.paths.iter().filter(|(_, runs)| runs.failing > 0) {
@@ -186,7 +186,7 @@ impl Isolation {
         suspects
     }
 
-    fn suspect(&self, function: FunctionKey, id: u64, complete: bool, runs: Tally, executed: Tally, new_edges: u64) -> Suspect {
+    fn suspect(&self, function: IsolatedFunction, id: u64, complete: bool, runs: RunTally, executed: RunTally, new_edges: u64) -> Suspect {
         let (f, s) = (runs.failing as f64, runs.passing as f64);
         let (nf, ns) = (self.all.failing.max(1) as f64, self.all.passing.max(1) as f64);
         let ((failure, variance), (context, other)) = (runs.failure(), executed.failure());
@@ -213,11 +213,11 @@ mod tests {
     use super::*;
 
     fn isolation(all: (u64, u64)) -> Isolation {
-        Isolation { all: Tally { failing: all.0, passing: all.1 }, ..Isolation::default() }
+        Isolation { all: RunTally { failing: all.0, passing: all.1 }, ..Isolation::default() }
     }
 
     fn suspect(all: (u64, u64), runs: (u64, u64), executed: (u64, u64)) -> Suspect {
-        let tally = |(failing, passing)| Tally { failing, passing };
+        let tally = |(failing, passing)| RunTally { failing, passing };
         isolation(all).suspect((Identity([0; 16]), 0), 0, true, tally(runs), tally(executed), 0)
     }
 

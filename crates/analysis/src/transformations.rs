@@ -9,13 +9,13 @@
 //!
 //! Copies and split loops need counts of paths: counts of edges cannot show them. All functions here are pure.
 
-use crate::advise::{Advice, AdviseOptions, Correlated, Given, Walk, Walks, advise};
+use crate::advise::{Advice, AdviseOptions, BlockWalk, Correlated, Given, Walks, advise};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::model::Profile;
 use trodden_profile::paths::FunctionPaths;
-use trodden_unit::transformations::{Copy, LastIterations, SplitWeights, Weighed};
+use trodden_unit::transformations::{LastIterations, PathCopy, SplitWeights, Weighed};
 use trodden_unit::{EdgeKind, FunctionMap, MapError, Transformation, TransformationPlan};
 
 /// Thresholds of transformations.
@@ -92,7 +92,7 @@ pub fn plan(transformed: &[TransformedFunction]) -> TransformationPlan {
 
 /// The transformations of a function, in a program that executed `total` instructions.
 pub fn of_function(map: &FunctionMap, paths: &FunctionPaths, total: u64, options: &TransformationOptions) -> Vec<Transformation> {
-    let walks = Walks::of(map, paths);
+    let walks = Walks::new(map, paths);
     let (mut copies, mut iterations) = (Vec::new(), Vec::new());
     let mut entries = BTreeSet::new();
     for finding in advise(map, paths, None, &AdviseOptions::default()) {
@@ -133,8 +133,8 @@ fn last_iterations(walks: &Walks, found: &Correlated, total: u64, options: &Tran
 }
 
 /// The blocks between two branches, to be copied for executions through a deciding edge; `None` if they cannot be copied or are too many.
-fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &TransformationOptions) -> Option<Copy> {
-    let behind: Vec<(&Walk, usize, usize)> =
+fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &TransformationOptions) -> Option<PathCopy> {
+    let behind: Vec<(&BlockWalk, usize, usize)> =
         walks.walks.iter().filter_map(|w| stretch(w, given.edge, found.later).map(|(a, b)| (w, a, b))).collect();
     let blocks: BTreeSet<Node> = behind.iter().flat_map(|(walk, from, to)| walk.blocks[*from..=*to].iter().copied()).collect();
     let copied: u64 = blocks.iter().map(|b| u64::from(walks.map.blocks[b.index()].instructions)).sum();
@@ -153,11 +153,11 @@ fn copy(walks: &Walks, found: &Correlated, given: &Given, options: &Transformati
         (blocks.contains(&edge.from) && edge.kind != EdgeKind::Reach).then_some(SplitWeights { edge: Edge(number as u32), copied, kept })
     };
     let weights = walks.map.edges.iter().enumerate().filter_map(last).collect();
-    Some(Copy { entry: given.edge, blocks: in_order(walks.map, &blocks)?, weights })
+    Some(PathCopy { entry: given.edge, blocks: in_order(walks.map, &blocks)?, weights })
 }
 
 /// The indices on a path of the block after an edge and of a later block.
-fn stretch(walk: &Walk, edge: Edge, later: Node) -> Option<(usize, usize)> {
+fn stretch(walk: &BlockWalk, edge: Edge, later: Node) -> Option<(usize, usize)> {
     let from = walk.edges.iter().position(|e| *e == edge)? + 1;
     let to = walk.blocks.iter().position(|b| *b == later)?;
     (from <= to).then_some((from, to))

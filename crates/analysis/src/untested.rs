@@ -15,7 +15,7 @@ use trodden_profile::paths::FunctionPaths;
 use trodden_unit::{EdgeKind, FunctionMap, Identity, KnownFunction, KnownPaths, MapError, UnitMap};
 
 /// A function: its unit, and its place in the unit's map.
-pub type FunctionKey = (Identity, usize);
+pub type UntestedFunction = (Identity, usize);
 /// A counter: its unit, and its place in the unit.
 pub type CounterKey = (Identity, u64);
 
@@ -58,7 +58,7 @@ pub struct NewInFunction {
 
 /// Sums over functions, as in table 3.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct UntestedSummary {
     /// Untested complete paths.
     pub paths: u64,
     /// Their executions.
@@ -143,8 +143,8 @@ pub fn new_edges(function: &FunctionMap, known: Option<&KnownFunction>, dag: &[D
         Origin::Enter(_) | Origin::Stop(_) => None,
     });
     let taken = |edge: &Edge| known.is_some_and(|k| k.edges.get(edge.index()).is_some_and(|n| *n > 0));
-    let is_way = |edge: &Edge| function.edges.get(edge.index()).is_some_and(|e| e.kind != EdgeKind::Reach);
-    edges.filter(|edge| is_way(edge) && !taken(edge)).collect()
+    let is_control_flow = |edge: &Edge| function.edges.get(edge.index()).is_some_and(|e| e.kind != EdgeKind::Reach);
+    edges.filter(|edge| is_control_flow(edge) && !taken(edge)).collect()
 }
 
 /// Sums over the untested paths of a function; `paths` has only these.
@@ -160,7 +160,7 @@ pub fn new_in(function: &FunctionMap, known: Option<&KnownFunction>, paths: &Fun
     new
 }
 
-impl Summary {
+impl UntestedSummary {
     /// Adds a function's.
     pub fn add(&mut self, new: &NewInFunction) {
         self.paths += new.paths;
@@ -178,8 +178,8 @@ impl Summary {
     ///
     /// # Errors
     /// A function's map is damaged.
-    pub fn of(filtered: &Profile, known: &KnownPaths) -> Result<Summary, MapError> {
-        let mut summary = Summary::default();
+    pub fn new(filtered: &Profile, known: &KnownPaths) -> Result<UntestedSummary, MapError> {
+        let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
             let mut counts = unit.counts_of(function).peekable();
             if counts.peek().is_some() {
@@ -195,7 +195,7 @@ impl Summary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HotPath {
     /// Its function.
-    pub function: FunctionKey,
+    pub function: UntestedFunction,
     /// Its number.
     pub path: u64,
     /// Executions in the tests.
@@ -212,7 +212,7 @@ pub struct HotPath {
 /// # Errors
 /// A function's map is damaged.
 pub fn hot(field: &Profile, known: &KnownPaths, top: usize) -> Result<(Vec<HotPath>, f64), MapError> {
-    let (mut tested, mut all) = (Vec::new(), BTreeMap::<(FunctionKey, u64), u64>::new());
+    let (mut tested, mut all) = (Vec::new(), BTreeMap::<(UntestedFunction, u64), u64>::new());
     for unit in field.images.iter().flat_map(|i| &i.units) {
         for (place, function) in unit.map.functions.iter().enumerate() {
             let key = (unit.unit, place);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_analysis::advise::{Advice, AdviseOptions, Correlated, LoopPatterns, Never, advise};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::FunctionPaths;
-use trodden_testkit::{Random, Subject};
+use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 12_000;
@@ -27,7 +27,7 @@ struct Case {
 
 /// A random function with random counts; a few frequent paths, so that there is something to find.
 fn case(random: &mut Random) -> Option<Case> {
-    let mut map = Subject::random(random, "f", 8).map;
+    let mut map = FunctionSubject::random(random, "f", 8).map;
     // All branches decide: calls that might not return have no part in this.
     let stops = |map: &FunctionMap, path: &[DagEdge]| {
         matches!(path.last().map(|e| e.origin),

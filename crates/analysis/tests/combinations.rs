@@ -1,14 +1,14 @@
-//! Untested combinations of random functions, held against a search through all of their paths.
+//! Untested combinations of random functions, compared with a search through all of their paths.
 
 use std::collections::BTreeSet;
 use trodden_analysis::combinations::{Combinations, untested};
 use trodden_flow::DagEdgeId;
 use trodden_profile::{FunctionPaths, PathCount};
-use trodden_testkit::functions::Subject;
+use trodden_testkit::functions::FunctionSubject;
 use trodden_testkit::random::Random;
 
 /// The complete paths among the numbers that are wanted.
-fn complete(subject: &Subject, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
+fn complete(subject: &FunctionSubject, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
     let counts = (0..subject.map.counters).filter(|id| wanted(*id)).map(|id| (id, 1));
     let mut paths = FunctionPaths::decode(&subject.map, counts).unwrap().complete;
     paths.sort_by_key(|p| p.id);
@@ -19,7 +19,7 @@ fn complete(subject: &Subject, wanted: impl Fn(u64) -> bool) -> Vec<PathCount> {
 fn combinations_are_the_paths_over_executed_edges_that_were_not_taken() {
     let (mut random, mut with_untested) = (Random::new(32), 0);
     for _ in 0..300 {
-        let subject = Subject::random(&mut random, "f", 9);
+        let subject = FunctionSubject::random(&mut random, "f", 9);
         if subject.map.counters > 5000 {
             continue;
         }
@@ -34,7 +34,7 @@ fn combinations_are_the_paths_over_executed_edges_that_were_not_taken() {
         let dag = subject.map.dag().unwrap();
         let unfinished = paths.unfinished.iter().any(|u| u.count > 0);
         assert!(!unfinished, "what goes on is not unfinished");
-        let found = Combinations::of(&subject.map, &dag, &paths);
+        let found = Combinations::new(&subject.map, &dag, &paths);
         assert_eq!((found.possible, found.taken, found.untested), (all.len() as u128, taken.len() as u64, expected.len() as u128));
         let listed: BTreeSet<u64> = untested(&subject.map, &dag, &paths, usize::MAX).iter().map(|p| p.id).collect();
         assert_eq!(listed, expected);

@@ -1,9 +1,9 @@
 //! Path expressions on random functions, against all ways to give their places to blocks.
 
-use trodden_analysis::expression::{Begin, End, Expression, Gap, Matcher, Place, Sequence};
+use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, Node};
-use trodden_profile::{Beginning, PathEnd, Walk, Walks};
-use trodden_testkit::{Random, Subject};
+use trodden_profile::{Beginning, PathEnd, PathWalk, Walks};
+use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::{FunctionMap, UnitMap};
 
 fn unit() -> UnitMap {
@@ -29,8 +29,8 @@ fn unit() -> UnitMap {
     }
 }
 
-fn place(random: &mut Random, blocks: u64) -> Place {
-    if random.chance(15) { Place::Any } else { Place::Block(random.below(blocks) as u32) }
+fn place(random: &mut Random, blocks: u64) -> BlockSet {
+    if random.chance(15) { BlockSet::Any } else { BlockSet::Block(random.below(blocks) as u32) }
 }
 
 fn gap(random: &mut Random, blocks: u64) -> Gap {
@@ -38,23 +38,23 @@ fn gap(random: &mut Random, blocks: u64) -> Gap {
         0 => Gap::Nothing,
         1 => Gap::Without(Vec::new()),
         // A gap without any block is that of neighbours.
-        _ => Gap::Without((0..1 + random.below(2)).map(|_| Place::Block(random.below(blocks) as u32)).collect()),
+        _ => Gap::Without((0..1 + random.below(2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect()),
     }
 }
 
-fn sequence(random: &mut Random, blocks: u64) -> Sequence {
+fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
     let pick = |random: &mut Random, of: u64| random.below(of);
-    Sequence {
+    ExpressionSequence {
         begin: [None, None, None, Some(Begin::Entry), Some(Begin::Head)][pick(random, 5) as usize],
         before: gap(random, blocks),
         steps: (0..pick(random, 4)).map(|_| (place(random, blocks), gap(random, blocks))).collect(),
         end: [None, None, None, None, Some(End::Exit), Some(End::Back), Some(End::Call)][pick(random, 7) as usize],
-        never: (0..pick(random, 2)).map(|_| Place::Block(random.below(blocks) as u32)).collect(),
+        never: (0..pick(random, 2)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect(),
     }
 }
 
-fn is(place: &Place, block: Node) -> bool {
-    *place == Place::Any || *place == Place::Block(block.0)
+fn is(place: &BlockSet, block: Node) -> bool {
+    *place == BlockSet::Any || *place == BlockSet::Block(block.0)
 }
 
 fn free(gap: &Gap, between: &[Node]) -> bool {
@@ -65,7 +65,7 @@ fn free(gap: &Gap, between: &[Node]) -> bool {
 }
 
 /// Tries every block for the place `step`, behind the place before it at block `last`.
-fn can(sequence: &Sequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
+fn can(sequence: &ExpressionSequence, walk: &[Node], step: usize, last: Option<usize>) -> bool {
     let behind = |last: Option<usize>| last.map_or(walk, |l| &walk[l + 1..]);
     let before = match step {
         0 => &sequence.before,
@@ -80,14 +80,14 @@ fn can(sequence: &Sequence, walk: &[Node], step: usize, last: Option<usize>) -> 
     (0..walk.len()).any(|at| {
         let fits = match last {
             None => free(before, &walk[..at]),
-            Some(last) if last == at => *place != Place::Any && sequence.steps[step - 1].0 != Place::Any,
+            Some(last) if last == at => *place != BlockSet::Any && sequence.steps[step - 1].0 != BlockSet::Any,
             Some(last) => at > last && free(before, &walk[last + 1..at]),
         };
         fits && is(place, walk[at]) && can(sequence, walk, step + 1, Some(at))
     })
 }
 
-fn expected(sequence: &Sequence, function: &FunctionMap, walk: &Walk) -> bool {
+fn expected(sequence: &ExpressionSequence, function: &FunctionMap, walk: &PathWalk) -> bool {
     let back = |edge| function.cuts.contains(&(edge, CutReason::Back));
     let begin = match sequence.begin {
         None => true,
@@ -108,12 +108,12 @@ fn matching_is_what_trying_everything_finds() {
     let mut random = Random::new(7);
     let (mut matched, mut tried) = (0u64, 0u64);
     for round in 0..4000 {
-        let subject = Subject::random(&mut random, "f", 9);
+        let subject = FunctionSubject::random(&mut random, "f", 9);
         let blocks = subject.map.blocks.len() as u64;
         let pattern = |random: &mut Random| (0..1 + random.below(2)).map(|_| sequence(random, blocks)).collect::<Vec<_>>();
         let patterns = (0..1 + round % 2).map(|_| pattern(&mut random)).collect();
         let expression = Expression { function: None, patterns };
-        let (matcher, walks) = (Matcher::of(&expression, &unit(), &subject.map), Walks::of(&subject.map).unwrap());
+        let (matcher, walks) = (Matcher::new(&expression, &unit(), &subject.map), Walks::from_function(&subject.map).unwrap());
         for id in (0..subject.map.counters).take(40) {
             let walk = walks.walk(id).unwrap();
             let right = expression.patterns.iter().any(|p| p.iter().all(|s| expected(s, &subject.map, &walk)));
@@ -127,9 +127,9 @@ fn matching_is_what_trying_everything_finds() {
 
 #[test]
 fn places_that_are_nowhere_are_reported() {
-    let subject = Subject::random(&mut Random::new(1), "f", 3);
+    let subject = FunctionSubject::random(&mut Random::new(1), "f", 3);
     let expression: Expression = "b0 .. !b77 12 !inlined()".parse().unwrap();
     let unit = unit();
-    let matcher = Matcher::of(&expression, &unit, &subject.map);
+    let matcher = Matcher::new(&expression, &unit, &subject.map);
     assert_eq!(matcher.nowhere().len(), 3);
 }

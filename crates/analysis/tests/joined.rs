@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use trodden_analysis::expression::joined::{is_cut, is_whole, join};
-use trodden_analysis::expression::{Begin, End, Expression, Gap, Matcher, Place, Sequence};
+use trodden_analysis::expression::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap, Matcher};
 use trodden_flow::{CutReason, DagEdge, Edge, Node, Origin};
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
-use trodden_testkit::{Random, Subject};
+use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::EdgeKind;
 
 /// A piece of an execution, or a whole path of it.
@@ -28,7 +28,7 @@ struct Executed {
 
 impl Executed {
     /// Adds a walk from the entry to the exit; nothing if it takes too long.
-    fn add(&mut self, subject: &Subject, random: &mut Random) {
+    fn add(&mut self, subject: &FunctionSubject, random: &mut Random) {
         let map = &subject.map;
         let Some(edges) = walk(subject, random) else { return };
         let value = |is: &dyn Fn(&DagEdge) -> bool| {
@@ -73,7 +73,7 @@ impl Executed {
 }
 
 /// The edges of a random walk to the exit.
-fn walk(subject: &Subject, random: &mut Random) -> Option<Vec<Edge>> {
+fn walk(subject: &FunctionSubject, random: &mut Random) -> Option<Vec<Edge>> {
     let (map, mut at, mut edges) = (&subject.map, Node(0), Vec::new());
     while at.index() < map.blocks.len() {
         let out: Vec<u32> = (0..map.edges.len() as u32)
@@ -89,13 +89,14 @@ fn walk(subject: &Subject, random: &mut Random) -> Option<Vec<Edge>> {
     Some(edges)
 }
 
-fn sequence(random: &mut Random, blocks: u64) -> Sequence {
-    let places = |random: &mut Random, most: u64| (0..random.below(most + 1)).map(|_| Place::Block(random.below(blocks) as u32)).collect();
+fn sequence(random: &mut Random, blocks: u64) -> ExpressionSequence {
+    let places =
+        |random: &mut Random, most: u64| (0..random.below(most + 1)).map(|_| BlockSet::Block(random.below(blocks) as u32)).collect();
     let steps = 1 + random.below(2);
-    Sequence {
+    ExpressionSequence {
         begin: random.pick(&[None, None, Some(Begin::Entry), Some(Begin::Head)]),
         before: Gap::Without(places(random, 1)),
-        steps: (0..steps).map(|_| (Place::Block(random.below(blocks) as u32), Gap::Without(places(random, 1)))).collect(),
+        steps: (0..steps).map(|_| (BlockSet::Block(random.below(blocks) as u32), Gap::Without(places(random, 1)))).collect(),
         end: random.pick(&[None, None, Some(End::Exit), Some(End::Back)]),
         never: places(random, 1),
     }
@@ -106,7 +107,7 @@ fn answers_hold_whatever_followed_each_other() {
     let mut random = Random::new(23);
     let (mut certain, mut none, mut open, mut matched, mut whole) = (0u64, 0u64, 0u64, 0u64, 0u64);
     for _ in 0..6000 {
-        let subject = Subject::random(&mut random, "f", 10);
+        let subject = FunctionSubject::random(&mut random, "f", 10);
         let map = &subject.map;
         if !is_cut(map) {
             continue;
@@ -124,7 +125,7 @@ fn answers_hold_whatever_followed_each_other() {
         }
         let expression = Expression { function: None, patterns: vec![vec![sequence(&mut random, map.blocks.len() as u64)]] };
         let unit = trodden_testkit::functions::unit(&mut random, "a.c", 1, 1).0;
-        let matcher = Matcher::of(&expression, &unit, map);
+        let matcher = Matcher::new(&expression, &unit, map);
         let right = |p: &&Stretch| matcher.matches(&p.blocks, p.beginning, Some(p.end));
         let is_right = executed.paths.iter().any(|p| right(&p));
         if !expression.needs_whole_paths(map) {

@@ -7,8 +7,8 @@ use profiles::profile;
 use std::collections::BTreeSet;
 use trodden_analysis::suite::cover::{Cover, Problem, exact, greedy};
 use trodden_analysis::suite::order::{Worth, average_covered, order};
-use trodden_analysis::suite::{PathIndex, Suite, SuiteError, Test};
-use trodden_profile::Ending;
+use trodden_analysis::suite::{PathIndex, Suite, SuiteError, SuiteTest};
+use trodden_profile::ProcessEnding;
 use trodden_testkit::Random;
 
 fn problem(random: &mut Random, sets: u64, elements: u64, most_cost: u64) -> Problem {
@@ -75,11 +75,11 @@ fn what_is_proven_up_to_the_limit_holds() {
     assert!(unproven > 0, "nothing was stopped");
 }
 
-fn test(name: &str, duration_ns: u64, paths: &[u32]) -> Test {
-    Test { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
+fn test(name: &str, duration_ns: u64, paths: &[u32]) -> SuiteTest {
+    SuiteTest { name: name.into(), runs: 1, duration_ns, failed: false, paths: paths.iter().map(|p| PathIndex(*p)).collect() }
 }
 
-fn places(tests: &[Test], wanted: Option<&[u32]>, worth: Worth) -> Vec<(usize, u64, u64)> {
+fn places(tests: &[SuiteTest], wanted: Option<&[u32]>, worth: Worth) -> Vec<(usize, u64, u64)> {
     let wanted = wanted.map(|w| w.iter().map(|p| PathIndex(*p)).collect::<BTreeSet<_>>());
     order(tests, wanted.as_ref(), worth).iter().map(|p| (p.test, p.takes, p.adds)).collect()
 }
@@ -108,7 +108,7 @@ fn the_average_of_paths_covered_is_that_of_the_formula() {
 fn greedy_orders_hold_to_their_rule_on_random_suites() {
     let mut random = Random::new(3);
     for _ in 0..300 {
-        let tests: Vec<Test> = (0..1 + random.below(12))
+        let tests: Vec<SuiteTest> = (0..1 + random.below(12))
             .map(|i| test(&i.to_string(), 1 + random.below(100), &(0..20).filter(|_| random.chance(20)).collect::<Vec<u32>>()))
             .collect();
         let placed = order(&tests, None, Worth::Paths);
@@ -132,7 +132,7 @@ fn runs_of_one_name_are_one_test_and_builds_are_not_mixed() {
     let mut suite = Suite::default();
     for (seed, name, status) in [(1, Some("one"), 0), (2, None, 0), (3, Some("one"), 1)] {
         let mut run = profile(0, seed);
-        (run.run.test, run.run.ending) = (name.map(str::to_owned), Some(Ending::Exit(status)));
+        (run.run.test, run.run.ending) = (name.map(str::to_owned), Some(ProcessEnding::Exit(status)));
         suite.add(&run).unwrap();
     }
     let seen: Vec<_> = suite.tests.iter().map(|t| (t.runs, t.failed)).collect();

@@ -123,7 +123,7 @@ impl AddressMap {
     ///
     /// # Errors
     /// The code differs, or the side build has no map, or a damaged one.
-    pub fn of_side_build(binary: &Binary, side: &Binary) -> Result<AddressMap, BinaryError> {
+    pub fn from_side_build(binary: &Binary, side: &Binary) -> Result<AddressMap, BinaryError> {
         if let Some(address) = first_difference(binary, side) {
             let what = format!("its code differs from that of {} from address {address:#x} on", binary.path().display());
             return Err(BinaryError::SideBuild { path: side.path().to_owned(), what });

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// A file mapped into a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub struct MappedFile {
     /// The process.
     pub process: u32,
     /// First address.
@@ -82,7 +82,7 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
     ///
     /// # Errors
     /// The file is one of this name and another build.
-    pub fn map(&mut self, mapping: &Mapping) -> Result<(), BinaryError> {
+    pub fn map(&mut self, mapping: &MappedFile) -> Result<(), BinaryError> {
         let name = mapping.path.rsplit('/').next().unwrap_or_default();
         for (number, file) in self.files.iter().enumerate() {
             if file.is_fixed() || file.path().file_name().is_none_or(|n| n != name) {

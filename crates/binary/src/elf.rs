@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A part of the file that is loaded into memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct LoadSegment {
     /// First address.
     pub address: u64,
     /// Size in memory, bytes.
@@ -54,7 +54,7 @@ pub struct FunctionSymbol {
 pub struct Binary {
     path: PathBuf,
     data: Arc<[u8]>,
-    segments: Vec<Segment>,
+    segments: Vec<LoadSegment>,
     functions: Vec<FunctionSymbol>,
     build_id: Option<String>,
     entry: u64,
@@ -120,7 +120,7 @@ impl Binary {
     }
 
     /// Loaded parts, ascending by address.
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[LoadSegment] {
         &self.segments
     }
 
@@ -169,7 +169,7 @@ impl Binary {
     /// if no loaded part lies there.
     pub fn load_bias(&self, start: u64, offset: u64) -> Option<u64> {
         let page = |at: u64| at & !0xfff;
-        let holds = |s: &&Segment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
+        let holds = |s: &&LoadSegment| (page(s.file_offset)..s.file_offset.saturating_add(s.file_size)).contains(&offset);
         let segment = self.segments.iter().filter(holds).max_by_key(|s| s.executable)?;
         Some(start.wrapping_sub(segment.address.wrapping_sub(segment.file_offset).wrapping_add(offset)))
     }
@@ -190,14 +190,14 @@ fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
     }
 }
 
-fn segments(file: &ElfFile64) -> Vec<Segment> {
+fn segments(file: &ElfFile64) -> Vec<LoadSegment> {
     let flags = |s: &object::read::elf::ElfSegment64<'_, '_>| match s.flags() {
         object::SegmentFlags::Elf { p_flags } => p_flags,
         _ => 0,
     };
-    let mut segments: Vec<Segment> = file
+    let mut segments: Vec<LoadSegment> = file
         .segments()
-        .map(|s| Segment {
+        .map(|s| LoadSegment {
             address: s.address(),
             size: s.size(),
             file_offset: s.file_range().0,

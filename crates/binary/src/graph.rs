@@ -79,7 +79,7 @@ impl BlockEnd {
 
 /// Instructions that are executed one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Block {
+pub struct CodeBlock {
     /// Address of the first instruction.
     pub start: u64,
     /// Bytes.
@@ -90,7 +90,7 @@ pub struct Block {
     pub end: BlockEnd,
 }
 
-impl Block {
+impl CodeBlock {
     /// The address behind its last byte.
     pub fn end_address(&self) -> u64 {
         self.start + self.size
@@ -104,7 +104,7 @@ impl Block {
 
 /// What an edge stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EdgeKind {
+pub enum CodeEdgeKind {
     /// The next instruction in memory follows, without a branch.
     FallThrough,
     /// A jump to a fixed address.
@@ -121,35 +121,35 @@ pub enum EdgeKind {
     Observed,
 }
 
-impl EdgeKind {
+impl CodeEdgeKind {
     /// Its name in JSON and DOT.
     pub fn name(self) -> &'static str {
         match self {
-            EdgeKind::FallThrough => "fall-through",
-            EdgeKind::Jump => "jump",
-            EdgeKind::Taken => "taken",
-            EdgeKind::NotTaken => "not-taken",
-            EdgeKind::Indirect => "indirect",
-            EdgeKind::Unwind => "unwind",
-            EdgeKind::Observed => "observed",
+            CodeEdgeKind::FallThrough => "fall-through",
+            CodeEdgeKind::Jump => "jump",
+            CodeEdgeKind::Taken => "taken",
+            CodeEdgeKind::NotTaken => "not-taken",
+            CodeEdgeKind::Indirect => "indirect",
+            CodeEdgeKind::Unwind => "unwind",
+            CodeEdgeKind::Observed => "observed",
         }
     }
 }
 
 /// Control can go from the end of one block to the start of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Edge {
-    /// From its last instruction (of [`EdgeKind::Unwind`], from a call in it).
+pub struct CodeEdge {
+    /// From its last instruction (of [`CodeEdgeKind::Unwind`], from a call in it).
     pub from: BlockIndex,
     /// To its first instruction.
     pub to: BlockIndex,
     /// Why.
-    pub kind: EdgeKind,
+    pub kind: CodeEdgeKind,
 }
 
 /// What is called.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Callee {
+pub enum CodeCallee {
     /// The function with this entry, in the same file.
     Function(u64),
     /// A function of another file, by name, through the procedure linkage table or the global offset table.
@@ -192,7 +192,7 @@ pub struct CallSite {
     /// Address of the next instruction; `None` for tail calls.
     pub return_address: Option<u64>,
     /// What is called.
-    pub callee: Callee,
+    pub callee: CodeCallee,
     /// How.
     pub kind: CallKind,
     /// Whether execution goes on behind it.
@@ -309,9 +309,9 @@ pub struct FunctionGraph {
     /// Its code, ascending: more than one range where cold code was split off.
     pub ranges: Vec<Range<u64>>,
     /// Its blocks, ascending by address.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<CodeBlock>,
     /// Its edges, ascending.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<CodeEdge>,
     /// Its calls, ascending by address.
     pub calls: Vec<CallSite>,
     /// Addresses of blocks that receive exceptions.
@@ -347,12 +347,12 @@ impl FunctionGraph {
     ///
     /// # Panics
     /// If it is not of this function.
-    pub fn block(&self, index: BlockIndex) -> &Block {
+    pub fn block(&self, index: BlockIndex) -> &CodeBlock {
         &self.blocks[index.0 as usize]
     }
 
     /// Edges out of a block.
-    pub fn successors(&self, block: BlockIndex) -> &[Edge] {
+    pub fn successors(&self, block: BlockIndex) -> &[CodeEdge] {
         let first = self.edges.partition_point(|e| e.from < block);
         let end = self.edges.partition_point(|e| e.from <= block);
         &self.edges[first..end]
@@ -390,12 +390,12 @@ pub struct ProgramGraph {
     /// Addresses that stubs cover, ascending.
     pub stub_ranges: Vec<Range<u64>>,
     /// What executions showed that the file does not.
-    pub observations: Vec<Observation>,
+    pub observations: Vec<GraphObservation>,
 }
 
 /// A transfer of control that an execution showed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Observation {
+pub struct GraphObservation {
     /// Address of the last instruction before.
     pub from: u64,
     /// Address of the first instruction behind.

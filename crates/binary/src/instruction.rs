@@ -9,7 +9,7 @@ pub const LONGEST_INSTRUCTION: u64 = 15;
 
 /// What an instruction does to control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Branch {
+pub enum BranchInstruction {
     /// A call of a fixed address.
     Call(u64),
     /// A call through a register or memory.
@@ -28,22 +28,22 @@ pub enum Branch {
     Stop,
 }
 
-impl Branch {
+impl BranchInstruction {
     /// Whether it is a call, of a fixed address or not.
     pub fn is_call(self) -> bool {
-        matches!(self, Branch::Call(_) | Branch::IndirectCall)
+        matches!(self, BranchInstruction::Call(_) | BranchInstruction::IndirectCall)
     }
 
     /// Its fixed target.
     pub fn target(self) -> Option<u64> {
         match self {
-            Branch::Call(target) | Branch::Conditional(target) | Branch::Jump(target) => Some(target),
+            BranchInstruction::Call(target) | BranchInstruction::Conditional(target) | BranchInstruction::Jump(target) => Some(target),
             _ => None,
         }
     }
 }
 
-/// Decodes the first of the bytes as an instruction at an address; `None` where it is none, or cut off.
+/// Decodes the first of the bytes as an instruction at an address; `None` where they encode none, or it is cut off.
 pub fn decode(code: &[u8], address: u64) -> Option<Instruction> {
     let mut decoder = Decoder::with_ip(64, &code[..code.len().min(LONGEST_INSTRUCTION as usize)], address, DecoderOptions::NONE);
     let instruction = decoder.can_decode().then(|| decoder.decode())?;
@@ -65,21 +65,21 @@ pub fn text(instruction: &Instruction) -> String {
 }
 
 /// What an instruction does to control flow; `None` if the next one in memory follows.
-pub fn branch(instruction: &Instruction) -> Option<Branch> {
+pub fn branch(instruction: &Instruction) -> Option<BranchInstruction> {
     match instruction.flow_control() {
         FlowControl::Next => None,
-        FlowControl::UnconditionalBranch => Some(Branch::Jump(instruction.near_branch_target())),
-        FlowControl::IndirectBranch => Some(Branch::IndirectJump),
+        FlowControl::UnconditionalBranch => Some(BranchInstruction::Jump(instruction.near_branch_target())),
+        FlowControl::IndirectBranch => Some(BranchInstruction::IndirectJump),
         FlowControl::ConditionalBranch | FlowControl::XbeginXabortXend => {
             let target = instruction.near_branch_target();
-            (target != 0).then_some(Branch::Conditional(target))
+            (target != 0).then_some(BranchInstruction::Conditional(target))
         }
-        FlowControl::Return => Some(Branch::Return),
-        FlowControl::Call if is_system_entry(instruction) => Some(Branch::System),
-        FlowControl::Call => Some(Branch::Call(instruction.near_branch_target())),
-        FlowControl::IndirectCall => Some(Branch::IndirectCall),
-        FlowControl::Interrupt => Some(Branch::System),
-        FlowControl::Exception => Some(Branch::Stop),
+        FlowControl::Return => Some(BranchInstruction::Return),
+        FlowControl::Call if is_system_entry(instruction) => Some(BranchInstruction::System),
+        FlowControl::Call => Some(BranchInstruction::Call(instruction.near_branch_target())),
+        FlowControl::IndirectCall => Some(BranchInstruction::IndirectCall),
+        FlowControl::Interrupt => Some(BranchInstruction::System),
+        FlowControl::Exception => Some(BranchInstruction::Stop),
     }
 }
 
@@ -90,7 +90,7 @@ fn is_system_entry(instruction: &Instruction) -> bool {
 }
 
 /// [`branch`] of the first of the bytes.
-pub fn branch_at(code: &[u8], address: u64) -> Option<Branch> {
+pub fn branch_at(code: &[u8], address: u64) -> Option<BranchInstruction> {
     branch(&decode(code, address)?)
 }
 
@@ -98,7 +98,7 @@ pub fn branch_at(code: &[u8], address: u64) -> Option<Branch> {
 mod tests {
     use super::*;
 
-    fn class(code: &[u8]) -> Option<Branch> {
+    fn class(code: &[u8]) -> Option<BranchInstruction> {
         branch_at(code, 0x1000)
     }
 
@@ -107,22 +107,22 @@ mod tests {
         let indirect_calls: [&[u8]; 4] = [&[0xff, 0xd0], &[0x41, 0xff, 0xd3], &[0xff, 0x15, 0, 0, 0, 0], &[0x3e, 0xff, 0x14, 0xc1]];
         let returns: [&[u8]; 4] = [&[0xc3], &[0xf3, 0xc3], &[0xf2, 0xc3], &[0xc2, 8, 0]];
         let indirect_jumps: [&[u8]; 3] = [&[0xff, 0xe0], &[0x41, 0xff, 0xe3], &[0x3e, 0xff, 0xe0]];
-        assert!(indirect_calls.iter().all(|c| class(c) == Some(Branch::IndirectCall)));
-        assert!(returns.iter().all(|c| class(c) == Some(Branch::Return)));
-        assert!(indirect_jumps.iter().all(|c| class(c) == Some(Branch::IndirectJump)));
-        assert_eq!(class(&[0xe8, 1, 0, 0, 0]), Some(Branch::Call(0x1006)));
-        assert_eq!(class(&[0x0f, 0x85, 0, 0, 0, 0]), Some(Branch::Conditional(0x1006)));
-        assert_eq!(class(&[0x2e, 0x7f, 0xfb]), Some(Branch::Conditional(0xffe)));
-        assert_eq!(class(&[0xe2, 0xfe]), Some(Branch::Conditional(0x1000)));
-        assert_eq!(class(&[0xeb, 5]), Some(Branch::Jump(0x1007)));
-        assert_eq!(class(&[0xe9, 0, 0, 0, 0]), Some(Branch::Jump(0x1005)));
+        assert!(indirect_calls.iter().all(|c| class(c) == Some(BranchInstruction::IndirectCall)));
+        assert!(returns.iter().all(|c| class(c) == Some(BranchInstruction::Return)));
+        assert!(indirect_jumps.iter().all(|c| class(c) == Some(BranchInstruction::IndirectJump)));
+        assert_eq!(class(&[0xe8, 1, 0, 0, 0]), Some(BranchInstruction::Call(0x1006)));
+        assert_eq!(class(&[0x0f, 0x85, 0, 0, 0, 0]), Some(BranchInstruction::Conditional(0x1006)));
+        assert_eq!(class(&[0x2e, 0x7f, 0xfb]), Some(BranchInstruction::Conditional(0xffe)));
+        assert_eq!(class(&[0xe2, 0xfe]), Some(BranchInstruction::Conditional(0x1000)));
+        assert_eq!(class(&[0xeb, 5]), Some(BranchInstruction::Jump(0x1007)));
+        assert_eq!(class(&[0xe9, 0, 0, 0, 0]), Some(BranchInstruction::Jump(0x1005)));
     }
 
     #[test]
     fn kernel_entries_stops_and_the_rest() {
-        assert_eq!(class(&[0x0f, 0x05]), Some(Branch::System));
-        assert_eq!(class(&[0xcd, 0x80]), Some(Branch::System));
-        assert_eq!(class(&[0x0f, 0x0b]), Some(Branch::Stop));
+        assert_eq!(class(&[0x0f, 0x05]), Some(BranchInstruction::System));
+        assert_eq!(class(&[0xcd, 0x80]), Some(BranchInstruction::System));
+        assert_eq!(class(&[0x0f, 0x0b]), Some(BranchInstruction::Stop));
         assert_eq!(class(&[0x90]), None);
         assert_eq!(class(&[]), None);
         assert_eq!(class(&[0x0f]), None);

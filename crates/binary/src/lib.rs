@@ -35,12 +35,12 @@ mod recover;
 mod source;
 
 pub use address_map::{AddressMap, MapBlock, MapFunction, MapProperties, MapSuccessor};
-pub use address_space::{AddressSpace, Loadable, Mapping};
+pub use address_space::{AddressSpace, Loadable, MappedFile};
 pub use core_file::{CoreFile, CoreThread, FileInMemory};
-pub use elf::{Binary, FunctionSymbol, Segment, SymbolSource};
+pub use elf::{Binary, FunctionSymbol, LoadSegment, SymbolSource};
 pub use error::BinaryError;
 pub use names::demangled;
-pub use probe_graph::{Connection, ProbeGraph, Step};
-pub use probed_image::{CodeRange, FunctionId, ProbeAt, ProbedImage};
+pub use probe_graph::{Connection, NumberStep, ProbeGraph};
+pub use probed_image::{CodeRange, ProbeAt, ProbedFunction, ProbedImage};
 pub use recover::recover;
 pub use source::{SourceFrame, SourceLocations};

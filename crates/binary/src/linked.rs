@@ -4,7 +4,7 @@
 //! are the address in the file. The program's own addresses are those of its file. Processors have no user addresses above 2^47, and files
 //! lie far below that, so nothing overlaps.
 
-use crate::graph::{Callee, Doubt, FunctionGraph, Observation, ProgramGraph};
+use crate::graph::{CodeCallee, Doubt, FunctionGraph, GraphObservation, ProgramGraph};
 use std::collections::BTreeMap;
 
 /// Addresses of a file.
@@ -33,9 +33,9 @@ impl ProgramGraph {
             all.observations.append(&mut graph.observations);
         }
         for call in all.functions.iter_mut().flat_map(|f| &mut f.calls) {
-            let Callee::Import(name) = &call.callee else { continue };
+            let CodeCallee::Import(name) = &call.callee else { continue };
             if let Some(entry) = exports.get(name.split('@').next().unwrap_or(name)) {
-                call.callee = Callee::Function(*entry);
+                call.callee = CodeCallee::Function(*entry);
             }
         }
         all
@@ -49,7 +49,7 @@ impl ProgramGraph {
             stub.resolver = stub.resolver.map(|r| r + by);
         }
         self.stub_ranges.iter_mut().for_each(|r| *r = r.start + by..r.end + by);
-        self.observations.iter_mut().for_each(|o| *o = Observation { from: o.from + by, to: o.to + by });
+        self.observations.iter_mut().for_each(|o| *o = GraphObservation { from: o.from + by, to: o.to + by });
     }
 }
 
@@ -67,9 +67,9 @@ impl FunctionGraph {
             call.return_address = call.return_address.map(|a| a + by);
             call.landing_pad = call.landing_pad.map(|a| a + by);
             match &mut call.callee {
-                Callee::Function(entry) => *entry += by,
-                Callee::OneOf(entries) => entries.iter_mut().for_each(|e| *e += by),
-                Callee::Import(_) | Callee::Indirect => {}
+                CodeCallee::Function(entry) => *entry += by,
+                CodeCallee::OneOf(entries) => entries.iter_mut().for_each(|e| *e += by),
+                CodeCallee::Import(_) | CodeCallee::Indirect => {}
             }
         }
         self.landing_pads.iter_mut().for_each(|p| *p += by);
@@ -99,7 +99,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn addresses_tell_their_file() {
+    fn addresses_name_their_file() {
         assert_eq!(in_file(first_address(3) + 0x1234), (3, 0x1234));
         assert_eq!(in_file(0x40_1000), (0, 0x40_1000));
     }
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_library_is_moved_as_a_whole() {
         let binary = Binary::read(Path::new("/bin/true")).unwrap();
-        let own = ProgramGraph::of_binary(&binary).unwrap();
+        let own = ProgramGraph::from_binary(&binary).unwrap();
         assert!(!own.functions.is_empty());
         let linked = ProgramGraph::linked(vec![ProgramGraph::default(), own.clone()], &BTreeMap::new());
         assert_eq!(linked.functions.len(), own.functions.len());
@@ -120,7 +120,7 @@ mod tests {
             );
             for (m, o) in moved.calls.iter().zip(&original.calls) {
                 assert_eq!((in_file(m.address), m.return_address.map(in_file)), ((1, o.address), o.return_address.map(|a| (1, a))));
-                if let (Callee::Function(m), Callee::Function(o)) = (&m.callee, &o.callee) {
+                if let (CodeCallee::Function(m), CodeCallee::Function(o)) = (&m.callee, &o.callee) {
                     assert_eq!(in_file(*m), (1, *o));
                 }
             }
@@ -133,7 +133,7 @@ mod tests {
             block: crate::graph::BlockIndex(0),
             address: 16,
             return_address: Some(21),
-            callee: Callee::Import("deflate@ZLIB_1".to_owned()),
+            callee: CodeCallee::Import("deflate@ZLIB_1".to_owned()),
             kind: crate::graph::CallKind::Call,
             returns: crate::graph::Returns::Maybe,
             landing_pad: None,
@@ -158,6 +158,6 @@ mod tests {
         let program = ProgramGraph { functions: vec![function], ..ProgramGraph::default() };
         let deflate = first_address(1) + 0x40;
         let linked = ProgramGraph::linked(vec![program], &BTreeMap::from([("deflate".to_owned(), deflate)]));
-        assert_eq!(linked.functions[0].calls[0].callee, Callee::Function(deflate));
+        assert_eq!(linked.functions[0].calls[0].callee, CodeCallee::Function(deflate));
     }
 }

@@ -4,16 +4,16 @@
 //! Blocks without code have no probe. Between two probes control passed through blocks of that kind only; mostly one
 //! sequence of edges does that.
 
-use crate::probed_image::{FunctionId, ProbedImage};
+use crate::probed_image::{ProbedFunction, ProbedImage};
 use std::collections::HashMap;
 use std::rc::Rc;
 use trodden_flow::{Edge, Node, Origin};
-use trodden_unit::marks::Event;
+use trodden_unit::probes::ProbeEvent;
 use trodden_unit::{BlockKind, EdgeKind, MapError};
 
 /// What an edge does to a path's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NumberStep {
     /// Adds to it.
     Add(i64),
     /// Adds to it, and the path ends with the function.
@@ -43,15 +43,15 @@ pub struct ProbeGraph {
     /// Out-edges of each block, without `Reach` edges.
     out: Vec<Vec<(Edge, u32)>>,
     kinds: Vec<EdgeKind>,
-    steps: Vec<Step>,
+    steps: Vec<NumberStep>,
     /// Number of the node for the exit.
     exit: u32,
     /// Which blocks have an address.
     visible: Vec<bool>,
-    /// For each block the value of its `Reach` edge, unless that has a mark of its own.
+    /// For each block the value of its `Reach` edge, unless that has a probe of its own.
     reach: Vec<Option<i64>>,
     marked_reach: Vec<Option<i64>>,
-    /// For each block the edge by which paths end in it before it does, unless that has a mark of its own.
+    /// For each block the edge by which paths end in it before it does, unless that has a probe of its own.
     end: Vec<Option<Edge>>,
     marked_end: Vec<Option<Edge>>,
     /// For each block the number with which a path begins behind a cut edge to it.
@@ -70,7 +70,7 @@ impl ProbeGraph {
     ///
     /// # Errors
     /// Its map is damaged.
-    pub fn new(image: &ProbedImage, function: FunctionId) -> Result<ProbeGraph, MapError> {
+    pub fn new(image: &ProbedImage, function: ProbedFunction) -> Result<ProbeGraph, MapError> {
         let map = image.map(function);
         let (graph, dag) = (map.graph()?, map.dag()?);
         let blocks = map.blocks.len();
@@ -82,15 +82,15 @@ impl ProbeGraph {
             }
         }
         let step = |edge: Edge| match (dag.real(edge), dag.cut(edge)) {
-            (Some(id), _) if graph.to(edge) == dag.exit() => Step::End(value(id)),
-            (Some(id), _) => Step::Add(value(id)),
+            (Some(id), _) if graph.to(edge) == dag.exit() => NumberStep::End(value(id)),
+            (Some(id), _) => NumberStep::Add(value(id)),
             (None, Some(cut)) => {
                 let own = cut.enter.map(value).or_else(|| enter.get(&graph.to(edge).0).copied());
-                Step::Cut(cut.leave.map_or(0, value), own.unwrap_or(0))
+                NumberStep::Cut(cut.leave.map_or(0, value), own.unwrap_or(0))
             }
-            (None, None) => Step::Dead,
+            (None, None) => NumberStep::Dead,
         };
-        let steps: Vec<Step> = graph.edges().map(step).collect();
+        let steps: Vec<NumberStep> = graph.edges().map(step).collect();
         let mut flow = ProbeGraph {
             out: vec![Vec::new(); blocks + 1],
             kinds: map.edges.iter().map(|e| e.kind).collect(),
@@ -114,7 +114,7 @@ impl ProbeGraph {
         for (number, (from, to)) in edges.enumerate() {
             let (edge, at) = (Edge(number as u32), from.index());
             match (self.kinds[number], self.steps[number]) {
-                (EdgeKind::Reach, Step::End(value)) => self.reach[at] = Some(value),
+                (EdgeKind::Reach, NumberStep::End(value)) => self.reach[at] = Some(value),
                 (EdgeKind::Reach, _) => {}
                 (kind, _) => {
                     self.out[at].push((edge, to.0));
@@ -126,24 +126,24 @@ impl ProbeGraph {
         }
     }
 
-    fn take_marks(&mut self, image: &ProbedImage, function: FunctionId) {
+    fn take_marks(&mut self, image: &ProbedImage, function: ProbedFunction) {
         let own = image.ranges.iter().filter(|r| r.function == function);
-        for mark in own.flat_map(|r| image.marks_in(r.start, r.end)).filter(|m| m.function == function) {
-            let at = mark.mark.block as usize;
-            match mark.mark.event {
-                Event::Begin => self.visible[at] = true,
-                Event::Reach => self.marked_reach[at] = self.marked_reach[at].or(self.reach[at].take()),
-                Event::End => self.marked_end[at] = self.marked_end[at].or(self.end[at].take()),
+        for probe in own.flat_map(|r| image.probes_in(r.start, r.end)).filter(|m| m.function == function) {
+            let at = probe.probe.block as usize;
+            match probe.probe.event {
+                ProbeEvent::Begin => self.visible[at] = true,
+                ProbeEvent::Reach => self.marked_reach[at] = self.marked_reach[at].or(self.reach[at].take()),
+                ProbeEvent::End => self.marked_end[at] = self.marked_end[at].or(self.end[at].take()),
             }
         }
     }
 
     /// What an edge does.
-    pub fn step(&self, edge: Edge) -> Step {
+    pub fn step(&self, edge: Edge) -> NumberStep {
         self.steps[edge.index()]
     }
 
-    /// Value of the edge that says that a call was reached: the one that is reached with the block, or the one that has a mark.
+    /// Value of the edge that says that a call was reached: the one that is reached with the block, or the one that has a probe.
     pub fn reach(&self, block: u32, marked: bool) -> Option<i64> {
         if marked { self.marked_reach[block as usize] } else { self.reach[block as usize] }
     }

@@ -6,28 +6,28 @@
 
 use crate::address_space::Loadable;
 use crate::error::BinaryError;
-use crate::instruction::{Branch, branch_at};
+use crate::instruction::{BranchInstruction, branch_at};
 use crate::pseudo_probes;
 use object::{Object, ObjectKind, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SymbolKind, elf};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trodden_unit::marks::{Mark, probe_function};
+use trodden_unit::probes::{PseudoProbe, probe_function};
 use trodden_unit::{FunctionMap, Identity, Image, UnitMap, UnitStore};
 
 /// A function of an image, by its place in [`ProbedImage::functions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FunctionId(pub u32);
+pub struct ProbedFunction(pub u32);
 
-/// A mark at an address.
+/// A probe at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeAt {
     /// Address as the file has it.
     pub address: u64,
     /// The function.
-    pub function: FunctionId,
+    pub function: ProbedFunction,
     /// What happens there.
-    pub mark: Mark,
+    pub probe: PseudoProbe,
 }
 
 /// Code of one function.
@@ -38,7 +38,7 @@ pub struct CodeRange {
     /// Behind its last byte.
     pub end: u64,
     /// Whose it is.
-    pub function: FunctionId,
+    pub function: ProbedFunction,
 }
 
 /// An image with the addresses of its blocks.
@@ -53,7 +53,7 @@ pub struct ProbedImage {
     /// Functions with addresses: unit, and place in the unit's map.
     pub functions: Vec<(usize, usize)>,
     /// Ascending by address; those of one address in the order of the code.
-    pub marks: Vec<ProbeAt>,
+    pub probes: Vec<ProbeAt>,
     /// Ascending.
     pub ranges: Vec<CodeRange>,
     /// Functions that lie in the image but whose addresses are unknown, each with the reason.
@@ -105,7 +105,7 @@ impl ProbedImage {
             image,
             units,
             functions: Vec::new(),
-            marks: Vec::new(),
+            probes: Vec::new(),
             ranges: Vec::new(),
             without: Vec::new(),
             code: code(&file),
@@ -117,7 +117,7 @@ impl ProbedImage {
     }
 
     /// What a function's map says.
-    pub fn map(&self, function: FunctionId) -> &FunctionMap {
+    pub fn map(&self, function: ProbedFunction) -> &FunctionMap {
         let (unit, place) = self.functions[function.0 as usize];
         &self.units[unit].1.functions[place]
     }
@@ -128,25 +128,25 @@ impl ProbedImage {
         behind.checked_sub(1).filter(|at| address < self.ranges[*at].end)
     }
 
-    /// The marks from one address to another, both included.
-    pub fn marks_in(&self, from: u64, to: u64) -> &[ProbeAt] {
-        let first = self.marks.partition_point(|m| m.address < from);
-        let end = self.marks.partition_point(|m| m.address <= to);
-        &self.marks[first..end.max(first)]
+    /// The probes from one address to another, both included.
+    pub fn probes_in(&self, from: u64, to: u64) -> &[ProbeAt] {
+        let first = self.probes.partition_point(|m| m.address < from);
+        let end = self.probes.partition_point(|m| m.address <= to);
+        &self.probes[first..end.max(first)]
     }
 
     /// What the instruction at an address does to control flow; `None` if the next one follows, or no code is there.
-    pub fn branch(&self, address: u64) -> Option<Branch> {
+    pub fn branch(&self, address: u64) -> Option<BranchInstruction> {
         let part = self.code.iter().find(|(start, bytes)| address.checked_sub(*start).is_some_and(|at| at < bytes.len() as u64));
         part.and_then(|(start, bytes)| branch_at(&bytes[(address - start) as usize..], address))
     }
 
-    fn place(&mut self, bodies: Vec<pseudo_probes::Body>, symbols: &[Symbol]) {
+    fn place(&mut self, bodies: Vec<pseudo_probes::ProbedBody>, symbols: &[Symbol]) {
         let mut known: HashMap<u64, (usize, usize)> = HashMap::new();
         for (u, (unit, map)) in self.units.iter().enumerate() {
             known.extend((0..map.functions.len()).map(|f| (probe_function(*unit, f as u32), (u, f))));
         }
-        let mut found: HashMap<(usize, usize), Vec<pseudo_probes::Body>> = HashMap::new();
+        let mut found: HashMap<(usize, usize), Vec<pseudo_probes::ProbedBody>> = HashMap::new();
         for body in bodies {
             if let Some(at) = known.get(&body.function) {
                 found.entry(*at).or_default().push(body);
@@ -165,19 +165,19 @@ impl ProbedImage {
                 (Some(_), _) => self.without.push(format!("`{name}`: its code lies in several parts")),
             }
         }
-        self.marks.sort_by_key(|m| m.address);
+        self.probes.sort_by_key(|m| m.address);
         self.ranges.sort_by_key(|r| (r.start, r.end));
         self.ranges.dedup_by_key(|r| r.start);
     }
 
-    fn add(&mut self, at: (usize, usize), start: u64, size: u64, body: &pseudo_probes::Body) {
-        let function = FunctionId(self.functions.len() as u32);
+    fn add(&mut self, at: (usize, usize), start: u64, size: u64, body: &pseudo_probes::ProbedBody) {
+        let function = ProbedFunction(self.functions.len() as u32);
         let blocks = self.units[at.0].1.functions[at.1].blocks.len() as u32;
         self.functions.push(at);
         self.ranges.push(CodeRange { start, end: start + size, function });
-        let marks = body.probes.iter().filter_map(|&(distance, number)| Some((start + distance, Mark::of(number)?)));
-        let inside = marks.filter(|(address, mark)| *address < start + size && mark.block < blocks);
-        self.marks.extend(inside.map(|(address, mark)| ProbeAt { address, function, mark }));
+        let probes = body.probes.iter().filter_map(|&(distance, number)| Some((start + distance, PseudoProbe::from_number(number)?)));
+        let inside = probes.filter(|(address, probe)| *address < start + size && probe.block < blocks);
+        self.probes.extend(inside.map(|(address, probe)| ProbeAt { address, function, probe }));
     }
 
     /// Where each of the functions begins. They are in link order.

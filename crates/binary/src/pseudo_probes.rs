@@ -18,7 +18,7 @@ const DEEPEST: u32 = 4096;
 
 /// A function that is not inlined, with its own probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct ProbedBody {
     /// The function's identifier.
     pub function: u64,
     /// Its probes in the order of the code: distance from the function's symbol, number.
@@ -29,7 +29,7 @@ pub struct Body {
 ///
 /// # Errors
 /// Says at which byte it makes no sense.
-pub fn read(bytes: &[u8]) -> Result<Vec<Body>, String> {
+pub fn read(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
     let mut reader = Reader { bytes, at: 0 };
     let mut bodies = Vec::new();
     while reader.at < bytes.len() {
@@ -47,7 +47,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn body(&mut self, address: &mut i64, depth: u32) -> Option<Body> {
+    fn body(&mut self, address: &mut i64, depth: u32) -> Option<ProbedBody> {
         let function = self.word()?;
         let (count, inlined) = (self.unsigned()?, self.unsigned()?);
         let mut probes = Vec::new();
@@ -73,7 +73,7 @@ impl Reader<'_> {
             (depth < DEEPEST).then_some(())?;
             self.body(address, depth + 1)?;
         }
-        Some(Body { function, probes })
+        Some(ProbedBody { function, probes })
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -126,8 +126,10 @@ mod tests {
 
     #[test]
     fn bodies_are_read() {
-        let expected =
-            [Body { function: 0x2a, probes: vec![(2, 1)] }, Body { function: 1234567890123, probes: vec![(3, 1), (8, 2), (13, 3)] }];
+        let expected = [
+            ProbedBody { function: 0x2a, probes: vec![(2, 1)] },
+            ProbedBody { function: 1234567890123, probes: vec![(3, 1), (8, 2), (13, 3)] },
+        ];
         assert_eq!(read(&SECTION).unwrap(), expected);
     }
 

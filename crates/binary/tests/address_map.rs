@@ -134,11 +134,11 @@ fn a_side_build_must_have_the_same_code() {
     let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let plain = common::compile(&one, "clang-22", "interpreter.c", &["-O2"]);
     let side = common::compile(&two, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
-    let map = AddressMap::of_side_build(&common::read(&plain), &common::read(&side)).unwrap();
+    let map = AddressMap::from_side_build(&common::read(&plain), &common::read(&side)).unwrap();
     assert!(map.functions.iter().any(|f| f.blocks.len() > 5));
-    let without = AddressMap::of_side_build(&common::read(&plain), &common::read(&plain)).unwrap_err().to_string();
+    let without = AddressMap::from_side_build(&common::read(&plain), &common::read(&plain)).unwrap_err().to_string();
     assert!(without.contains("no section .llvm_bb_addr_map") && without.contains("-fbasic-block-address-map"), "{without}");
     let other = common::compile(&two, "clang-22", "interpreter.c", &[&["-O1"][..], &common::MAP].concat());
-    let differs = AddressMap::of_side_build(&common::read(&plain), &common::read(&other)).unwrap_err().to_string();
+    let differs = AddressMap::from_side_build(&common::read(&plain), &common::read(&other)).unwrap_err().to_string();
     assert!(differs.contains("code differs") && differs.contains("0x"), "{differs}");
 }

@@ -24,7 +24,7 @@ const BYTES: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, 0xfe, 0xe9, 0xc3];
 fn try_all(bytes: Vec<u8>) {
     let Ok(binary) = Binary::parse("damaged".as_ref(), bytes.into()) else { return };
     let _ = AddressMap::read(&binary);
-    let Ok(graph) = ProgramGraph::of_binary(&binary) else { return };
+    let Ok(graph) = ProgramGraph::from_binary(&binary) else { return };
     for function in &graph.functions {
         assert!(function.blocks.iter().all(|b| b.size > 0 && b.contains(b.last)));
         assert!(function.blocks.is_sorted_by_key(|b| b.start) && function.edges.is_sorted());

@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
-use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, Callee, EdgeKind, Observation, ProgramGraph, Returns};
+use trodden_binary::graph::{BlockEnd, BlockIndex, CallSite, CodeCallee, CodeEdgeKind, GraphObservation, ProgramGraph, Returns};
 use trodden_binary::instruction::decode;
 use trodden_binary::{Binary, recover};
 
@@ -119,11 +119,11 @@ impl<'a> Allowed<'a> {
         let block = function.block(index);
         let is_last = from == block.last;
         let is_edge =
-            function.successors(index).iter().any(|e| function.block(e.to).start == to && (is_last || e.kind == EdgeKind::Unwind));
+            function.successors(index).iter().any(|e| function.block(e.to).start == to && (is_last || e.kind == CodeEdgeKind::Unwind));
         let is_call = self.calls.get(&from).into_iter().flatten().any(|call| match &call.callee {
-            Callee::Function(entry) => *entry == to,
-            Callee::OneOf(entries) => entries.contains(&to),
-            Callee::Indirect | Callee::Import(_) => self.entries.contains(&to),
+            CodeCallee::Function(entry) => *entry == to,
+            CodeCallee::OneOf(entries) => entries.contains(&to),
+            CodeCallee::Indirect | CodeCallee::Import(_) => self.entries.contains(&to),
         });
         let is_return = is_last && block.end == BlockEnd::Return && self.returned_to.contains(&to);
         (!is_last && to == next) || is_edge || is_call || is_return
@@ -151,7 +151,7 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
     // What is uncertain and was executed is known once the graph is amended.
     let mut amended = graph.clone();
     for (from, to) in marked.into_iter().filter_map(|(from, to)| Some((from?, to))) {
-        assert!(amended.amend(&binary, None, Observation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
+        assert!(amended.amend(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
     let allowed = Allowed::new(&binary, &amended);
     assert!(transfers.iter().all(|t| allowed.allows(*t)), "amended, and still not known");
@@ -221,7 +221,7 @@ fn stripped_programs_know_where_main_is() {
     for options in [&["-O2"][..], &["-O2", "-no-pie"], &["-O2", "-static"]] {
         let program = common::compile(&folder, "gcc", "interpreter.c", options);
         let expected = common::read(&program).functions().iter().find(|f| f.name == "main").unwrap().address;
-        let graph = ProgramGraph::of_binary(&common::read(&common::stripped(&program))).unwrap();
+        let graph = ProgramGraph::from_binary(&common::read(&common::stripped(&program))).unwrap();
         let main = graph.functions_named("main").next().expect("main");
         assert_eq!((main.entry, main.has_symbol), (expected, false));
         // By names of imports, of which a static program has none.

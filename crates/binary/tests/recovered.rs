@@ -11,8 +11,8 @@ use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
-use trodden_binary::graph::{Doubt, EdgeKind, FunctionGraph, GraphSource, ProgramGraph};
-use trodden_binary::instruction::{Branch, branch, decode};
+use trodden_binary::graph::{CodeEdgeKind, Doubt, FunctionGraph, GraphSource, ProgramGraph};
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
 /// Of a hundred, as many starts and edges of code that can be reached must be found.
@@ -41,7 +41,15 @@ fn behind_branches(binary: &Binary, graph: &ProgramGraph) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     for block in graph.functions.iter().flat_map(|f| &f.blocks) {
         let instruction = decode(binary.code_at(block.last).unwrap(), block.last).unwrap();
-        if matches!(branch(&instruction), Some(Branch::Conditional(_) | Branch::Jump(_) | Branch::IndirectJump | Branch::Return)) {
+        if matches!(
+            branch(&instruction),
+            Some(
+                BranchInstruction::Conditional(_)
+                    | BranchInstruction::Jump(_)
+                    | BranchInstruction::IndirectJump
+                    | BranchInstruction::Return
+            )
+        ) {
             found.insert(instruction.next_ip());
         }
     }
@@ -75,7 +83,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
                 wrong.push((block.start, block.start));
             }
         }
-        for edge in function.edges.iter().filter(|e| e.kind != EdgeKind::Unwind) {
+        for edge in function.edges.iter().filter(|e| e.kind != CodeEdgeKind::Unwind) {
             let (from, to) = (function.block(edge.from), behind_padding(binary, function.block(edge.to).start));
             let Some(block) = containing(from.last) else { continue };
             let end = block.address + block.size;
@@ -101,7 +109,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
 fn check(what: &str, program: &Path) {
     let with_map = common::read(program);
     let binary = common::read(&common::stripped(program));
-    let map = AddressMap::of_side_build(&binary, &with_map).unwrap();
+    let map = AddressMap::from_side_build(&binary, &with_map).unwrap();
     let graph = recover(&binary, None, &[]).unwrap();
     assert!(graph.functions.iter().all(|f| f.source == GraphSource::Recovered && !f.has_symbol));
     let mut compared = compare(&binary, &map, &graph);
@@ -230,7 +238,7 @@ fn landing_pads_that_nothing_passes_by() {
 fn a_program_with_the_map_has_its_frequencies() {
     let folder = TempDir::new().unwrap();
     let program = common::compile(&folder, "clang-22", "interpreter.c", &[&["-O2"][..], &common::MAP].concat());
-    let graph = ProgramGraph::of_binary(&common::read(&program)).unwrap();
+    let graph = ProgramGraph::from_binary(&common::read(&program)).unwrap();
     let main = graph.functions_named("main").next().expect("main");
     assert!(matches!(main.source, GraphSource::AddressMap { version: 2..=5 }));
     let frequencies = main.frequencies.as_ref().expect("frequencies");

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use trodden_flow::dag::Entries;
 use trodden_flow::numbering::{Budget, NumberOptions, SearchEnd, number};
-use trodden_flow::{Dag, Graph, InterestingSet, Node, Numbering, Scheme};
+use trodden_flow::{Dag, Graph, InterestingSet, Node, Numbering, NumberingScheme};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
@@ -57,7 +57,7 @@ fn measure(name: &str, dags: impl Iterator<Item = Dag>, random: &mut Random, int
         let clock = Instant::now();
         let stop = || clock.elapsed() > Duration::from_secs(limit_s);
         let options = NumberOptions { budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
-        let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).expect("it can be numbered");
+        let best = number(NumberingScheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).expect("it can be numbered");
         times_s.push(clock.elapsed().as_secs_f64());
         let proof = best.proof().expect("the scheme proves");
         closed += u32::from(proof.end == SearchEnd::ClosedForm);

@@ -31,8 +31,8 @@ pub enum Hint {
 pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
     const STAY: f64 = 31.0;
     const COLD: f64 = 1.0 / 1048576.0;
-    let order = ReversePostorder::of(graph);
-    let loops = Loops::of(graph, &order);
+    let order = ReversePostorder::from_graph(graph);
+    let loops = Loops::new(graph, &order);
     let mut weights = vec![0.0; graph.edge_count()];
     for node in graph.nodes() {
         let out = graph.out(node);
@@ -53,7 +53,7 @@ pub fn branch_weights(graph: &Graph, hints: &[Hint]) -> Vec<f64> {
 
 /// For each node the head of the innermost loop around it.
 pub fn innermost_loops(graph: &Graph) -> Vec<Option<Node>> {
-    Loops::of(graph, &ReversePostorder::of(graph)).innermost
+    Loops::new(graph, &ReversePostorder::from_graph(graph)).innermost
 }
 
 /// The loops of a graph: for each head its nodes, and for each node the head of the innermost loop around it.
@@ -63,7 +63,7 @@ struct Loops {
 }
 
 impl Loops {
-    fn of(graph: &Graph, order: &ReversePostorder) -> Loops {
+    fn new(graph: &Graph, order: &ReversePostorder) -> Loops {
         let mut loops = Loops { bodies: HashMap::new(), innermost: vec![None; graph.node_count()] };
         // Outer heads come first in reverse postorder, so that inner ones overwrite them.
         for &head in &order.nodes {
@@ -100,14 +100,14 @@ impl Frequencies {
     /// Estimates from `weights`: for each edge, its share among the out-edges of its node is its weight's share of their sum.
     /// Nodes whose weights are all zero share evenly.
     pub fn estimate(graph: &Graph, weights: &[f64]) -> Frequencies {
-        let order = ReversePostorder::of(graph);
+        let order = ReversePostorder::from_graph(graph);
         let probability = probabilities(graph, weights);
         let mut again = vec![0.0; graph.node_count()];
         for &head in order.nodes.iter().rev() {
             if let Some(body) = loop_body(graph, &order, head) {
                 let local = propagate(graph, &order, &probability, &again, head, Some(&body));
-                let round: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
-                again[head.index()] = round.min(1.0 - 1.0 / MOST_ITERATIONS);
+                let back: f64 = order.back_edges(graph, head).map(|e| local[graph.from(e).index()] * probability[e.index()]).sum();
+                again[head.index()] = back.min(1.0 - 1.0 / MOST_ITERATIONS);
             }
         }
         let nodes = propagate(graph, &order, &probability, &again, graph.entry(), None);
@@ -137,7 +137,7 @@ struct ReversePostorder {
 }
 
 impl ReversePostorder {
-    fn of(graph: &Graph) -> ReversePostorder {
+    fn from_graph(graph: &Graph) -> ReversePostorder {
         let mut seen = vec![false; graph.node_count()];
         let mut nodes = Vec::new();
         let mut stack = vec![(graph.entry(), 0)];

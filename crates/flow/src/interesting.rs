@@ -4,7 +4,7 @@
 //! Both registers of a numbering are one here: the second, a Ball-Larus identity below 2^w, lies in the lower w bits of
 //! the word, the first above them. Sums are linear, so one addition on an edge adds to both, negative increments and
 //! all; and a path is recognised by one comparison of the whole word, whatever overflowed. So every scheme is a [`Plan`] with
-//! increments of its own and an [`Ending`] that says which word counts a path.
+//! increments of its own and an [`PathEnding`] that says which word counts a path.
 //!
 //! Paths that end because a call was reached (edges set `excluded`) are never counted: who came to a call says nothing of
 //! paths that are not interesting.
@@ -14,18 +14,18 @@
 use crate::dag::{Dag, DagEdgeId};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
-use crate::numbering::{Classification, InterestingSet, Labelling, NumberOptions, Numbering, NumberingError, Scheme, number};
+use crate::numbering::{Classification, InterestingSet, Labelling, NumberOptions, Numbering, NumberingError, NumberingScheme, number};
 use crate::placement::Probes;
 use crate::plan::{Partial, Plan, probe_costs};
 use crate::trim::without;
-use crate::verify::{Aliases, VerifyBudget, verify};
+use crate::verify::{NumberAliases, VerifyBudget, verify};
 
 /// A function has at most this many words for its paths.
 pub const MOST_WORDS: u64 = 1 << 20;
 
 /// Which word counts a path, by the register at its end; words are numbered from 0, and the last is that of all other paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum PathEnding {
     /// The register and `bias`, if that is a word.
     Direct {
         /// Minus the least number.
@@ -55,13 +55,13 @@ pub enum Ending {
     },
 }
 
-impl Ending {
+impl PathEnding {
     /// Number of words.
     pub fn words(&self) -> u64 {
         1 + match self {
-            Ending::Direct { width, .. } => *width,
-            Ending::Checked { expected, .. } => expected.len() as u64,
-            Ending::Hashed { keys, .. } => keys.len() as u64,
+            PathEnding::Direct { width, .. } => *width,
+            PathEnding::Checked { expected, .. } => expected.len() as u64,
+            PathEnding::Hashed { keys, .. } => keys.len() as u64,
         }
     }
 
@@ -69,13 +69,13 @@ impl Ending {
     pub fn word(&self, register: i64) -> u64 {
         let other = self.words() - 1;
         match self {
-            Ending::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
-            Ending::Checked { bias, shift, expected } => {
+            PathEnding::Direct { bias, .. } => (register.wrapping_add(*bias) as u64).min(other),
+            PathEnding::Checked { bias, shift, expected } => {
                 let biased = register.wrapping_add(*bias) as u64;
                 let word = biased >> shift;
                 if word < other && expected[word as usize] == biased { word } else { other }
             }
-            Ending::Hashed { multiplier, shift, keys } => {
+            PathEnding::Hashed { multiplier, shift, keys } => {
                 let word = (register as u64).wrapping_mul(*multiplier) >> shift;
                 if keys[word as usize] == register as u64 { word } else { other }
             }
@@ -87,7 +87,7 @@ impl Ending {
 #[derive(Clone, Copy, Debug)]
 pub struct Wish<'a> {
     /// How paths are recognised.
-    pub scheme: Scheme,
+    pub scheme: NumberingScheme,
     /// Ball-Larus identities of the paths.
     pub ids: &'a [u64],
     /// Edges of the graph that are no part of its flow: they say that a call was reached.
@@ -104,11 +104,11 @@ pub struct InterestingPlan {
     /// What is added where.
     pub plan: Plan,
     /// Which word counts a path.
-    pub ending: Ending,
+    pub ending: PathEnding,
     /// Words with the identities of their paths, ascending. Other words count other paths.
     pub paths: Vec<(u64, u64)>,
     /// Other paths that a word of this list counts, too.
-    pub aliases: Aliases,
+    pub aliases: NumberAliases,
     /// Whether the numbering was proven, not only tried on some paths.
     pub proven: bool,
 }
@@ -117,9 +117,9 @@ pub struct InterestingPlan {
 fn all_others(dag: Dag, numbering: Numbering, trimmed: Dag, all: Numbering, wish: &Wish) -> InterestingPlan {
     let probes = Probes::direct(&vec![0; dag.edges().len()]);
     let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
-    let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), share: None };
-    let ending = Ending::Direct { bias: 0, width: 0, checked: true };
-    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: Aliases::Exactly(0), proven: true }
+    let plan = Plan { dag: dag.clone(), numbering: all, probes, partial: Some(partial), part: None };
+    let ending = PathEnding::Direct { bias: 0, width: 0, checked: true };
+    InterestingPlan { dag, numbering, plan, ending, paths: Vec::new(), aliases: NumberAliases::Exactly(0), proven: true }
 }
 
 /// Why there is no such plan.
@@ -189,7 +189,7 @@ pub fn plan_interesting(
     }
     let increments = kept.iter().map(|k| k.map_or(0, |e| registers[e.index()])).collect();
     let partial = Partial { dag: trimmed, excluded: wish.excluded.to_vec() };
-    let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::of(increments), partial: Some(partial), share: None };
+    let plan = Plan { dag: dag.clone(), numbering: all, probes: Probes::from_increments(increments), partial: Some(partial), part: None };
     Ok(InterestingPlan { dag, numbering, plan, ending, paths, aliases: verdict.aliases, proven: verdict.is_proof() })
 }
 
@@ -206,31 +206,31 @@ struct Distinguished<'a> {
 
 impl Distinguished<'_> {
     /// The ending, and the increment of each edge.
-    fn ending(&self) -> Result<(Ending, Vec<i64>), NoInterestingPlan> {
+    fn ending(&self) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
         let span = self.labelling.span();
         let first = || self.labelling.registers()[0].probes.increments().to_vec();
         match self.labelling.classification() {
             Classification::Checked { expected } => self.checked(expected, span.low),
             Classification::Hashed(_) if self.labelling.slots() >= self.all.paths().into() => {
                 // The identities themselves take no more words.
-                Ok((Ending::Direct { bias: 0, width: small(self.all.paths().into())?, checked: false }, first()))
+                Ok((PathEnding::Direct { bias: 0, width: small(self.all.paths().into())?, checked: false }, first()))
             }
             Classification::Hashed(table) => {
                 let slots = small(table.slots().into())?;
                 let (multiplier, shift) = table.parameters();
                 let keys = (0..slots).map(|s| table.key(s).unwrap_or(u64::MAX)).collect();
-                Ok((Ending::Hashed { multiplier, shift, keys }, first()))
+                Ok((PathEnding::Hashed { multiplier, shift, keys }, first()))
             }
             Classification::Every { .. } | Classification::Closure { .. } | Classification::Listed { .. } => {
                 let width = small(span.width())?;
                 let checked = !self.sums_lie_between(span.low, span.high);
-                Ok((Ending::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
+                Ok((PathEnding::Direct { bias: span.low.wrapping_neg(), width, checked }, first()))
             }
         }
     }
 
     /// Two registers as one.
-    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(Ending, Vec<i64>), NoInterestingPlan> {
+    fn checked(&self, expected: &[Option<u64>], low: i64) -> Result<(PathEnding, Vec<i64>), NoInterestingPlan> {
         small(expected.len() as u128)?;
         let shift = u64::BITS - (self.all.paths() - 1).leading_zeros();
         // The words' numbers must fit beside the identity.
@@ -248,7 +248,7 @@ impl Distinguished<'_> {
             let [number, identity] = self.labelling.increments(e);
             number.wrapping_shl(shift).wrapping_add(identity)
         });
-        Ok((Ending::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
+        Ok((PathEnding::Checked { bias: low.wrapping_neg().wrapping_shl(shift), shift, expected }, increments.collect()))
     }
 
     /// Whether no path's sum lies outside of a span.

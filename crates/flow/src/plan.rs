@@ -26,7 +26,7 @@ pub struct PlanOptions {
 
 /// What the path register has to undergo when control takes an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum RegisterAction {
     /// `r += increment` (nothing if that is zero).
     Add {
         /// What to add.
@@ -61,12 +61,12 @@ pub struct Plan {
     pub partial: Option<Partial>,
     /// If one of several copies is to count just a part of the paths: then the numbering is that of this part, and
     /// [`crate::program`] counts at ends.
-    pub share: Option<Share>,
+    pub part: Option<PartPlan>,
 }
 
 /// What one of several copies counts; see [`crate::partition`].
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct PartPlan {
     /// The acyclic graph of the paths that are counted.
     pub dag: Dag,
     /// For each of its edges the label whose sum along a path says in which word the path is counted.
@@ -98,11 +98,11 @@ impl Plan {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(numbering.values()),
         };
-        Plan { dag, numbering, probes, partial: None, share: None }
+        Plan { dag, numbering, probes, partial: None, part: None }
     }
 
-    /// One copy's part of the paths of a graph; `None` if it is none of this graph.
-    pub fn of_part(dag: Dag, part: Part) -> Option<Plan> {
+    /// One copy's part of the paths of a graph; `None` if the part is not of this graph.
+    pub fn from_part(dag: Dag, part: Part) -> Option<Plan> {
         if !part.fits(dag.edges().len()) {
             return None;
         }
@@ -113,15 +113,15 @@ impl Plan {
         let (least, most) = part.counted_numbers(&dag)?;
         let words = u64::try_from(most).ok().filter(|_| least >= 0)?.checked_add(1)?;
         let labels = region().map(|e| part.values[e.index()]).collect();
-        let probes = Probes::of(part.increments.clone());
-        Some(Plan { dag, numbering, probes, partial: None, share: Some(Share { dag: counted, labels, words, part }) })
+        let probes = Probes::from_increments(part.increments.clone());
+        Some(Plan { dag, numbering, probes, partial: None, part: Some(PartPlan { dag: counted, labels, words, part }) })
     }
 
     /// The acyclic graph whose paths are numbered: without what is left out.
     pub fn numbered(&self) -> &Dag {
-        match (&self.partial, &self.share) {
+        match (&self.partial, &self.part) {
             (Some(partial), _) => &partial.dag,
-            (None, Some(share)) => &share.dag,
+            (None, Some(part)) => &part.dag,
             (None, None) => &self.dag,
         }
     }
@@ -136,22 +136,24 @@ impl Plan {
         Ok((dag, numbering))
     }
 
-    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`Share`] that is a
+    /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`PartPlan`] that is a
     /// matter of [`crate::program`].
-    pub fn action(&self, graph: &Graph, edge: Edge) -> Action {
+    pub fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         if self.partial.as_ref().is_some_and(|partial| partial.excluded[edge.index()]) {
-            return Action::Dead;
+            return RegisterAction::Dead;
         }
         let increment = |id: DagEdgeId| self.probes.increment(id);
         if let Some(id) = self.dag.real(edge) {
             return match graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty() {
-                true => Action::Count { increment: increment(id) },
-                false => Action::Add { increment: increment(id) },
+                true => RegisterAction::Count { increment: increment(id) },
+                false => RegisterAction::Add { increment: increment(id) },
             };
         }
         match self.dag.cut(edge) {
-            None => Action::Dead,
-            Some(cut) => Action::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) },
+            None => RegisterAction::Dead,
+            Some(cut) => {
+                RegisterAction::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) }
+            }
         }
     }
 }

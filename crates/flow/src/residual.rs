@@ -28,10 +28,10 @@ use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::numbering::Numbering;
 use crate::placement::Probes;
-use crate::plan::{Action, Plan};
+use crate::plan::{Plan, RegisterAction};
 use crate::program::operation::Operation;
-use crate::program::{Place, ProbeProgram, Version, of_action};
-use automaton::{Automaton, Transition};
+use crate::program::{CodeVersion, NodePlace, ProbeProgram, of_action};
+use automaton::{Automaton, RegionTransition};
 use prices::Prices;
 use region::KnownPathRegion;
 use std::cmp::Reverse;
@@ -44,7 +44,7 @@ mod region;
 
 /// What is known of a function's paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Residual {
+pub struct ResidualPlan {
     known: Vec<bool>,
     region: Automaton,
     /// Nodes that exist once, and their states.
@@ -56,7 +56,7 @@ pub struct Residual {
 
 /// What a plan is made of, besides graph and numbering.
 #[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct ResidualInput<'a> {
     /// The known paths' identities and executions; identities of no path are left out.
     pub paths: &'a [(u64, u64)],
     /// Nodes that exist once: all edges into them are cut.
@@ -81,10 +81,10 @@ impl KnownPath {
     }
 }
 
-impl Residual {
+impl ResidualPlan {
     /// Of what is known.
-    pub fn of(dag: &Dag, numbering: &Numbering, known: Known) -> Residual {
-        let Known { single, excluded, .. } = known;
+    pub fn new(dag: &Dag, numbering: &Numbering, known: ResidualInput) -> ResidualPlan {
+        let ResidualInput { single, excluded, .. } = known;
         let is_excluded = |edge: DagEdgeId| dag.underlying(edge).is_some_and(|e| excluded[e.index()]);
         let ids = known.paths.iter().map(|(id, _)| *id).collect();
         let path = |(id, executions): &(u64, u64)| {
@@ -92,7 +92,7 @@ impl Residual {
             Some(KnownPath { excluded: edges.last().is_some_and(|e| is_excluded(*e)), executions: *executions, edges })
         };
         let paths: Vec<KnownPath> = known.paths.iter().filter_map(path).collect();
-        let prices = Prices::of(paths.iter().map(KnownPath::own_executions).fold(0, u64::saturating_add));
+        let prices = Prices::new(paths.iter().map(KnownPath::own_executions).fold(0, u64::saturating_add));
         let mut choice = KnownPathRegion::all(dag, paths, prices);
         let known = choice.edges.clone();
         choice.improve();
@@ -101,9 +101,9 @@ impl Residual {
         // In interpreters by indirect branches registers decide, and copies take some: one executed 9 % more than the plain build with
         // them, and 5 % without.
         let contexts = if single.is_empty() { contexts::cheapest(dag, &paths, prices, cost, nodes) } else { None };
-        let region = contexts.unwrap_or_else(|| Automaton::of_edges(dag, &edges, &unclear));
+        let region = contexts.unwrap_or_else(|| Automaton::from_edges(dag, &edges, &unclear));
         let single = single.iter().filter_map(|node| Some((*node, region.state_of(*node)?))).collect();
-        Residual { known, region, single, paths, ids }
+        ResidualPlan { known, region, single, paths, ids }
     }
 
     /// Whether a known path takes this edge.
@@ -120,7 +120,7 @@ impl Residual {
     /// last edge says that they are unknown.
     pub fn with_lookups(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
         let operations = graph.edges().map(|e| operations(graph, plan, self, &[], e, At::Instrumented)).collect();
-        ProbeProgram::of_lookups(graph, plan, operations, self.ids.clone())
+        ProbeProgram::from_lookups(graph, plan, operations, self.ids.clone())
     }
 
     /// Increments that known paths meet as rarely as possible.
@@ -146,7 +146,7 @@ enum At {
     Instrumented,
 }
 
-impl Residual {
+impl ResidualPlan {
     /// All versions of a function, whose exit is its last node, as one graph with what happens on its edges. Only places
     /// that control reaches are in it: its first node is the entry, its last one the exit.
     pub fn versions(&self, graph: &Graph, plan: &Plan) -> ProbeProgram {
@@ -179,7 +179,7 @@ impl Residual {
         let executions = version_edges.executions(&number, &versions, &origins);
         let places = places(&found, &versions, &executions);
         let order = order(&plan.dag, &found);
-        ProbeProgram::of_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
+        ProbeProgram::from_versions((versions, order, origins), plan, code, (self.ids.clone(), places, executions))
     }
 }
 
@@ -192,7 +192,7 @@ fn order(dag: &Dag, found: &[(Node, At)]) -> Vec<Node> {
 }
 
 /// The places: of the states of a node, the one that is executed most is the original.
-fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Place> {
+fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<NodePlace> {
     let executed = |at: usize| versions.out(Node(at as u32)).iter().map(|e| executions[e.index()]).fold(0, u64::saturating_add);
     let mut ranked: Vec<usize> = (0..found.len()).collect();
     ranked.sort_by_key(|at| (Reverse(executed(*at)), *at));
@@ -201,14 +201,14 @@ fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Pla
     for at in ranked {
         let (node, place) = found[at];
         let version = match place {
-            At::Instrumented => Version::Instrumented,
+            At::Instrumented => CodeVersion::Instrumented,
             At::Known(_) => {
                 let copies = copies.entry(node).or_default();
                 *copies += 1;
-                Version::Known(*copies - 1)
+                CodeVersion::Known(*copies - 1)
             }
         };
-        places[at] = Some(Place { node, version });
+        places[at] = Some(NodePlace { node, version });
     }
     places.into_iter().flatten().collect()
 }
@@ -217,7 +217,7 @@ fn places(found: &[(Node, At)], versions: &Graph, executions: &[u64]) -> Vec<Pla
 struct VersionEdges<'a> {
     graph: &'a Graph,
     plan: &'a Plan,
-    residual: &'a Residual,
+    residual: &'a ResidualPlan,
 }
 
 impl VersionEdges<'_> {
@@ -263,7 +263,7 @@ impl VersionEdges<'_> {
 }
 
 /// What is done on an edge of the function in a version.
-fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], edge: Edge, at: At) -> Vec<Operation> {
+fn operations(graph: &Graph, plan: &Plan, residual: &ResidualPlan, needed: &[bool], edge: Edge, at: At) -> Vec<Operation> {
     let action = plan.action(graph, edge);
     let transition = |id: Option<DagEdgeId>| match at {
         At::Known(state) => id.and_then(|id| residual.region.transition(state, id)),
@@ -271,12 +271,12 @@ fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], 
     };
     let real = plan.dag.real(edge);
     match action {
-        Action::Count { increment } => match end(residual, real, transition(real)) {
+        RegisterAction::Count { increment } => match end(residual, real, transition(real)) {
             End::Unknown => of_action(action),
             End::Unclear => vec![Operation::Check { increment }],
             End::Known => vec![Operation::Discard],
         },
-        Action::CountAndRestart { increment, start } => {
+        RegisterAction::CountAndRestart { increment, start } => {
             let leave = plan.dag.cut(edge).and_then(|c| c.leave);
             match end(residual, leave, transition(leave)) {
                 End::Unknown => of_action(action),
@@ -285,7 +285,7 @@ fn operations(graph: &Graph, plan: &Plan, residual: &Residual, needed: &[bool], 
             }
         }
         // No unknown path is ahead.
-        Action::Add { .. } if transition(real).is_some_and(|transition| transition.to.is_none_or(|to| !needed[to])) => {
+        RegisterAction::Add { .. } if transition(real).is_some_and(|transition| transition.to.is_none_or(|to| !needed[to])) => {
             vec![Operation::Discard]
         }
         action => of_action(action),
@@ -299,7 +299,7 @@ enum End {
     Unknown,
 }
 
-fn end(residual: &Residual, edge: Option<DagEdgeId>, transition: Option<Transition>) -> End {
+fn end(residual: &ResidualPlan, edge: Option<DagEdgeId>, transition: Option<RegionTransition>) -> End {
     match (edge, transition) {
         // The path ends where the graph does.
         (None, _) => End::Known,

@@ -16,18 +16,18 @@ const BY_COPYING: f64 = 1.0;
 
 /// A function, as far as the choice needs it.
 #[derive(Clone, Debug, Default)]
-pub struct Candidate {
+pub struct InliningCandidate {
     /// Its instructions.
     pub size: u64,
     /// How often it is called.
     pub entries: f64,
     /// Its calls on segments of functions that may be copied.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CandidateCall>,
 }
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
-pub struct Call {
+pub struct CandidateCall {
     /// Which function it calls, or may.
     pub callee: usize,
     /// How often it is executed.
@@ -36,7 +36,7 @@ pub struct Call {
 
 /// Why there is a version of a function's code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum VersionKind {
     /// It is the function's own.
     Own,
     /// It is a copy for several calls.
@@ -50,11 +50,11 @@ pub enum Kind {
 
 /// A version of a function's code.
 #[derive(Clone, Debug)]
-pub struct Version {
+pub struct FunctionVersion {
     /// Whose.
     pub function: usize,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: VersionKind,
     /// For each call of the function the version that is inlined there, if one is.
     pub inlined: Vec<Option<usize>>,
     /// Which share of the function's executions is this version's.
@@ -63,9 +63,9 @@ pub struct Version {
 
 /// What is chosen. The first versions are the functions themselves.
 #[derive(Clone, Debug)]
-pub struct Choice {
+pub struct InliningChoice {
     /// All versions.
-    pub versions: Vec<Version>,
+    pub versions: Vec<FunctionVersion>,
     /// For each function the version that calls with a known context call, where they are not inlined.
     pub duplicates: Vec<Option<usize>>,
 }
@@ -78,14 +78,14 @@ enum Step {
 }
 
 /// Chooses, where inlined calls may nest so deep, and all steps together may add so many instructions.
-pub fn choose(functions: &[Candidate], depth: u32, budget: u64) -> Choice {
-    let own = |(function, candidate): (usize, &Candidate)| Version {
+pub fn choose(functions: &[InliningCandidate], depth: u32, budget: u64) -> InliningChoice {
+    let own = |(function, candidate): (usize, &InliningCandidate)| FunctionVersion {
         function,
-        kind: Kind::Own,
+        kind: VersionKind::Own,
         inlined: vec![None; candidate.calls.len()],
         share: 1.0,
     };
-    let mut choice = Choice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
+    let mut choice = InliningChoice { versions: functions.iter().enumerate().map(own).collect(), duplicates: vec![None; functions.len()] };
     let mut left = budget;
     for _ in 0..MOST_STEPS {
         let Some((step, callee)) = choice.best(functions, depth, left) else { break };
@@ -95,15 +95,15 @@ pub fn choose(functions: &[Candidate], depth: u32, budget: u64) -> Choice {
     choice
 }
 
-impl Choice {
+impl InliningChoice {
     /// The version of a callee to which a call of a version leads, unless that is the callee itself.
-    pub fn target(&self, functions: &[Candidate], version: usize, call: usize) -> Option<usize> {
+    pub fn target(&self, functions: &[InliningCandidate], version: usize, call: usize) -> Option<usize> {
         let version = &self.versions[version];
         version.inlined[call].or(self.duplicates[functions[version.function].calls[call].callee])
     }
 
     /// The step that saves most for each instruction that it adds, with the function of which it adds a version.
-    fn best(&self, functions: &[Candidate], depth: u32, left: u64) -> Option<(Step, usize)> {
+    fn best(&self, functions: &[InliningCandidate], depth: u32, left: u64) -> Option<(Step, usize)> {
         let mut by_word = vec![0.0; functions.len()];
         let mut best: Option<(f64, Step, usize)> = None;
         let mut consider = |gain: f64, step: Step, callee: usize| {
@@ -114,8 +114,8 @@ impl Choice {
         };
         for (at, version) in self.versions.iter().enumerate() {
             let nests = match version.kind {
-                Kind::Own | Kind::Duplicate => depth > 0,
-                Kind::Inlined { depth: own } => own < depth,
+                VersionKind::Own | VersionKind::Duplicate => depth > 0,
+                VersionKind::Inlined { depth: own } => own < depth,
             };
             for (number, call) in functions[version.function].calls.iter().enumerate().filter(|(n, _)| version.inlined[*n].is_none()) {
                 let executions = call.executions * version.share;
@@ -135,30 +135,30 @@ impl Choice {
         best.map(|(_, step, callee)| (step, callee))
     }
 
-    fn take(&mut self, functions: &[Candidate], step: Step, callee: usize) {
+    fn take(&mut self, functions: &[InliningCandidate], step: Step, callee: usize) {
         let (new, candidate) = (self.versions.len(), &functions[callee]);
         let (kind, executions, replaced) = match step {
             Step::Inline { version, call } => {
                 let from = &mut self.versions[version];
                 from.inlined[call] = Some(new);
-                let depth = if let Kind::Inlined { depth } = from.kind { depth + 1 } else { 1 };
+                let depth = if let VersionKind::Inlined { depth } = from.kind { depth + 1 } else { 1 };
                 let executions = functions[from.function].calls[call].executions * from.share;
-                (Kind::Inlined { depth }, executions, self.duplicates[callee].unwrap_or(callee))
+                (VersionKind::Inlined { depth }, executions, self.duplicates[callee].unwrap_or(callee))
             }
-            Step::Duplicate { function } => (Kind::Duplicate, self.called_by_word(functions, function), function),
+            Step::Duplicate { function } => (VersionKind::Duplicate, self.called_by_word(functions, function), function),
         };
-        if kind == Kind::Duplicate {
+        if kind == VersionKind::Duplicate {
             self.duplicates[callee] = Some(new);
         }
         // What is executed in the new version no longer is in the one that the calls led to.
         let share = (executions / candidate.entries.max(f64::MIN_POSITIVE)).min(self.versions[replaced].share);
         self.versions[replaced].share -= share;
-        self.versions.push(Version { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
+        self.versions.push(FunctionVersion { function: callee, kind, inlined: vec![None; candidate.calls.len()], share });
     }
 
     /// Executions of calls of a function that are not inlined.
-    fn called_by_word(&self, functions: &[Candidate], callee: usize) -> f64 {
-        let of_version = |version: &Version| -> f64 {
+    fn called_by_word(&self, functions: &[InliningCandidate], callee: usize) -> f64 {
+        let of_version = |version: &FunctionVersion| -> f64 {
             let calls = functions[version.function].calls.iter().zip(&version.inlined);
             calls
                 .filter(|(call, inlined)| call.callee == callee && inlined.is_none())
@@ -174,16 +174,16 @@ mod tests {
     use super::*;
 
     /// Function 0 calls 1 twice and itself; 1 calls 2, which is large.
-    fn functions() -> Vec<Candidate> {
-        let call = |callee, executions| Call { callee, executions };
+    fn functions() -> Vec<InliningCandidate> {
+        let call = |callee, executions| CandidateCall { callee, executions };
         vec![
-            Candidate { size: 10, entries: 100.0, calls: vec![call(1, 40.0), call(1, 60.0), call(0, 99.0)] },
-            Candidate { size: 5, entries: 100.0, calls: vec![call(2, 100.0)] },
-            Candidate { size: 500, entries: 100.0, calls: Vec::new() },
+            InliningCandidate { size: 10, entries: 100.0, calls: vec![call(1, 40.0), call(1, 60.0), call(0, 99.0)] },
+            InliningCandidate { size: 5, entries: 100.0, calls: vec![call(2, 100.0)] },
+            InliningCandidate { size: 500, entries: 100.0, calls: Vec::new() },
         ]
     }
 
-    fn added(choice: &Choice, functions: &[Candidate]) -> u64 {
+    fn added(choice: &InliningChoice, functions: &[InliningCandidate]) -> u64 {
         choice.versions[functions.len()..].iter().map(|v| functions[v.function].size).sum()
     }
 
@@ -200,12 +200,12 @@ mod tests {
         let functions = functions();
         // Both calls of function 1 share one copy; then the more frequent of them is inlined.
         let choice = choose(&functions, 1, 5);
-        assert_eq!(choice.versions[3].kind, Kind::Inlined { depth: 1 });
+        assert_eq!(choice.versions[3].kind, VersionKind::Inlined { depth: 1 });
         assert_eq!((choice.target(&functions, 0, 1), choice.target(&functions, 0, 0)), (Some(3), None));
         let mut more = functions.clone();
-        more[0].calls.push(Call { callee: 1, executions: 50.0 });
+        more[0].calls.push(CandidateCall { callee: 1, executions: 50.0 });
         let choice = choose(&more, 1, 5);
-        assert_eq!((choice.versions[3].kind, choice.duplicates[1]), (Kind::Duplicate, Some(3)));
+        assert_eq!((choice.versions[3].kind, choice.duplicates[1]), (VersionKind::Duplicate, Some(3)));
         assert!([0, 1, 3].iter().all(|call| choice.target(&more, 0, *call) == Some(3)));
     }
 
@@ -217,11 +217,11 @@ mod tests {
                 let choice = choose(&functions, depth, budget);
                 assert!(added(&choice, &functions) <= budget);
                 for (at, version) in choice.versions.iter().enumerate() {
-                    assert!(!matches!(version.kind, Kind::Inlined { depth: own } if own > depth), "{version:?}");
+                    assert!(!matches!(version.kind, VersionKind::Inlined { depth: own } if own > depth), "{version:?}");
                     for (call, inlined) in functions[version.function].calls.iter().zip(&version.inlined) {
                         let Some(inlined) = inlined.map(|i| &choice.versions[i]) else { continue };
-                        let outer = if let Kind::Inlined { depth } = version.kind { depth } else { 0 };
-                        assert_eq!((inlined.function, inlined.kind), (call.callee, Kind::Inlined { depth: outer + 1 }), "{at}");
+                        let outer = if let VersionKind::Inlined { depth } = version.kind { depth } else { 0 };
+                        assert_eq!((inlined.function, inlined.kind), (call.callee, VersionKind::Inlined { depth: outer + 1 }), "{at}");
                     }
                 }
             }
@@ -231,7 +231,7 @@ mod tests {
         let mut at = 0;
         for depth in 1..=3 {
             at = choice.versions[at].inlined[2].unwrap();
-            assert_eq!(choice.versions[at].kind, Kind::Inlined { depth });
+            assert_eq!(choice.versions[at].kind, VersionKind::Inlined { depth });
         }
         assert!(choice.versions[at].inlined[2].is_none());
     }

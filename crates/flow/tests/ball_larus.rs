@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::plan::{Action, PlanOptions};
+use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin, Plan, Probes};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced, graph, options};
@@ -140,13 +140,13 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Plan, counts: &mut BTreeMap<i
         }
         let edge = random.pick(out);
         match plan.action(graph, edge) {
-            Action::Add { increment } => register += increment,
-            Action::Count { increment } => *counts.entry(register + increment).or_default() += 1,
-            Action::CountAndRestart { increment, start } => {
+            RegisterAction::Add { increment } => register += increment,
+            RegisterAction::Count { increment } => *counts.entry(register + increment).or_default() += 1,
+            RegisterAction::CountAndRestart { increment, start } => {
                 *counts.entry(register + increment).or_default() += 1;
                 register = start;
             }
-            Action::Dead => panic!("a walk took a dead edge"),
+            RegisterAction::Dead => panic!("a walk took a dead edge"),
         }
         if plan.dag.cut(edge).is_some() {
             current.2 = (at != graph.exit()).then_some(edge);

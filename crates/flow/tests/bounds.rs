@@ -28,7 +28,7 @@ struct Subject {
 fn subject(random: &mut Random, most_paths: usize) -> Option<Subject> {
     let (nodes, edges) = random.pick(&[(5, 8), (6, 10), (7, 12)]);
     let dag = Dag::new(&graph(random, nodes, edges, Cycles::None), &[], Entries::PerEdge);
-    let ends = Ends::of(&dag);
+    let ends = Ends::from_dag(&dag);
     let inner: Vec<DagEdgeId> = dag.edge_ids().filter(|e| !ends.is_decided(dag.edge(*e).to)).collect();
     let found = all_paths(&dag, most_paths).filter(|p| p.len() > 1 && inner.len() <= MOST_EDGES)?;
     let place: HashMap<DagEdgeId, usize> = inner.iter().enumerate().map(|(at, e)| (*e, at)).collect();
@@ -67,7 +67,7 @@ impl Subject {
 }
 
 #[test]
-fn labels_that_tell_paths_apart_execute_no_less() {
+fn labels_that_distinguish_paths_execute_no_less() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
         let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };
@@ -85,7 +85,7 @@ fn labels_that_tell_paths_apart_execute_no_less() {
 }
 
 #[test]
-fn labels_that_tell_one_path_from_others_execute_no_less() {
+fn labels_that_distinguish_one_path_from_others_execute_no_less() {
     let (mut tight, mut all) = (0, 0);
     for seed in 0..6_000 {
         let Some(subject) = subject(&mut Random::new(seed), 40) else { continue };

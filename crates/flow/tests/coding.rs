@@ -3,7 +3,7 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use std::collections::BTreeSet;
-use trodden_flow::coding::{Model, log2};
+use trodden_flow::coding::{CodingModel, log2};
 use trodden_flow::dag::Entries;
 use trodden_flow::numbering::preferential;
 use trodden_flow::{Dag, DagEdgeId, Graph, Node, Numbering};
@@ -26,7 +26,7 @@ fn the_encoder_finds_identities() {
             continue;
         }
         seen += 1;
-        let model = Model::ball_larus(&dag);
+        let model = CodingModel::ball_larus(&dag);
         let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).map(|id| all.path(&dag, id).unwrap()).collect();
         for (id, path) in paths.iter().enumerate() {
             assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
@@ -36,12 +36,12 @@ fn the_encoder_finds_identities() {
         assert!(overlap(&model.entropy(40), &log2(&count, 40)), "seed {seed}");
         assert!(model.gamma(all.paths().into(), 40).contains(&ratio(1, 1)), "seed {seed}: gamma of all paths is 1");
 
-        let chosen: BTreeSet<usize> = (0..1 + random.index(12)).map(|_| random.index(paths.len())).collect();
-        let chosen: Vec<Vec<DagEdgeId>> = chosen.into_iter().map(|i| paths[i].clone()).collect();
-        let ids = preferential(&dag, &chosen, 0).unwrap();
-        let model = Model::preferential(&dag, &ids.values, &chosen).unwrap();
+        let interesting: BTreeSet<usize> = (0..1 + random.index(12)).map(|_| random.index(paths.len())).collect();
+        let interesting: Vec<Vec<DagEdgeId>> = interesting.into_iter().map(|i| paths[i].clone()).collect();
+        let ids = preferential(&dag, &interesting, 0).unwrap();
+        let model = CodingModel::preferential(&dag, &ids.values, &interesting).unwrap();
         assert_eq!(*model.size(), BigInt::from(ids.span), "seed {seed}");
-        for path in &chosen {
+        for path in &interesting {
             let id: i64 = path.iter().map(|e| ids.values[e.index()]).sum();
             assert_eq!(model.encode(path), Some(id.into()), "seed {seed}");
             assert_eq!(model.probability(path), ratio(1, ids.span as i64), "seed {seed}");
@@ -52,9 +52,9 @@ fn the_encoder_finds_identities() {
             assert!(ranges.windows(2).all(|pair| pair[0].1 <= pair[1].0), "seed {seed}: ranges overlap");
             assert!(ranges.iter().all(|r| r.0 >= ratio(0, 1) && r.1 <= ratio(1, 1)), "seed {seed}");
         }
-        holes += u64::from(ids.span > chosen.len() as u64);
-        let delta = ratio(ids.span as i64, chosen.len() as i64);
-        assert!(model.gamma(chosen.len() as u128, 40).contains(&delta), "seed {seed}: gamma is delta");
+        holes += u64::from(ids.span > interesting.len() as u64);
+        let delta = ratio(ids.span as i64, interesting.len() as i64);
+        assert!(model.gamma(interesting.len() as u128, 40).contains(&delta), "seed {seed}: gamma is delta");
     }
     assert!(seen >= 1_000 && holes >= 50, "{seen} graphs, {holes} with holes");
 }
@@ -70,14 +70,14 @@ fn example() -> Dag {
     Dag::new(&Graph::new(6, s, t, edges).unwrap(), &[], Entries::PerEdge)
 }
 
-fn shares(model: &Model) -> Vec<(u32, Vec<BigRational>)> {
+fn shares(model: &CodingModel) -> Vec<(u32, Vec<BigRational>)> {
     model.contexts().map(|c| (c.node, c.choices.iter().map(|(_, (low, high))| high - low).collect())).collect()
 }
 
 #[test]
 fn table_4_2_and_example_4_2_2() {
     let dag = example();
-    let model = Model::ball_larus(&dag);
+    let model = CodingModel::ball_larus(&dag);
     let of = |node: u32| shares(&model).into_iter().find(|c| c.0 == node).unwrap().1;
     assert_eq!(of(0), [ratio(2, 3), ratio(1, 3)]);
     assert_eq!(of(2), [ratio(1, 2), ratio(1, 2)]);
@@ -91,7 +91,7 @@ fn example_4_2_3_with_the_probabilities_that_give_its_numbers() {
     let dag = example();
     let paths = [vec![0, 2, 5, 7], vec![0, 2, 6], vec![1, 4, 6]].map(|p| p.into_iter().map(DagEdgeId).collect::<Vec<_>>());
     let ids = preferential(&dag, &paths, 0).unwrap();
-    let model = Model::preferential(&dag, &ids.values, &paths).unwrap();
+    let model = CodingModel::preferential(&dag, &ids.values, &paths).unwrap();
     assert_eq!(paths.each_ref().map(|p| model.encode(p).unwrap()), [0, 1, 2].map(BigInt::from));
     // After sac both ways are as likely; the printed 1/3 and 2/3 would give sact the number of sacdt.
     let sac = model.contexts().find(|c| c.prefix == [DagEdgeId(0), DagEdgeId(2)]).unwrap();
@@ -104,7 +104,7 @@ fn example_4_2_3_with_the_probabilities_that_give_its_numbers() {
 fn measured_branches_have_less_entropy_than_even_ones() {
     let dag = example();
     let weights = [3.0, 1.0, 2.0, 1.0, 2.0, 1.0, 3.0, 1.0];
-    let model = Model::measured(&dag, &weights).unwrap();
+    let model = CodingModel::measured(&dag, &weights).unwrap();
     // s: 3/4, 1/4; a: 2/3, 1/3, reached by 3/4; c: 1/4, 3/4, always reached.
     let h = |p: f64| -(p * p.log2() + (1.0 - p) * (1.0 - p).log2());
     let expected = h(0.75) + 0.75 * h(1.0 / 3.0) + h(0.25);
@@ -112,5 +112,5 @@ fn measured_branches_have_less_entropy_than_even_ones() {
     let about = trodden_flow::coding::approximate;
     assert!(about(&found.low) <= expected + 1e-12 && about(&found.high) >= expected - 1e-12, "{expected}: {found:?}");
     assert!(about(&(&found.high - &found.low)) < 1e-15);
-    assert!(Model::measured(&dag, &[0.0; 8]).is_err());
+    assert!(CodingModel::measured(&dag, &[0.0; 8]).is_err());
 }

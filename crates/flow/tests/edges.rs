@@ -86,7 +86,7 @@ fn the_counts_of_all_edges_follow_from_those_of_chords() {
             continue;
         }
         let dag = dag(graph, &cut_all(graph, cuts));
-        let network = Network::of(graph, &dag, |e| reaches[e.index()], |node| cuts.iter().any(|c| graph.to(c.0) == node));
+        let network = Network::new(graph, &dag, |e| reaches[e.index()], |node| cuts.iter().any(|c| graph.to(c.0) == node));
         let truth: Vec<u64> = network
             .events()
             .iter()
@@ -128,7 +128,7 @@ fn a_diamond_in_a_loop_needs_three_counters() {
     let edges = [(0, 1), (0, 2), (1, 3), (2, 3), (3, 0), (3, 4)];
     let graph = Graph::new(5, Node(0), Node(4), edges.iter().map(|(a, b)| (Node(*a), Node(*b))).collect()).unwrap();
     let dag = dag(&graph, &cut_all(&graph, &[]));
-    let network = Network::of(&graph, &dag, |_| false, |_| false);
+    let network = Network::new(&graph, &dag, |_| false, |_| false);
     assert_eq!(network.events().len(), 6);
     // Edges less nodes (exit and entry are one) and one: Knuth's number.
     assert_eq!(network.chords(&[10; 6]).len(), 3);

@@ -4,18 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::{Ending, InterestingPlan, NoInterestingPlan, Wish, plan_interesting};
+use trodden_flow::interesting::{InterestingPlan, NoInterestingPlan, PathEnding, Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
-use trodden_flow::plan::Action;
-use trodden_flow::verify::{Aliases, VerifyBudget};
-use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingError, Plan, Scheme};
+use trodden_flow::plan::RegisterAction;
+use trodden_flow::verify::{NumberAliases, VerifyBudget};
+use trodden_flow::{DagEdgeId, Edge, Graph, Node, NumberingError, NumberingScheme, Plan};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, forced, graph};
 
 const MOST_PATHS: usize = 300;
 
 /// A random graph, some of its edges to the exit excluded, and its plan by a scheme for some of its paths.
-fn plan(seed: u64, scheme: Scheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
+fn plan(seed: u64, scheme: NumberingScheme) -> Option<(Graph, Vec<bool>, Vec<u64>, InterestingPlan)> {
     let random = &mut Random::new(seed);
     let graph = graph(random, 12, 24, Cycles::Some);
     // Nothing leaves the exit of a function.
@@ -43,10 +43,10 @@ fn register(planned: &InterestingPlan, path: &[DagEdgeId]) -> i64 {
 }
 
 #[test]
-fn words_count_the_paths_that_were_asked_for() {
+fn words_count_the_interesting_paths() {
     let mut endings = BTreeSet::new();
     let mut aliases = 0;
-    for scheme in Scheme::ALL {
+    for scheme in NumberingScheme::ALL {
         let mut plans = 0;
         for seed in 0..120 {
             let Some((_, excluded, ids, planned)) = plan(seed, scheme) else { continue };
@@ -54,7 +54,8 @@ fn words_count_the_paths_that_were_asked_for() {
             plans += 1;
             endings.insert((
                 planned.ending.words() > 2,
-                std::mem::discriminant(&planned.ending) == std::mem::discriminant(&Ending::Direct { bias: 0, width: 0, checked: false }),
+                std::mem::discriminant(&planned.ending)
+                    == std::mem::discriminant(&PathEnding::Direct { bias: 0, width: 0, checked: false }),
             ));
             let listed: BTreeMap<u64, u64> = planned.paths.iter().copied().collect();
             assert_eq!(listed.len(), planned.paths.len(), "seed {seed}: a word for each path");
@@ -71,7 +72,7 @@ fn words_count_the_paths_that_were_asked_for() {
             assert_eq!(reported.len(), listed.len(), "seed {seed} {}", scheme.name());
             match scheme.is_exact() {
                 true => assert_eq!(wrong, 0, "seed {seed} {}", scheme.name()),
-                false => assert_eq!(planned.aliases, Aliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
+                false => assert_eq!(planned.aliases, NumberAliases::Exactly(wrong), "seed {seed} {}", scheme.name()),
             }
             aliases += wrong;
         }
@@ -84,7 +85,7 @@ fn words_count_the_paths_that_were_asked_for() {
 #[test]
 fn walks_are_counted_as_the_full_plan_counts_them() {
     let mut counted = 0;
-    for scheme in [Scheme::Ppp, Scheme::KnownTable, Scheme::Pspp, Scheme::Pertinent] {
+    for scheme in [NumberingScheme::Ppp, NumberingScheme::KnownTable, NumberingScheme::Pspp, NumberingScheme::Pertinent] {
         for seed in 0..100 {
             let Some((graph, excluded, _, planned)) = plan(seed, scheme) else { continue };
             let random = &mut Random::new(seed);
@@ -98,13 +99,13 @@ fn walks_are_counted_as_the_full_plan_counts_them() {
                     let mut count =
                         |increment: i64| *words.entry(planned.ending.word(register.wrapping_add(increment))).or_insert(0u64) += 1;
                     match action {
-                        Action::Add { increment } => register = register.wrapping_add(increment),
-                        Action::Count { increment } => count(increment),
-                        Action::CountAndRestart { increment, start } => {
+                        RegisterAction::Add { increment } => register = register.wrapping_add(increment),
+                        RegisterAction::Count { increment } => count(increment),
+                        RegisterAction::CountAndRestart { increment, start } => {
                             count(increment);
                             register = start;
                         }
-                        Action::Dead => panic!("no walk takes such an edge"),
+                        RegisterAction::Dead => panic!("no walk takes such an edge"),
                     }
                     follow(&planned, edge, &mut path, &mut paths);
                 }

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Placement, SearchEnd, number, preferential};
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, InterestingSet, Labelling, Node, Numbering, NumberingError, Scheme};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number, preferential};
+use trodden_flow::{Dag, DagEdgeId, Edge, Graph, InterestingSet, Labelling, Node, Numbering, NumberingError, NumberingScheme};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
@@ -61,8 +61,19 @@ fn check(seed: u64, dag: &Dag, labelling: &Labelling, paths: &[Path], interestin
     paths.iter().filter(|p| !interesting.contains(*p)).filter(known).count()
 }
 
+/// Those that number any set of paths.
+const SCHEMES: [NumberingScheme; 7] = [
+    NumberingScheme::Spp,
+    NumberingScheme::Mspp,
+    NumberingScheme::Pertinent,
+    NumberingScheme::Pspp,
+    NumberingScheme::Ppp,
+    NumberingScheme::KnownTable,
+    NumberingScheme::Approximate,
+];
+
 #[test]
-fn exact_schemes_tell_every_path_and_others_are_measured() {
+fn exact_schemes_distinguish_every_path_and_others_are_measured() {
     let (mut invalid, mut approximate, mut wrong) = (0, 0, 0.0);
     for seed in 0..GRAPHS {
         let mut random = Random::new(seed);
@@ -79,19 +90,19 @@ fn exact_schemes_tell_every_path_and_others_are_measured() {
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(100) as f64).collect();
         let options = NumberOptions {
             restarts: random.pick(&[0, 4]),
-            placement: random.pick(&[Placement::Direct, Placement::Chords, Placement::Cheaper]),
+            placement: random.pick(&[RegisterPlacement::Direct, RegisterPlacement::Chords, RegisterPlacement::Cheaper]),
             ..NumberOptions::default()
         };
-        for scheme in [Scheme::Spp, Scheme::Mspp, Scheme::Pertinent, Scheme::Pspp, Scheme::Ppp, Scheme::KnownTable, Scheme::Approximate] {
+        for scheme in SCHEMES {
             let labelling = number(scheme, &dag, &weights, &set, &options).unwrap();
             let interesting = if scheme.takes_closure() { &closed } else { &interesting };
             assert_eq!(labelling.interesting(), interesting.len() as u128, "seed {seed}");
             match scheme {
-                Scheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
+                NumberingScheme::Spp => invalid += spp_is_invalid(&labelling, &paths, &closed),
                 _ => {
                     let aliases = check(seed, &dag, &labelling, &paths, interesting);
                     assert!(aliases == 0 || !scheme.is_exact(), "seed {seed}: {} takes {aliases} paths for others", scheme.name());
-                    if scheme == Scheme::Approximate {
+                    if scheme == NumberingScheme::Approximate {
                         approximate += u64::from(aliases > 0);
                         wrong += aliases as f64 / (paths.len() - interesting.len()).max(1) as f64;
                     }
@@ -125,8 +136,8 @@ fn pspp_is_ball_larus_when_everything_is_interesting_and_needs_no_more_probes_fo
         let mut random = Random::new(seed ^ 0x9599);
         let (dag, _, _) = subject(&mut random);
         let weights = vec![1.0; dag.edges().len()];
-        let options = NumberOptions { placement: Placement::Direct, ..NumberOptions::default() };
-        let everything = number(Scheme::Pspp, &dag, &weights, &InterestingSet::all(&dag), &options).unwrap();
+        let options = NumberOptions { placement: RegisterPlacement::Direct, ..NumberOptions::default() };
+        let everything = number(NumberingScheme::Pspp, &dag, &weights, &InterestingSet::all(&dag), &options).unwrap();
         let all = Numbering::ball_larus(&dag).unwrap();
         assert_eq!(everything.registers()[0].values, all.values(), "seed {seed}");
         let mut marked = vec![true; dag.edges().len()];
@@ -134,7 +145,7 @@ fn pspp_is_ball_larus_when_everything_is_interesting_and_needs_no_more_probes_fo
         while let Some(edge) = dag.edge_ids().filter(|e| marked[e.index()]).nth(random.index(dag.edges().len())) {
             marked[edge.index()] = false;
             let Ok(set) = InterestingSet::from_edges(&dag, &marked) else { break };
-            let labels = number(Scheme::Pspp, &dag, &weights, &set, &options).unwrap().labels(&dag);
+            let labels = number(NumberingScheme::Pspp, &dag, &weights, &set, &options).unwrap().labels(&dag);
             assert!(labels <= most, "seed {seed}: {labels} labels, {most} for more paths");
             most = labels;
         }
@@ -167,7 +178,7 @@ fn figure_3_4_of_the_thesis() {
     let dag = letters(&MOTIVATING, 's', 't');
     let word = |w: &str| path(&dag, &MOTIVATING, w);
     let interesting: BTreeSet<Path> = ["sacdt", "sact", "sbct"].map(word).into();
-    let labelling = number(Scheme::Ppp, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+    let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let values = &labelling.registers()[0].values;
     let expected = [("sb", 2), ("bc", -1), ("ct", 1)];
     for (at, edge) in MOTIVATING.iter().enumerate() {
@@ -179,7 +190,8 @@ fn figure_3_4_of_the_thesis() {
     for alias in ["sabct", "sbcdt", "sabcdt"] {
         assert_eq!(labelling.classify(&dag, labelling.run(&word(alias))), Class::Unknown, "{alias}");
     }
-    let approximate = number(Scheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+    let approximate =
+        number(NumberingScheme::Approximate, &dag, &[1.0; 8], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     assert_eq!(check(0, &dag, &approximate, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 2);
 }
 
@@ -197,7 +209,7 @@ fn figure_3_5_cannot_be_separated_by_numbers_alone() {
             assert!(first == second || first.max(second) > 1 || first.min(second) < 0 || third.min(fourth) < 2);
         }
     }
-    let labelling = number(Scheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
+    let labelling = number(NumberingScheme::Ppp, &dag, &[1.0; 8], &set, &NumberOptions::default()).unwrap();
     assert_eq!(labelling.span().width(), 2);
     assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
 }
@@ -207,7 +219,7 @@ fn figure_3_6_has_no_perfect_numbers_and_its_least_span_is_7() {
     let edges = ["sa", "sb", "sc", "ad", "bd", "cd", "de", "df", "dg", "et", "ft", "gt"];
     let dag = letters(&edges, 's', 't');
     let interesting: BTreeSet<Path> = ["sadft", "sadgt", "sbdet", "sbdgt", "scdet", "scdft"].map(|w| path(&dag, &edges, w)).into();
-    let labelling = number(Scheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
+    let labelling = number(NumberingScheme::PppOptimal, &dag, &[1.0; 12], &set_of(&dag, &interesting), &NumberOptions::default()).unwrap();
     let proof = labelling.proof().unwrap();
     assert_eq!((labelling.span().width(), proof.bound, proof.end), (7, 7, SearchEnd::Optimal));
     assert_eq!(check(0, &dag, &labelling, &all_paths(&dag, usize::MAX).unwrap(), &interesting), 0);
@@ -222,9 +234,9 @@ fn figure_3_11_holes_are_filled_by_the_optimum_only() {
     let interesting: BTreeSet<Path> = words.map(|w| path(&dag, &edges, w)).into();
     let set = set_of(&dag, &interesting);
     let options = NumberOptions { restarts: 200, ..NumberOptions::default() };
-    let ppp = number(Scheme::Ppp, &dag, &[1.0; 13], &set, &options).unwrap();
+    let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 13], &set, &options).unwrap();
     assert!(ppp.delta() > 1.0, "no order of out-edges lets intervals overlap");
-    let best = number(Scheme::PppOptimal, &dag, &[1.0; 13], &set, &options).unwrap();
+    let best = number(NumberingScheme::PppOptimal, &dag, &[1.0; 13], &set, &options).unwrap();
     assert_eq!((best.delta(), best.proof().unwrap().bound), (1.0, 7));
 }
 
@@ -240,8 +252,8 @@ fn the_optimum_is_that_of_brute_force_and_never_worse_than_ppp() {
         let set = set_of(&dag, &interesting);
         let weights = vec![1.0; dag.edges().len()];
         let options = NumberOptions { restarts: 0, ..NumberOptions::default() };
-        let ppp = number(Scheme::Ppp, &dag, &weights, &set, &options).unwrap();
-        let best = number(Scheme::PppOptimal, &dag, &weights, &set, &options).unwrap();
+        let ppp = number(NumberingScheme::Ppp, &dag, &weights, &set, &options).unwrap();
+        let best = number(NumberingScheme::PppOptimal, &dag, &weights, &set, &options).unwrap();
         let (span, proof) = (best.span().width(), best.proof().unwrap());
         assert!(span <= ppp.span().width(), "seed {seed}");
         assert_eq!(u128::from(proof.bound), span, "seed {seed}: {proof:?}");
@@ -311,7 +323,7 @@ fn thirty_paths_are_proven_optimal() {
             ids.insert(random.below(all.paths()));
         }
         let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).unwrap();
-        let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
+        let best = number(NumberingScheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
         assert_eq!(best.span().width(), u128::from(best.proof().unwrap().bound), "seed {seed}: {:?}", best.proof());
     }
 }
@@ -329,7 +341,7 @@ fn thirty_paths_through_branches_in_a_row_are_proven_optimal() {
             }
             let set = InterestingSet::from_ids(&dag, &all, &ids.into_iter().collect::<Vec<_>>()).unwrap();
             let options = NumberOptions { budget: Budget { steps: 100_000_000, ..Budget::default() }, ..NumberOptions::default() };
-            let best = number(Scheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).unwrap();
+            let best = number(NumberingScheme::PppOptimal, &dag, &vec![1.0; dag.edges().len()], &set, &options).unwrap();
             assert_eq!(best.span().width(), u128::from(best.proof().unwrap().bound), "{length} branches, seed {seed}: {:?}", best.proof());
         }
     }
@@ -364,7 +376,7 @@ fn paths_through_nodes_are_a_closure() {
             continue;
         };
         assert_eq!(set.paths(&dag).unwrap().into_iter().collect::<BTreeSet<_>>(), expected, "seed {seed}");
-        let labelling = number(Scheme::Pertinent, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
+        let labelling = number(NumberingScheme::Pertinent, &dag, &vec![1.0; dag.edges().len()], &set, &NumberOptions::default()).unwrap();
         assert_eq!((labelling.span().low, labelling.delta()), (0, 1.0), "seed {seed}");
     }
     assert!((100..4_000).contains(&none));
@@ -377,10 +389,10 @@ fn what_cannot_be_done_is_named() {
     let all = Numbering::ball_larus(&dag).unwrap();
     let run = |scheme, set: &InterestingSet| number(scheme, &dag, &[1.0; 60], set, &NumberOptions::default());
     let everything = InterestingSet::all(&dag);
-    assert!(matches!(run(Scheme::Mspp, &everything), Err(NumberingError::TooLargeForRepair { paths, .. }) if paths == 1 << 30));
-    assert!(matches!(run(Scheme::Ppp, &everything), Err(NumberingError::TooManyInteresting { paths, .. }) if paths == 1 << 30));
+    assert!(matches!(run(NumberingScheme::Mspp, &everything), Err(NumberingError::TooLargeForRepair { paths, .. }) if paths == 1 << 30));
+    assert!(matches!(run(NumberingScheme::Ppp, &everything), Err(NumberingError::TooManyInteresting { paths, .. }) if paths == 1 << 30));
     assert_eq!(InterestingSet::from_ids(&dag, &all, &[1 << 30]), Err(NumberingError::NoSuchId { id: 1 << 30, paths: 1 << 30 }));
     assert_eq!(InterestingSet::from_paths(&dag, &all, &[]), Err(NumberingError::NothingInteresting));
     assert!(matches!(InterestingSet::from_paths(&dag, &all, &[vec![DagEdgeId(0)]]), Err(NumberingError::NoPath { number: 0, .. })));
-    assert!(matches!(run(Scheme::Pspp, &everything).unwrap().classification(), Classification::Closure { .. }));
+    assert!(matches!(run(NumberingScheme::Pspp, &everything).unwrap().classification(), Classification::Closure { .. }));
 }

@@ -7,13 +7,16 @@ use trodden_flow::dag::Entries;
 use trodden_flow::partition::labels::{closure, pspp};
 use trodden_flow::partition::lower_bound::bound;
 use trodden_flow::partition::tasks::tasks;
-use trodden_flow::partition::{CopyPlan, Ends, ExecutedPath, Hits, Measure, Options, Part, Plan, Procedure, Strategy, hits, plan};
+use trodden_flow::partition::{
+    CopyPlan, Ends, ExecutedPath, Hits, Measure, Part, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, hits, plan,
+};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, all_paths, graph};
 
 const MOST_PATHS: usize = 300;
-const STRATEGIES: [Strategy; 4] = [Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted];
+const STRATEGIES: [PartitionStrategy; 4] =
+    [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted];
 
 /// A procedure with the executions of each of its paths.
 struct Subject {
@@ -28,7 +31,7 @@ fn subject(random: &mut Random) -> Option<Subject> {
     if dag.edges().is_empty() {
         return None;
     }
-    let ends: HashSet<DagEdgeId> = Ends::of(&dag).edges().iter().copied().collect();
+    let ends: HashSet<DagEdgeId> = Ends::from_dag(&dag).edges().iter().copied().collect();
     let mut frequencies = vec![0; dag.edges().len()];
     let (mut executed, mut paths) = (Vec::new(), Vec::new());
     let dominant = random.chance(30);
@@ -74,7 +77,7 @@ fn naive(part: &Part, paths: &[(Vec<DagEdgeId>, u64)]) -> Hits {
     hits
 }
 
-fn check(seed: u64, what: &str, subjects: &[Subject], plan: &Plan) {
+fn check(seed: u64, what: &str, subjects: &[Subject], plan: &PartitionPlan) {
     for (at, subject) in subjects.iter().enumerate() {
         let dag = &subject.procedure.dag;
         let mut merged = vec![None; subject.paths.len()];
@@ -113,7 +116,7 @@ fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
         let procedures: Vec<Procedure> = subjects.iter().map(|s| s.procedure.clone()).collect();
         let copies = random.pick(&[1, 2, 3, 4, 8]);
         let measure = random.pick(&[Measure::Labels, Measure::All]);
-        let options = Options { copies, all_procedures: random.chance(50), fold_again: random.chance(50), measure };
+        let options = PartitionOptions { copies, all_procedures: random.chance(50), fold_again: random.chance(50), measure };
         let bounds = [Measure::Labels, Measure::All].map(|m| (m, bound(&procedures, copies, m)));
         let mut slowest = BTreeMap::new();
         for strategy in STRATEGIES {
@@ -122,7 +125,7 @@ fn every_plan_counts_every_path_exactly_and_costs_what_it_is_said_to() {
             check(seed, &format!("{strategy:?}"), &subjects, &plan);
             for (measure, bound) in &bounds {
                 let slowest = hits::slowest(&procedures, &plan, *measure);
-                let least = if strategy == Strategy::P3 { bound.proven() } else { bound.proven_for_whole_ends() };
+                let least = if strategy == PartitionStrategy::P3 { bound.proven() } else { bound.proven_for_whole_ends() };
                 assert!(slowest >= least, "seed {seed} {strategy:?} {measure:?}: {slowest} hits, at least {least}");
             }
             divided += usize::from(plan.profitable > 0);
@@ -183,7 +186,7 @@ fn tasks_hold_every_path() {
 }
 
 /// Node 1 chooses between two edges, each over two diamonds in a row (2 to 8 and 9 to 15), to the exit, 16: the paper's example in small.
-fn two_ways_of_diamonds() -> Graph {
+fn two_rows_of_diamonds() -> Graph {
     let mut edges = vec![(0, 1), (1, 2), (1, 9), (8, 16), (15, 16)];
     for begin in [2, 5, 9, 12] {
         edges.extend([(begin, begin + 1), (begin, begin + 2), (begin + 1, begin + 3), (begin + 2, begin + 3)]);
@@ -194,7 +197,7 @@ fn two_ways_of_diamonds() -> Graph {
 #[test]
 fn sequences_of_diamonds_stay_in_one_task() {
     // The reduced graph has one path for each edge.
-    let dag = Dag::new(&two_ways_of_diamonds(), &[], Entries::PerEdge);
+    let dag = Dag::new(&two_rows_of_diamonds(), &[], Entries::PerEdge);
     assert_eq!(all_paths(&dag, MOST_PATHS).unwrap().len(), 8);
     let sets = tasks(&dag, 2, false);
     assert_eq!(sets.len(), 2);
@@ -219,10 +222,10 @@ fn a_path_of_most_hits_bounds_every_plan() {
     let procedure =
         Procedure { dag, frequencies: vec![900, 100, 1000], paths: vec![path(0, 900), path(1, 100)], call_sites: Some(1), unit: 0 };
     let found = bound(std::slice::from_ref(&procedure), 8, Measure::All);
-    assert_eq!((found.sequential, found.ideal, found.path, found.end, found.share), (1000, 125, 900, 900, 125));
+    assert_eq!((found.sequential, found.ideal, found.path, found.end, found.average), (1000, 125, 900, 900, 125));
     assert_eq!(found.proven(), 900);
-    let options = Options { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
-    let plan = plan(std::slice::from_ref(&procedure), Strategy::Weighted, &options);
+    let options = PartitionOptions { copies: 8, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
     assert_eq!(hits::slowest(&[procedure], &plan, Measure::All), 900);
 }
 
@@ -242,8 +245,8 @@ fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
         .flat_map(|n| (0..4).map(move |at| (if *n == 0 { 3 - at } else { at }, *n)))
         .map(|(u, n)| procedure(u, n))
         .collect();
-    let options = Options { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
-    let plan = plan(&procedures, Strategy::Weighted, &options);
+    let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+    let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
     let units = |copy: &CopyPlan| {
         procedures.iter().zip(&copy.parts).filter(|(_, part)| part.is_some()).map(|(p, _)| p.unit).collect::<BTreeSet<_>>()
     };
@@ -252,7 +255,7 @@ fn functions_that_are_hardly_executed_stay_with_others_of_their_unit() {
 }
 
 #[test]
-fn functions_that_are_hardly_executed_go_round_the_copies_where_there_are_few_units() {
+fn functions_that_are_hardly_executed_go_to_copies_in_turn_where_there_are_few_units() {
     let graph = Graph::new(3, Node(0), Node(2), vec![(Node(0), Node(1)), (Node(0), Node(1)), (Node(1), Node(2))]).unwrap();
     let procedure = |executed: u64| Procedure {
         dag: Dag::new(&graph, &[], Entries::PerEdge),
@@ -264,8 +267,8 @@ fn functions_that_are_hardly_executed_go_round_the_copies_where_there_are_few_un
     // Executed by estimate only, or not even that.
     for seldom in [0, 1] {
         let procedures: Vec<Procedure> = [1_000_000; 4].into_iter().chain([seldom; 20]).map(procedure).collect();
-        let options = Options { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
-        let plan = plan(&procedures, Strategy::Weighted, &options);
+        let options = PartitionOptions { copies: 4, all_procedures: false, fold_again: false, measure: Measure::All };
+        let plan = plan(&procedures, PartitionStrategy::Weighted, &options);
         let parts = |copy: &CopyPlan| copy.parts.iter().skip(4).filter(|part| part.is_some()).count();
         assert!(plan.copies.iter().all(|copy| (3..=7).contains(&parts(copy))), "{:?}", plan.copies.iter().map(parts).collect::<Vec<_>>());
     }

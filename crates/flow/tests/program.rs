@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::dag::Origin;
 use trodden_flow::frequency::{Frequencies, innermost_loops};
-use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy};
-use trodden_flow::plan::{Action, Plan};
+use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure};
+use trodden_flow::plan::{Plan, RegisterAction};
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::operation::{Operation, value_set};
-use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIteration, TripCounting};
+use trodden_flow::program::{BlockProperties, Choices, DominantCounting, DominantIterationCode, TripCounting};
 use trodden_flow::verify::verify_part;
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, PlanOptions, ProbeProgram};
 use trodden_testkit::Random;
@@ -28,15 +28,15 @@ pub struct Planned {
 
 impl Planned {
     /// Does what a plan says.
-    pub fn act(&mut self, action: Action) {
+    pub fn act(&mut self, action: RegisterAction) {
         match action {
-            Action::Add { increment } => self.register += increment,
-            Action::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
-            Action::CountAndRestart { increment, start } => {
+            RegisterAction::Add { increment } => self.register += increment,
+            RegisterAction::Count { increment } => *self.counts.entry(self.register + increment).or_default() += 1,
+            RegisterAction::CountAndRestart { increment, start } => {
                 *self.counts.entry(self.register + increment).or_default() += 1;
                 self.register = start;
             }
-            Action::Dead => panic!("a walk took a dead edge"),
+            RegisterAction::Dead => panic!("a walk took a dead edge"),
         }
     }
 }
@@ -89,7 +89,7 @@ fn loops_with(
         trip_counts: times.map(|times| (Edge(3), times)).into_iter().collect(),
         counted: counted.then_some(Edge(3)).into_iter().collect(),
     };
-    ProbeProgram::of(
+    ProbeProgram::from_graph(
         &graph,
         &plan,
         &frequencies,
@@ -109,13 +109,13 @@ fn tight_loops_are_counted_by_trip_count_and_longer_ones_if_that_is_asked_for() 
 }
 
 #[test]
-fn loops_that_control_may_leave_on_their_way_back_are_not_counted_by_trip_count() {
+fn loops_that_control_may_leave_within_an_iteration_are_not_counted_by_trip_count() {
     assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(3)]), None), 0);
     assert_eq!(loops_by_trip_count(TripCounting::Tight, [4, 2], BTreeSet::from([Edge(1)]), None), 1);
 }
 
 #[test]
-fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_are() {
+fn loops_of_a_constant_trip_count_are_counted_by_it_however_long_they_are() {
     let counted = |crossed, times| loops_by_trip_count(TripCounting::Tight, [40, 30], crossed, times);
     assert_eq!(counted(BTreeSet::new(), Some(3)), 1);
     assert_eq!(counted(BTreeSet::new(), Some(1)), 1);
@@ -125,7 +125,7 @@ fn loops_of_a_constant_number_of_rounds_are_counted_by_them_however_long_they_ar
 }
 
 #[test]
-fn loops_whose_rounds_the_program_counts_are_counted_by_them_if_they_have_one_way_out() {
+fn loops_whose_iterations_the_program_counts_are_counted_by_trip_count_if_they_have_one_exit_edge() {
     let loops = |out: &[(u32, u32)], counted| loops_with(TripCounting::Tight, [40, 30], BTreeSet::new(), None, out, counted);
     assert_eq!(loops(&[(1, 3)], true), 1);
     assert_eq!(loops(&[(1, 3)], false), 0);
@@ -134,7 +134,7 @@ fn loops_whose_rounds_the_program_counts_are_counted_by_them_if_they_have_one_wa
 
 /// Whether some in_register iterations are written where control enters a loop inside theirs: where it comes to what closes
 /// theirs, but not through its head.
-fn holds_around_a_loop(graph: &Graph, dominant: &DominantIteration) -> bool {
+fn holds_around_a_loop(graph: &Graph, dominant: &DominantIterationCode) -> bool {
     let Some(in_register) = &dominant.in_register else { return false };
     let innermost = innermost_loops(graph);
     let comes_back = |from: Node| {
@@ -177,7 +177,7 @@ fn programs_count_what_plans_count() {
                 DominantCounting::Register,
             ]),
         };
-        let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
+        let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let is_flush = |o: &Operation| matches!(o, Operation::Flush { .. } | Operation::FlushDominant(_));
         for edge in graph.edges() {
             let moved = program.operations(edge).iter().any(is_flush) || program.counts_early(edge);
@@ -216,7 +216,7 @@ fn walk(graph: &Graph, plan: &Plan, frequencies: &Frequencies, path: &[DagEdgeId
 }
 
 #[test]
-fn usual_rounds_are_the_most_frequent_of_their_loops() {
+fn dominant_iterations_are_the_most_frequent_of_their_loops() {
     const SHORT: u32 = 24;
     let (mut found, mut several) = (0, 0);
     for seed in 0..30_000 {
@@ -230,7 +230,7 @@ fn usual_rounds_are_the_most_frequent_of_their_loops() {
         let plan = Plan::ball_larus(&graph, &[], &frequencies, &options(&mut random));
         let properties = blocks(&mut random, &graph);
         let choices = Choices { trip_counts: TripCounting::Off, early: false, dominant: DominantCounting::Split };
-        let program = ProbeProgram::of(&graph, &plan, &frequencies, &properties, choices);
+        let program = ProbeProgram::from_graph(&graph, &plan, &frequencies, &properties, choices);
         let innermost = innermost_loops(&graph);
         let fits = |head: Node, nodes: &[Node]| {
             nodes.iter().all(|n| properties.quiet[n.index()] && innermost[n.index()] == Some(head))
@@ -241,12 +241,12 @@ fn usual_rounds_are_the_most_frequent_of_their_loops() {
             let head = graph.to(cut.edge);
             let path = plan.numbering.path(&plan.dag, dominant as u64).expect("it is the number of a path");
             let begins = |p: &[DagEdgeId]| walk(&graph, &plan, &frequencies, p).0[0] == head;
-            let is_round = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
-            assert!(is_round(&path), "seed {seed}");
+            let is_iteration = |p: &[DagEdgeId]| p.last() == cut.leave.as_ref() && cut.enter.is_none_or(|id| p[0] == id) && begins(p);
+            assert!(is_iteration(&path), "seed {seed}");
             let (nodes, probability) = walk(&graph, &plan, &frequencies, &path);
             assert!(fits(head, &nodes), "seed {seed}: {nodes:?}");
             let all = (0..plan.numbering.paths()).filter_map(|id| plan.numbering.path(&plan.dag, id));
-            let trip_counts: Vec<_> = all.filter(|p| is_round(p)).collect();
+            let trip_counts: Vec<_> = all.filter(|p| is_iteration(p)).collect();
             for other in trip_counts.iter().map(|p| walk(&graph, &plan, &frequencies, p)).filter(|(nodes, _)| fits(head, nodes)) {
                 assert!(other.1 <= probability * (1.0 + 1e-9), "seed {seed}: {other:?} is likelier than {nodes:?}");
             }
@@ -261,7 +261,7 @@ fn usual_rounds_are_the_most_frequent_of_their_loops() {
 struct Walks(Vec<(Option<Edge>, Vec<Edge>)>);
 
 impl Walks {
-    fn of(random: &mut Random, graph: &Graph, twice: &[Edge]) -> Option<Walks> {
+    fn new(random: &mut Random, graph: &Graph, twice: &[Edge]) -> Option<Walks> {
         let first = random_walk(random, graph)?;
         let mut walks = vec![(None, first)];
         let passed = walks[0].1.iter().position(|e| twice.contains(e));
@@ -276,7 +276,7 @@ impl Walks {
     fn planned(&self, graph: &Graph, plan: &Plan) -> BTreeMap<i64, u64> {
         let mut machine = Planned::default();
         let start = |edge| match plan.action(graph, edge) {
-            Action::CountAndRestart { start, .. } => start,
+            RegisterAction::CountAndRestart { start, .. } => start,
             other => panic!("{other:?}"),
         };
         for (again, walk) in &self.0 {
@@ -309,10 +309,10 @@ fn cuts(random: &mut Random, graph: &Graph) -> Vec<(Edge, CutReason)> {
     cuts
 }
 
-fn partition_options(random: &mut Random) -> Options {
+fn partition_options(random: &mut Random) -> PartitionOptions {
     let copies = random.pick(&[1, 2, 3, 5]);
     let (fold_again, measure) = (random.chance(50), random.pick(&[Measure::All, Measure::Labels]));
-    Options { copies, all_procedures: true, fold_again, measure }
+    PartitionOptions { copies, all_procedures: true, fold_again, measure }
 }
 
 #[test]
@@ -333,17 +333,17 @@ fn copies_count_their_parts_and_together_what_a_plan_of_all_paths_counts() {
         }
         let frequencies = plan.dag.edges().iter().map(|_| random.below(100)).collect();
         let procedure = Procedure { dag: plan.dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
-        let strategy = random.pick(&[Strategy::Sbl, Strategy::Pbl, Strategy::P3, Strategy::Weighted]);
+        let strategy = random.pick(&[PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted]);
         let options = partition_options(&mut random);
         let split = partition::plan(&[procedure], strategy, &options);
-        let Some(walks) = Walks::of(&mut random, &graph, &twice) else { continue };
+        let Some(walks) = Walks::new(&mut random, &graph, &twice) else { continue };
         returns += walks.0.len() - 1;
         let truth = walks.planned(&graph, &plan);
         let mut known = BTreeMap::new();
         for part in split.copies.into_iter().filter_map(|mut c| c.parts.remove(0)) {
             check(seed, &mut random, &plan.dag, &part);
-            let copy = Plan::of_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
-            let program = ProbeProgram::of(
+            let copy = Plan::from_part(plan.dag.clone(), part.clone()).expect("a part has a plan");
+            let program = ProbeProgram::from_graph(
                 &graph,
                 &copy,
                 &Frequencies::estimate(&graph, &weights),
@@ -397,12 +397,12 @@ fn check_copy(
     truth: &BTreeMap<i64, u64>,
     known: &mut BTreeMap<i64, u64>,
 ) {
-    let share = copy.share.as_ref().unwrap();
-    assert!(counts.keys().all(|word| (0..share.words as i64).contains(word)), "seed {seed}: {counts:?} of {} words", share.words);
+    let part = copy.part.as_ref().unwrap();
+    assert!(counts.keys().all(|word| (0..part.words as i64).contains(word)), "seed {seed}: {counts:?} of {} words", part.words);
     for id in 0..all.paths() {
         let path = all.path(dag, id).unwrap();
-        if share.part.profiles(&path) {
-            let word = path.iter().map(|e| share.part.values[e.index()]).sum::<i64>();
+        if part.part.profiles(&path) {
+            let word = path.iter().map(|e| part.part.values[e.index()]).sum::<i64>();
             let count = counts.get(&word).copied();
             assert_eq!(count, truth.get(&(id as i64)).copied(), "seed {seed}: path {id} in word {word}");
             count.into_iter().for_each(|count| _ = known.insert(id as i64, count));

@@ -19,13 +19,13 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::interesting::{Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
-use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, Measure, PartitionOptions, PartitionStrategy, Procedure};
 use trodden_flow::plan::{Plan, PlanOptions};
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, StreamEdges, TripCounting};
-use trodden_flow::residual::Known;
+use trodden_flow::residual::ResidualInput;
 use trodden_flow::verify::VerifyBudget;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
+use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 
 const DASHES: &str = "----\n";
 
@@ -113,27 +113,27 @@ impl Case {
         let plan = Plan::ball_larus(graph, &[], frequencies, &options);
         let none = vec![false; graph.edge_count()];
         match self.scheme[0].as_str() {
-            "all" => ProbeProgram::of_plan(graph, &plan),
+            "all" => ProbeProgram::from_plan(graph, &plan),
             "interesting" => {
-                let scheme = Scheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
+                let scheme = NumberingScheme::ALL.into_iter().find(|s| s.name() == self.scheme[1]).expect("a scheme");
                 let (wish, numbers) = (self.numbers(2), NumberOptions::default());
                 let wish = Wish { scheme, ids: &wish, excluded: &none };
                 let planned = plan_interesting(graph, (plan.dag, plan.numbering), &wish, frequencies, &numbers, &VerifyBudget::default());
-                ProbeProgram::of_interesting(graph, planned.unwrap())
+                ProbeProgram::from_interesting(graph, planned.unwrap())
             }
             "part" => {
                 let dag = plan.dag;
                 let frequencies = vec![1; dag.edges().len()];
                 let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
-                let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
-                let mut first = partition::plan(&[procedure], Strategy::P3, &options).copies.remove(0);
+                let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+                let mut first = partition::plan(&[procedure], PartitionStrategy::P3, &options).copies.remove(0);
                 let part = first.parts.remove(0).expect("the first copy counts something");
-                ProbeProgram::of_plan(graph, &Plan::of_part(dag, part).unwrap())
+                ProbeProgram::from_plan(graph, &Plan::from_part(dag, part).unwrap())
             }
             what @ ("versions" | "lookups") => {
                 let known: Vec<(u64, u64)> = self.numbers(1).into_iter().map(|id| (id, 1_000_000)).collect();
-                let known = Known { paths: &known, single: &[], excluded: &none };
-                let residual = Residual::of(&plan.dag, &plan.numbering, known);
+                let known = ResidualInput { paths: &known, single: &[], excluded: &none };
+                let residual = ResidualPlan::new(&plan.dag, &plan.numbering, known);
                 let probes = residual.probes(&plan.dag, &plan.numbering, graph, frequencies);
                 let plan = Plan { probes, ..plan };
                 if what == "versions" { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }

@@ -4,12 +4,12 @@
 use machine::blocks;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::plan::{Action, Plan};
-use trodden_flow::program::Version;
+use trodden_flow::plan::{Plan, RegisterAction};
+use trodden_flow::program::CodeVersion;
 use trodden_flow::program::machine::Machine;
 use trodden_flow::program::{BlockProperties, Choices, DominantCounting, TripCounting};
-use trodden_flow::residual::Known;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual};
+use trodden_flow::residual::ResidualInput;
+use trodden_flow::{Edge, Graph, Node, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -49,15 +49,15 @@ fn full(graph: &Graph, plan: &Plan, walks: &[Vec<Edge>]) -> (Counts, u64) {
         let mut register = 0;
         for edge in walk {
             let action = plan.action(graph, *edge);
-            work += u64::from(action != Action::Add { increment: 0 });
+            work += u64::from(action != RegisterAction::Add { increment: 0 });
             match action {
-                Action::Add { increment } => register += increment,
-                Action::Count { increment } => *counts.entry((register + increment) as u64).or_default() += 1,
-                Action::CountAndRestart { increment, start } => {
+                RegisterAction::Add { increment } => register += increment,
+                RegisterAction::Count { increment } => *counts.entry((register + increment) as u64).or_default() += 1,
+                RegisterAction::CountAndRestart { increment, start } => {
                     *counts.entry((register + increment) as u64).or_default() += 1;
                     register = start;
                 }
-                Action::Dead => panic!("no walk takes a dead edge"),
+                RegisterAction::Dead => panic!("no walk takes a dead edge"),
             }
         }
     }
@@ -81,7 +81,7 @@ fn edges_of(versions: &ProbeProgram, walk: &[Edge]) -> Vec<Edge> {
 /// What a residual plan counts, with its work.
 fn residual(versions: &ProbeProgram, known: &BTreeSet<u64>, walks: &[Vec<Edge>]) -> (Counts, u64) {
     let (mut work, places) = (0, versions.places().unwrap());
-    let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == Version::Instrumented);
+    let is_counted = |node: Node| places.get(node.index()).is_some_and(|p| p.version == CodeVersion::Instrumented);
     for edge in walks.iter().flat_map(|walk| edges_of(versions, walk)) {
         let (from, to) = (versions.graph().from(edge), versions.graph().to(edge));
         work += u64::from(versions.has_code(edge)) + u64::from(!is_counted(from) && is_counted(to));
@@ -111,8 +111,8 @@ fn taken(versions: &ProbeProgram, walks: &[Vec<Edge>]) -> Vec<u64> {
 /// Copies have an original, and no place is there twice.
 fn check_places(versions: &ProbeProgram, seed: u64) {
     let places = versions.places().unwrap();
-    let originals: BTreeSet<Node> = places.iter().filter(|p| p.version == Version::Known(0)).map(|p| p.node).collect();
-    let mut copies = places.iter().filter(|p| matches!(p.version, Version::Known(1..)));
+    let originals: BTreeSet<Node> = places.iter().filter(|p| p.version == CodeVersion::Known(0)).map(|p| p.node).collect();
+    let mut copies = places.iter().filter(|p| matches!(p.version, CodeVersion::Known(1..)));
     assert!(copies.all(|p| originals.contains(&p.node)), "seed {seed}: copies have an original");
     assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), places.len(), "seed {seed}: no place twice");
 }
@@ -136,7 +136,8 @@ fn everything_is_counted_but_known_paths() {
         let times = random.pick(&[1, 10_000]);
         let list: Vec<(u64, u64)> = known.iter().map(|(id, count)| (*id, times * *count)).collect();
         let excluded = vec![false; graph.edge_count()];
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded });
+        let residual_paths =
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, single: &[], excluded: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -155,7 +156,7 @@ fn everything_is_counted_but_known_paths() {
         let taken: Vec<u64> = taken(&versions, &walks[..tested]).into_iter().map(|n| times * n).collect();
         let executions: Vec<u64> = versions.graph().edges().map(|e| versions.executions(e)).collect();
         assert_eq!(executions, taken, "seed {seed}");
-        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Known(1)));
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == CodeVersion::Known(1)));
         check_places(&versions, seed);
         known_paths += known.len();
         unknown_paths += expected.len();
@@ -186,7 +187,8 @@ fn any_paths_may_be_known() {
             (0..random.below(12)).map(|_| (random.below(paths + 3), random.pick(&[0, 1, 100_000, u64::MAX]))).collect();
         let list: Vec<(u64, u64)> = any.into_iter().collect();
         let excluded: Vec<bool> = graph.edges().map(|e| graph.to(e) == graph.exit() && random.below(4) == 0).collect();
-        let residual_paths = Residual::of(&plan.dag, &plan.numbering, Known { paths: &list, single: &[], excluded: &excluded });
+        let residual_paths =
+            ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &list, single: &[], excluded: &excluded });
         let probes = residual_paths.probes(&plan.dag, &plan.numbering, &graph, &frequencies);
         let plan = Plan { probes, ..plan };
         let versions = residual_paths.versions(&graph, &plan);
@@ -195,7 +197,7 @@ fn any_paths_may_be_known() {
         let expected: Counts = all.iter().filter(|(id, _)| !ids.contains(id)).map(|(id, n)| (*id, *n)).collect();
         assert_eq!(residual(&versions, &ids, &walks).0, expected, "seed {seed}");
         left_out += all.len() - expected.len();
-        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == Version::Known(1)));
+        copied += u64::from(versions.places().unwrap().iter().any(|p| p.version == CodeVersion::Known(1)));
     }
     assert!(left_out > 1000 && copied > 100, "{left_out} paths not counted, code copied in {copied} graphs");
 }
@@ -217,7 +219,7 @@ fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
     let of = |counts: [u64; 2], single: &[Node]| {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
-        let residual = Residual::of(&plan.dag, &plan.numbering, Known { paths: &known, single, excluded: &[false; 8] });
+        let residual = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, single, excluded: &[false; 8] });
         let transitions = || residual.region().states().iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
@@ -243,8 +245,8 @@ fn that_a_call_was_reached_is_no_execution_of_what_led_to_it() {
     let id = |edges: &[u32]| plan.numbering.id(&edges.iter().map(|e| plan.dag.real(Edge(*e)).unwrap()).collect::<Vec<_>>());
     let known = [(id(&[0, 2]), 100), (id(&[0, 3, 4]), 100), (id(&[1, 5]), 60)];
     let excluded = [false, false, true, false, false, false];
-    let of = Known { paths: &known, single: &[], excluded: &excluded };
-    let versions = Residual::of(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
+    let of = ResidualInput { paths: &known, single: &[], excluded: &excluded };
+    let versions = ResidualPlan::new(&plan.dag, &plan.numbering, of).versions(&graph, &plan);
     let taken: BTreeMap<u32, u64> = versions.graph().edges().map(|e| (versions.origin(e).0, versions.executions(e))).collect();
     assert_eq!(taken, BTreeMap::from([(0, 100), (1, 60), (2, 0), (3, 100), (4, 100), (5, 60)]));
 }
@@ -258,8 +260,8 @@ fn paths_are_looked_up_before_a_tail_call_that_ends_them() {
     let every = trodden_flow::PlanOptions { max_paths: 100, entries: trodden_flow::dag::Entries::Shared, chords: true, hot_first: false };
     let plan = Plan::ball_larus(&graph, &[], &frequencies, &every);
     let known = [(0, 1)];
-    let of = Known { paths: &known, single: &[], excluded: &[false; 5] };
-    let residual = Residual::of(&plan.dag, &plan.numbering, of);
+    let of = ResidualInput { paths: &known, single: &[], excluded: &[false; 5] };
+    let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
     let blocks = |graph: &Graph, early: &dyn Fn(Node) -> bool| BlockProperties {
         quiet: vec![true; graph.node_count()],
         early: graph.nodes().map(early).collect(),

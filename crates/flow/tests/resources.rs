@@ -4,7 +4,7 @@ use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_flow::partition::tasks::{are_too_many, tasks};
-use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
+use trodden_flow::partition::{Measure, PartitionOptions, PartitionStrategy, Procedure, hits, plan};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 
@@ -32,7 +32,7 @@ fn limited(graph: &Graph, limit: u64) -> Limited {
 
 /// With one cut an iteration, which looked at all edges, these took a minute each.
 #[test]
-fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_rounds() {
+fn graphs_that_need_thousands_of_cuts_are_cut_in_a_few_passes() {
     let graph = machine(1000, 20);
     let cut = limited(&graph, 4096);
     // No edge can be left: each state has 21 successors, and an end for each would be more paths than the limit.
@@ -68,8 +68,8 @@ fn procedure(graph: &Graph) -> Procedure {
 #[test]
 fn paths_of_a_long_chain_are_distributed_in_time() {
     let procedure = procedure(&chain(60_000, false));
-    let options = Options { copies: 4, all_procedures: true, fold_again: false, measure: Measure::All };
-    let plan = plan(std::slice::from_ref(&procedure), Strategy::Weighted, &options);
+    let options = PartitionOptions { copies: 4, all_procedures: true, fold_again: false, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::Weighted, &options);
     let hits: Vec<u64> = plan.copies.iter().map(|c| hits::of_copy(std::slice::from_ref(&procedure), c).all).collect();
     let (least, most) = (hits.iter().min().unwrap(), hits.iter().max().unwrap());
     assert!(*least > 0 && most - least < most / 4, "{hits:?}");
@@ -80,8 +80,8 @@ fn paths_of_a_long_chain_are_distributed_in_time() {
 fn a_graph_of_too_many_tasks_stays_whole() {
     let procedure = procedure(&chain(60_000, true));
     assert!(are_too_many(&procedure.dag, 4));
-    let options = Options { copies: 4, all_procedures: true, fold_again: true, measure: Measure::All };
-    let plan = plan(std::slice::from_ref(&procedure), Strategy::P3, &options);
+    let options = PartitionOptions { copies: 4, all_procedures: true, fold_again: true, measure: Measure::All };
+    let plan = plan(std::slice::from_ref(&procedure), PartitionStrategy::P3, &options);
     assert_eq!(plan.copies.iter().filter(|c| c.parts[0].is_some()).count(), 1);
     assert!(!are_too_many(&self::procedure(&chain(1000, true)).dag, 4));
 }

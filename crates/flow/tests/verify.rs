@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::dag::Entries;
 use trodden_flow::numbering::{Class, NumberOptions, number};
-use trodden_flow::verify::{Aliases, Finding, Method, VerifyBudget, verify};
-use trodden_flow::{Dag, DagEdgeId, Graph, InterestingSet, Node, Numbering, Scheme};
+use trodden_flow::verify::{NumberAliases, VerifyBudget, VerifyFinding, VerifyMethod, verify};
+use trodden_flow::{Dag, DagEdgeId, Graph, InterestingSet, Node, Numbering, NumberingScheme};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, graph};
 
@@ -36,11 +36,11 @@ fn search_and_enumeration_and_brute_force_agree() {
     for seed in 0..6_000 {
         let mut random = Random::new(seed);
         let (dag, all, set) = subject(&mut random, 9, 20, 300);
-        let scheme = random.pick(&Scheme::ALL);
+        let scheme = random.pick(&NumberingScheme::ALL);
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
         let labelling = number(scheme, &dag, &weights, &set, &NumberOptions::default()).unwrap();
         let region = |p: &[DagEdgeId], ids: &BTreeSet<u64>| match scheme {
-            Scheme::BallLarus => true,
+            NumberingScheme::BallLarus => true,
             _ if scheme.takes_closure() => p.iter().all(|e| set.has(*e)),
             _ => ids.contains(&all.id(p)),
         };
@@ -55,12 +55,12 @@ fn search_and_enumeration_and_brute_force_agree() {
         let unique = sums.values().all(|c| c.0 <= 1);
         for budget in [VerifyBudget::default(), SEARCH] {
             let verdict = verify(&dag, &set, &labelling, &budget);
-            assert_eq!(verdict.method, if budget.paths == 0 { Method::Searched } else { Method::Enumerated }, "seed {seed}");
-            assert_eq!(verdict.uniqueness == Finding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
-            assert_eq!(verdict.validity == Finding::Holds, aliases == 0, "seed {seed}, {}: {verdict:?}", scheme.name());
-            assert_eq!(verdict.aliases, Aliases::Exactly(aliases.into()), "seed {seed}, {}", scheme.name());
-            assert_eq!(verdict.compactness, Finding::Holds, "seed {seed}, {}", scheme.name());
-            if let (Finding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
+            assert_eq!(verdict.method, if budget.paths == 0 { VerifyMethod::Searched } else { VerifyMethod::Enumerated }, "seed {seed}");
+            assert_eq!(verdict.uniqueness == VerifyFinding::Holds, unique, "seed {seed}, {}: {verdict:?}", scheme.name());
+            assert_eq!(verdict.validity == VerifyFinding::Holds, aliases == 0, "seed {seed}, {}: {verdict:?}", scheme.name());
+            assert_eq!(verdict.aliases, NumberAliases::Exactly(aliases.into()), "seed {seed}, {}", scheme.name());
+            assert_eq!(verdict.compactness, VerifyFinding::Holds, "seed {seed}, {}", scheme.name());
+            if let (VerifyFinding::Fails(first, Some(second)), true) = (&verdict.validity, budget.paths == 0) {
                 assert_eq!(labelling.run(first), labelling.run(second), "seed {seed}");
                 assert!(region(first, &ids) && !region(second, &ids), "seed {seed}");
             }
@@ -78,7 +78,7 @@ fn chain(random: &mut Random, nodes: u32) -> Dag {
 }
 
 #[test]
-fn graphs_with_billions_of_paths_are_judged_exactly() {
+fn graphs_with_billions_of_paths_are_verified_exactly() {
     let mut searched = BTreeMap::<&str, u32>::new();
     for seed in 0..40 {
         let mut random = Random::new(seed ^ 0xb16);
@@ -88,7 +88,7 @@ fn graphs_with_billions_of_paths_are_judged_exactly() {
         let ids: Vec<u64> = (0..1 + random.below(20)).map(|_| random.below(all.paths())).collect();
         let set = InterestingSet::from_ids(&dag, &all, &ids).unwrap();
         let weights: Vec<f64> = dag.edge_ids().map(|_| random.below(50) as f64).collect();
-        for scheme in [Scheme::BallLarus, Scheme::Pspp, Scheme::Ppp, Scheme::KnownTable] {
+        for scheme in [NumberingScheme::BallLarus, NumberingScheme::Pspp, NumberingScheme::Ppp, NumberingScheme::KnownTable] {
             let Ok(labelling) = number(scheme, &dag, &weights, &set, &NumberOptions::default()) else { continue };
             let verdict = verify(&dag, &set, &labelling, &SEARCH);
             assert!(verdict.is_good(true), "seed {seed}, {}: {verdict:?}", scheme.name());
@@ -105,18 +105,18 @@ fn beyond_the_budget_paths_are_drawn_and_that_is_said() {
     let dag = Dag::new(&Graph::new(41, Node(0), Node(40), diamonds).unwrap(), &[], Entries::PerEdge);
     let all = Numbering::ball_larus(&dag).unwrap();
     let set = InterestingSet::from_ids(&dag, &all, &[5, 1 << 20, 1 << 39]).unwrap();
-    let labelling = number(Scheme::Approximate, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
+    let labelling = number(NumberingScheme::Approximate, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
     let little = VerifyBudget { paths: 0, states: 3, samples: 2_000 };
     let verdict = verify(&dag, &set, &labelling, &little);
-    assert_eq!(verdict.method, Method::Sampled(2_000));
-    assert!(!verdict.is_proof() && matches!(verdict.validity, Finding::Fails(..)), "{verdict:?}");
+    assert_eq!(verdict.method, VerifyMethod::Sampled(2_000));
+    assert!(!verdict.is_proof() && matches!(verdict.validity, VerifyFinding::Fails(..)), "{verdict:?}");
     // Half of the drawn paths are of all; most of them are taken for an interesting one.
-    assert!(matches!(verdict.aliases, Aliases::Drawn { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
+    assert!(matches!(verdict.aliases, NumberAliases::Drawn { aliases, of } if of >= 990 && aliases > 0), "{:?}", verdict.aliases);
     // With a larger budget the same is counted, path by sum.
     let verdict = verify(&dag, &set, &labelling, &SEARCH);
-    let Aliases::Exactly(aliases) = verdict.aliases else { panic!("{verdict:?}") };
+    let NumberAliases::Exactly(aliases) = verdict.aliases else { panic!("{verdict:?}") };
     assert!(verdict.is_proof() && aliases > 1 << 30, "{aliases}");
-    let ppp = number(Scheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
-    assert_eq!(verify(&dag, &set, &ppp, &little).validity, Finding::NotRefuted);
+    let ppp = number(NumberingScheme::Ppp, &dag, &[1.0; 80], &set, &NumberOptions::default()).unwrap();
+    assert_eq!(verify(&dag, &set, &ppp, &little).validity, VerifyFinding::NotRefuted);
     assert!(matches!(ppp.classify(&dag, [i64::MIN, 0]), Class::Unknown) && matches!(ppp.classify(&dag, [i64::MAX, 0]), Class::Unknown));
 }

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use trodden_flow::dag::Entries;
 use trodden_flow::interesting::{Wish, plan_interesting};
 use trodden_flow::numbering::NumberOptions;
-use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, Measure, PartitionOptions, PartitionStrategy, Procedure};
 use trodden_flow::plan::Plan;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::verify::{WalkBudget, verify_counts, verify_numbering};
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
-use trodden_flow::residual::Known;
+use trodden_flow::residual::ResidualInput;
 use trodden_flow::verify::VerifyBudget;
-use trodden_flow::{Edge, Graph, Node, ProbeProgram, Residual, Scheme};
+use trodden_flow::{Edge, Graph, Node, NumberingScheme, ProbeProgram, ResidualPlan};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -59,28 +59,28 @@ fn program(random: &mut Random, graph: &Graph, scheme: u64) -> Option<ProbeProgr
     let options = options(random);
     let plan = || Plan::ball_larus(graph, &cuts, &frequencies, &options);
     Some(match scheme {
-        0 => ProbeProgram::of_plan(graph, &plan()),
+        0 => ProbeProgram::from_plan(graph, &plan()),
         1 => {
             let (dag, numbering) = Plan::cut_at(graph, &cuts, Entries::Shared).ok()?;
             let ids: Vec<u64> = (0..numbering.paths().min(50)).filter(|_| random.chance(40)).collect();
-            let wish = Wish { scheme: random.pick(&Scheme::ALL), ids: &ids, excluded: &vec![false; graph.edge_count()] };
+            let wish = Wish { scheme: random.pick(&NumberingScheme::ALL), ids: &ids, excluded: &vec![false; graph.edge_count()] };
             let number = NumberOptions::default();
             let planned = plan_interesting(graph, (dag, numbering), &wish, &frequencies, &number, &VerifyBudget::default()).ok()?;
-            ProbeProgram::of_interesting(graph, planned)
+            ProbeProgram::from_interesting(graph, planned)
         }
         2 => {
             let dag = plan().dag;
             let frequencies = dag.edges().iter().map(|_| random.below(100)).collect();
             let procedure = Procedure { dag: dag.clone(), frequencies, paths: Vec::new(), call_sites: None, unit: 0 };
-            let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
-            let mut copies = partition::plan(&[procedure], Strategy::P3, &options).copies;
-            ProbeProgram::of_plan(graph, &Plan::of_part(dag, copies.pop()?.parts.remove(0)?)?)
+            let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+            let mut copies = partition::plan(&[procedure], PartitionStrategy::P3, &options).copies;
+            ProbeProgram::from_plan(graph, &Plan::from_part(dag, copies.pop()?.parts.remove(0)?)?)
         }
         _ => {
             let plan = plan();
             let known: Vec<(u64, u64)> = (0..plan.numbering.paths().min(50)).filter(|_| random.chance(40)).map(|id| (id, 1000)).collect();
-            let of = Known { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()] };
-            let residual = Residual::of(&plan.dag, &plan.numbering, of);
+            let of = ResidualInput { paths: &known, single: &[], excluded: &vec![false; graph.edge_count()] };
+            let residual = ResidualPlan::new(&plan.dag, &plan.numbering, of);
             if random.chance(50) { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) }
         }
     })

@@ -7,26 +7,27 @@ use trodden_flow::witness::distribution;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Distribution, Ending, Lookahead, Options, Order, Outcome, Program, Reconstruction, Site, Strategy, Weights, Witness, WitnessKind,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, Reconstruction, ReconstructionOutcome, TraceEnding, Weights,
+    Witness, WitnessJobOrder, WitnessKind, WitnessProgram, WitnessSite,
 };
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
 use trodden_testkit::programs::{self, Execution, Features};
 
-fn witness(program: &Program, kind: WitnessKind, site: &Site) -> Option<Witness> {
+fn witness(program: &WitnessProgram, kind: WitnessKind, site: &WitnessSite) -> Option<Witness> {
     match (kind, *site) {
-        (WitnessKind::Nodes, Site::Node(function, node)) => Some(program.node_witness(function, node)),
-        (WitnessKind::Edges, Site::Edge(function, edge)) => Some(program.edge_witness(function, edge)),
+        (WitnessKind::Nodes, WitnessSite::Node(function, node)) => Some(program.node_witness(function, node)),
+        (WitnessKind::Edges, WitnessSite::Edge(function, edge)) => Some(program.edge_witness(function, edge)),
         _ => None,
     }
 }
 
-fn traces(program: &Program, distribution: &Distribution, execution: &Execution) -> Vec<Vec<Witness>> {
+fn traces(program: &WitnessProgram, distribution: &Distribution, execution: &Execution) -> Vec<Vec<Witness>> {
     let all: Vec<Witness> = execution.sites.iter().filter_map(|s| witness(program, distribution.kind, s)).collect();
     distribution.profiles.iter().map(|p| all.iter().copied().filter(|w| p.binary_search(w).is_ok()).collect()).collect()
 }
 
-fn random_distribution(random: &mut Random, program: &Program) -> Distribution {
+fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distribution {
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
     let percent = random.pick(&[30, 50, 70, 90, 95, 100]);
     let all: Vec<Witness> = program.function_ids().flat_map(|f| program.witnesses_of(kind, f).collect::<Vec<_>>()).collect();
@@ -37,17 +38,17 @@ fn random_distribution(random: &mut Random, program: &Program) -> Distribution {
 }
 
 /// Whether the condition holds; then every execution is rebuilt.
-fn holds(program: &Program, distribution: &Distribution, executions: &[Execution]) -> bool {
+fn holds(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution]) -> bool {
     if !check_pairwise(program, distribution).is_realizable() {
         return false;
     }
     let reconstruction = Reconstruction::new(program, distribution);
     for execution in executions {
         let traces = traces(program, distribution, execution);
-        let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), Ending::Complete).unwrap();
+        let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), TraceEnding::Complete).unwrap();
         let blocks = walk.blocks_to_end().unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
         assert_eq!(blocks, execution.blocks, "{distribution:?} {program:?}");
-        assert!(matches!(walk.outcome(), Some(Outcome::Complete(_))));
+        assert!(matches!(walk.outcome(), Some(ReconstructionOutcome::Complete(_))));
         cut(&reconstruction, &traces, execution);
     }
     true
@@ -57,7 +58,7 @@ fn holds(program: &Program, distribution: &Distribution, executions: &[Execution
 fn cut(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Execution) {
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
-        let mut walk = reconstruction.start(short, Ending::Cut).unwrap();
+        let mut walk = reconstruction.start(short, TraceEnding::Cut).unwrap();
         let blocks = walk.blocks_to_end().unwrap();
         assert!(execution.blocks.starts_with(&blocks), "{blocks:?} {execution:?}");
     }
@@ -69,7 +70,7 @@ fn graphs_are_rebuilt_wherever_the_condition_holds() {
     let mut count = 0;
     for _ in 0..4000 {
         let graph = graphs::graph(&mut random, 6, 9, Cycles::Some);
-        let program = Program::from_graph(graph).unwrap();
+        let program = WitnessProgram::from_graph(graph).unwrap();
         let distribution = random_distribution(&mut random, &program);
         let executions = programs::executions(&program, 12, 200);
         count += usize::from(executions.len() > 1 && holds(&program, &distribution, &executions));
@@ -101,7 +102,7 @@ struct Counts {
 }
 
 /// Two executions that are shown for a violation are executions, differ, and leave the same traces.
-fn violations(program: &Program, distribution: &Distribution, executions: &[Execution], counts: &mut Counts) {
+fn violations(program: &WitnessProgram, distribution: &Distribution, executions: &[Execution], counts: &mut Counts) {
     let check = check_pairwise(program, distribution);
     if check.is_realizable() {
         return;
@@ -138,7 +139,7 @@ fn executions_shown_for_a_violation_are_ambiguous() {
     let mut random = Random::new(29);
     let mut counts = Counts::default();
     for _ in 0..1500 {
-        let program = Program::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
+        let program = WitnessProgram::from_graph(graphs::graph(&mut random, 6, 9, Cycles::Some)).unwrap();
         let distribution = random_distribution(&mut random, &program);
         violations(&program, &distribution, &programs::executions(&program, 12, 200), &mut counts);
     }
@@ -155,20 +156,22 @@ fn executions_shown_for_a_violation_are_ambiguous() {
 }
 
 /// Every strategy gives a distribution that is realizable, if all witnesses in one profile are.
-fn strategies(random: &mut Random, program: &Program, executions: &[Execution]) {
+fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execution]) {
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
     let all = program.function_ids().flat_map(|f| program.witnesses_of(kind, f).collect::<Vec<_>>()).collect();
     let all = Distribution::new(program, kind, vec![all]).unwrap();
     let structure = Structure::new(Pushdown::new(program, kind));
     let members = condition::members(program, &all);
     let weights = Weights::estimate(program);
-    for strategy in [Strategy::Fine, Strategy::Function, Strategy::Grouped, Strategy::Weighted] {
+    for strategy in
+        [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Weighted]
+    {
         let profiles = 1 + random.index(3);
         let limit = random.pick(&[None, None, Some(4), Some(8)]);
         let machines = random.pick(&[None, Some(2)]);
-        let order = random.pick(&[Order::Given, Order::LongestFirst]);
+        let order = random.pick(&[WitnessJobOrder::Given, WitnessJobOrder::LongestFirst]);
         let lookahead = random.pick(&[Lookahead::NextSymbol, Lookahead::OwnComponent]);
-        let options = Options { profiles, strategy, order, limit, machines, lookahead };
+        let options = DistributionOptions { profiles, strategy, order, limit, machines, lookahead };
         let Ok(planned) = distribution::plan(program, kind, &weights, &options) else { continue };
         assert!(planned.distribution.profiles.len() >= profiles);
         assert_eq!(planned.costs.len(), machines.unwrap_or(planned.distribution.profiles.len()));
@@ -188,7 +191,7 @@ fn strategies_give_realizable_distributions() {
     let mut random = Random::new(30);
     for number in 0..600 {
         let program = match number % 3 {
-            0 => Program::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
+            0 => WitnessProgram::from_graph(graphs::graph(&mut random, 7, 12, Cycles::Some)).unwrap(),
             1 => programs::program(&mut random, 3, 5, 7, Features::Calls),
             _ => programs::program(&mut random, 3, 5, 7, Features::All),
         };

@@ -6,8 +6,8 @@ use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Call, Distribution, Ending, Function, FunctionId, Lookahead, Options, Order, Placement, Program, Reconstruction, Start, Strategy,
-    Weights, Witness, WitnessKind, check_pairwise, check_paper,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, Placement, ProgramCall, ProgramStart, Reconstruction, TraceEnding,
+    Weights, Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram, check_pairwise, check_paper,
 };
 use trodden_flow::witness::{ambiguous, condition, distribution};
 use trodden_flow::{Graph, Node};
@@ -18,23 +18,23 @@ fn graph(nodes: u32, edges: &[(u32, u32)]) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), edges.iter().map(|&(a, b)| (Node(a), Node(b))).collect()).unwrap()
 }
 
-fn nodes(program: &Program, profiles: &[&[u32]]) -> Distribution {
+fn nodes(program: &WitnessProgram, profiles: &[&[u32]]) -> Distribution {
     let profiles = profiles.iter().map(|p| p.iter().map(|n| Witness(*n)).collect()).collect();
     Distribution::new(program, WitnessKind::Nodes, profiles).unwrap()
 }
 
-fn one(edges: &[(u32, u32)], count: u32) -> Program {
-    Program::from_graph(graph(count, edges)).unwrap()
+fn one(edges: &[(u32, u32)], count: u32) -> WitnessProgram {
+    WitnessProgram::from_graph(graph(count, edges)).unwrap()
 }
 
-fn options(profiles: usize) -> Options {
-    let (strategy, order, lookahead) = (Strategy::Weighted, Order::LongestFirst, Lookahead::NextSymbol);
-    Options { profiles, strategy, order, limit: None, machines: None, lookahead }
+fn options(profiles: usize) -> DistributionOptions {
+    let (strategy, order, lookahead) = (DistributionStrategy::Weighted, WitnessJobOrder::LongestFirst, Lookahead::NextSymbol);
+    DistributionOptions { profiles, strategy, order, limit: None, machines: None, lookahead }
 }
 
 /// A random graph in which every node that is reached can reach the exit: elsewhere plans have witnesses that no condition on whole
 /// executions asks for.
-fn random_program(random: &mut Random, nodes: u32, edges: u32) -> Program {
+fn random_program(random: &mut Random, nodes: u32, edges: u32) -> WitnessProgram {
     loop {
         let graph = graphs::graph(random, nodes, edges, Cycles::Some);
         let reach = |from: Node, step: &dyn Fn(Node) -> Vec<Node>| {
@@ -50,17 +50,17 @@ fn random_program(random: &mut Random, nodes: u32, edges: u32) -> Program {
         let ends = reach(graph.exit(), &|n| graph.incoming(n).iter().map(|e| graph.from(*e)).collect());
         let branches = graph.nodes().filter(|n| reached[n.index()] && graph.out(*n).len() > 1).count();
         if branches > 0 && reached.iter().zip(&ends).all(|(r, e)| *e || !*r) {
-            return Program::from_graph(graph).unwrap();
+            return WitnessProgram::from_graph(graph).unwrap();
         }
     }
 }
 
 /// Rebuilds an execution given by its nodes.
-fn rebuilt(program: &Program, distribution: &Distribution, execution: &[u32]) -> Vec<u32> {
+fn rebuilt(program: &WitnessProgram, distribution: &Distribution, execution: &[u32]) -> Vec<u32> {
     let all: Vec<Witness> = execution.iter().map(|n| Witness(*n)).collect();
     let traces = distribution.profiles.iter().map(|p| all.iter().copied().filter(|w| p.contains(w)).collect::<Vec<_>>().into_iter());
     let reconstruction = Reconstruction::new(program, distribution);
-    let blocks = reconstruction.start(traces.collect(), Ending::Complete).unwrap().blocks_to_end().unwrap();
+    let blocks = reconstruction.start(traces.collect(), TraceEnding::Complete).unwrap().blocks_to_end().unwrap();
     blocks.iter().map(|(f, n)| program.node_witness(*f, *n).0).collect()
 }
 
@@ -89,10 +89,10 @@ fn figure_2_loses_it_with_optimal_witnesses_too() {
 #[test]
 fn figure_3_loses_the_order_between_calls() {
     // foo: entry, c1 (calls bar), exit, in a loop; bar: entry, b2, b3 or b4, exit.
-    let mut foo = Function::new("foo", graph(3, &[(0, 1), (1, 1), (1, 2)]));
-    foo.calls.push((Node(1), Call::direct(FunctionId(1))));
-    let bar = Function::new("bar", graph(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]));
-    let program = Program::new(vec![foo, bar], Start::Main(FunctionId(0)), Vec::new()).unwrap();
+    let mut foo = WitnessFunction::new("foo", graph(3, &[(0, 1), (1, 1), (1, 2)]));
+    foo.calls.push((Node(1), ProgramCall::direct(WitnessFunctionId(1))));
+    let bar = WitnessFunction::new("bar", graph(5, &[(0, 1), (1, 2), (1, 3), (2, 4), (3, 4)]));
+    let program = WitnessProgram::new(vec![foo, bar], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap();
     let (c1, entry, b3, b4, exit) = (1, 3, 5, 6, 7);
     let separate = check_pairwise(&program, &nodes(&program, &[&[c1], &[b4]]));
     assert_eq!(separate.violations.len(), 1, "{separate:?}");
@@ -188,8 +188,10 @@ fn no_distribution_costs_less_than_the_bound() {
         let program = random_program(&mut random, 9, 16);
         let weights = Weights::estimate(&program);
         for profiles in 1..4 {
-            for strategy in [Strategy::Fine, Strategy::Function, Strategy::Grouped, Strategy::Weighted] {
-                let options = Options { strategy, ..options(profiles) };
+            for strategy in
+                [DistributionStrategy::Fine, DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Weighted]
+            {
+                let options = DistributionOptions { strategy, ..options(profiles) };
                 let planned = distribution::plan(&program, WitnessKind::Nodes, &weights, &options).unwrap();
                 let most = planned.costs.iter().copied().fold(0.0, f64::max);
                 let least = bound(&program, WitnessKind::Nodes, &weights, profiles);
@@ -205,7 +207,7 @@ fn the_papers_path_condition_is_stricter_than_the_pairwise_one() {
     let (mut pairwise, mut path, mut graph, mut only_graph) = (0, 0, 0, [0, 0]);
     for _ in 0..3000 {
         let program = random_program(&mut random, 6, 9);
-        let all: Vec<Witness> = program.witnesses_of(WitnessKind::Nodes, FunctionId(0)).collect();
+        let all: Vec<Witness> = program.witnesses_of(WitnessKind::Nodes, WitnessFunctionId(0)).collect();
         let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(60)).collect();
         let profiles = (0..2).map(|_| profile(&mut random)).collect();
         let distribution = Distribution::new(&program, WitnessKind::Nodes, profiles).unwrap();

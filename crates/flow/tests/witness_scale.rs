@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use trodden_flow::witness::distribution::plan;
 use trodden_flow::witness::{
-    Call, Ending, Event, Function, FunctionId, Lookahead, Options, Order, Program, Reconstruction, Start, Strategy, Weights, Witness,
-    WitnessKind,
+    DistributionOptions, DistributionStrategy, ExecutionEvent, Lookahead, ProgramCall, ProgramStart, Reconstruction, TraceEnding, Weights,
+    Witness, WitnessFunction, WitnessFunctionId, WitnessJobOrder, WitnessKind, WitnessProgram,
 };
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
@@ -25,29 +25,29 @@ fn graph(random: &mut Random, nodes: u32) -> Graph {
 }
 
 /// Functions that call functions behind them, some of them indirectly.
-fn program(random: &mut Random, functions: u32, nodes: u32) -> Program {
+fn program(random: &mut Random, functions: u32, nodes: u32) -> WitnessProgram {
     let mut list = Vec::new();
     for id in 0..functions {
         let size = 3 + random.below(2 * u64::from(nodes)) as u32;
-        let mut function = Function::new(format!("f{id}"), graph(random, size));
+        let mut function = WitnessFunction::new(format!("f{id}"), graph(random, size));
         for node in 0..size {
             let rest = u64::from(functions - id - 1).min(200);
             if rest > 0 && random.chance(15) {
-                let mut callee = || FunctionId(id + 1 + random.below(rest) as u32);
+                let mut callee = || WitnessFunctionId(id + 1 + random.below(rest) as u32);
                 let callees = vec![callee(), callee()];
                 let indirect = random.chance(5);
-                function.calls.push((Node(node), Call::indirect(if indirect { callees } else { vec![callees[0]] })));
+                function.calls.push((Node(node), ProgramCall::indirect(if indirect { callees } else { vec![callees[0]] })));
             }
         }
         list.push(function);
     }
-    Program::new(list, Start::Main(FunctionId(0)), Vec::new()).unwrap()
+    WitnessProgram::new(list, ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
 }
 
 /// A random walk of so many blocks, or to the end of the run, with the nodes of loops left in the end.
-fn walk(random: &mut Random, program: &Program, blocks: usize) -> (Vec<Witness>, bool) {
+fn walk(random: &mut Random, program: &WitnessProgram, blocks: usize) -> (Vec<Witness>, bool) {
     let mut walked = Vec::new();
-    let mut frames = vec![(FunctionId(0), Node(0), 0usize)];
+    let mut frames = vec![(WitnessFunctionId(0), Node(0), 0usize)];
     let mut enter = true;
     while walked.len() < blocks {
         let Some((function, node, made)) = frames.last_mut() else { return (walked, true) };
@@ -71,12 +71,19 @@ fn walk(random: &mut Random, program: &Program, blocks: usize) -> (Vec<Witness>,
     (walked, false)
 }
 
-fn options(profiles: usize, strategy: Strategy, limit: Option<usize>) -> Options {
-    Options { profiles, strategy, order: Order::LongestFirst, limit, machines: None, lookahead: Lookahead::NextSymbol }
+fn options(profiles: usize, strategy: DistributionStrategy, limit: Option<usize>) -> DistributionOptions {
+    DistributionOptions {
+        profiles,
+        strategy,
+        order: WitnessJobOrder::LongestFirst,
+        limit,
+        machines: None,
+        lookahead: Lookahead::NextSymbol,
+    }
 }
 
 /// Plans, and rebuilds a walk; no trace is read further than one symbol ahead of what was given out.
-fn planned_and_rebuilt(random: &mut Random, program: &Program, options: &Options, blocks: usize) {
+fn planned_and_rebuilt(random: &mut Random, program: &WitnessProgram, options: &DistributionOptions, blocks: usize) {
     let weights = Weights::estimate(program);
     let planned = plan(program, WitnessKind::Nodes, &weights, options).unwrap();
     assert!(planned.check.is_realizable());
@@ -86,11 +93,11 @@ fn planned_and_rebuilt(random: &mut Random, program: &Program, options: &Options
     let of = |profile: &Vec<Witness>| walked.iter().copied().filter(|w| profile.binary_search(w).is_ok()).collect::<Vec<_>>();
     let traces: Vec<Vec<Witness>> = planned.distribution.profiles.iter().map(of).collect();
     let counted = traces.iter().map(|t| t.iter().copied().inspect(|_| read.set(read.get() + 1))).collect();
-    let ending = if ended { Ending::Complete } else { Ending::Cut };
+    let ending = if ended { TraceEnding::Complete } else { TraceEnding::Cut };
     let mut rebuilding = reconstruction.start(counted, ending).unwrap();
     let (mut at, mut consumed) = (0, 0);
     while let Some(event) = rebuilding.next_event().unwrap() {
-        let Event::Block(function, node) = event else { continue };
+        let ExecutionEvent::Block(function, node) = event else { continue };
         assert_eq!(program.node_witness(function, node), walked[at]);
         consumed += planned.distribution.profiles.iter().filter(|p| p.binary_search(&walked[at]).is_ok()).count();
         at += 1;
@@ -102,8 +109,8 @@ fn planned_and_rebuilt(random: &mut Random, program: &Program, options: &Options
 #[test]
 fn a_function_of_5000_blocks() {
     let mut random = Random::new(40);
-    let program = Program::from_graph(graph(&mut random, 5000)).unwrap();
-    for strategy in [Strategy::Function, Strategy::Grouped, Strategy::Fine] {
+    let program = WitnessProgram::from_graph(graph(&mut random, 5000)).unwrap();
+    for strategy in [DistributionStrategy::Function, DistributionStrategy::Grouped, DistributionStrategy::Fine] {
         planned_and_rebuilt(&mut random, &program, &options(4, strategy, None), 50_000);
     }
 }
@@ -112,7 +119,7 @@ fn a_function_of_5000_blocks() {
 fn a_program_of_5000_functions() {
     let mut random = Random::new(41);
     let program = program(&mut random, 5000, 10);
-    planned_and_rebuilt(&mut random, &program, &options(4, Strategy::Grouped, None), 50_000);
+    planned_and_rebuilt(&mut random, &program, &options(4, DistributionStrategy::Grouped, None), 50_000);
 }
 
 #[test]
@@ -120,20 +127,20 @@ fn profiles_of_30_witnesses() {
     let mut random = Random::new(42);
     let program = program(&mut random, 40, 8);
     for limit in [4, 30] {
-        let options = options(4, Strategy::Fine, Some(limit));
+        let options = options(4, DistributionStrategy::Fine, Some(limit));
         let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
         assert!(planned.check.is_realizable());
         assert!(planned.distribution.profiles.iter().all(|p| p.len() <= limit));
     }
-    planned_and_rebuilt(&mut random, &program, &options(4, Strategy::Fine, Some(30)), 20_000);
+    planned_and_rebuilt(&mut random, &program, &options(4, DistributionStrategy::Fine, Some(30)), 20_000);
 }
 
 /// Diamonds one after the other, as many.
-fn diamonds(count: u32) -> Program {
+fn diamonds(count: u32) -> WitnessProgram {
     let of = |at: u32| [(at, at + 1), (at, at + 2), (at + 1, at + 3), (at + 2, at + 3)];
     let edges = (0..count).flat_map(|n| of(3 * n)).map(|(a, b)| (Node(a), Node(b))).collect();
     let graph = Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap();
-    Program::new(vec![Function::new("f".to_owned(), graph)], Start::Main(FunctionId(0)), Vec::new()).unwrap()
+    WitnessProgram::new(vec![WitnessFunction::new("f".to_owned(), graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
 }
 
 #[test]
@@ -141,7 +148,7 @@ fn functions_of_very_many_branches_have_few_more_witnesses_than_branches() {
     let mut random = Random::new(10_000);
     for (count, witnesses) in [(900, 900..=900), (10_000, 10_030..=10_040)] {
         let program = diamonds(count);
-        let options = options(1, Strategy::Grouped, None);
+        let options = options(1, DistributionStrategy::Grouped, None);
         let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
         assert!(witnesses.contains(&planned.distribution.profiles[0].len()));
         planned_and_rebuilt(&mut random, &program, &options, 40_000);
@@ -151,7 +158,7 @@ fn functions_of_very_many_branches_have_few_more_witnesses_than_branches() {
 #[test]
 fn a_limit_holds_in_functions_of_very_many_branches() {
     let program = diamonds(1100);
-    let options = options(300, Strategy::Fine, Some(4));
+    let options = options(300, DistributionStrategy::Fine, Some(4));
     let planned = plan(&program, WitnessKind::Nodes, &Weights::estimate(&program), &options).unwrap();
     assert!(planned.check.is_realizable());
     assert!(planned.distribution.profiles.iter().all(|profile| profile.len() <= 4));

@@ -15,8 +15,8 @@
 use crate::descriptor::{MOST_BRANCHES, PathDescriptor};
 use crate::error::HardwareError;
 use crate::events::{CounterWidth, EventCounts};
-use crate::mapping::{BranchType, Extension, Mapping, Operations};
-use crate::path_stack::{Entry, Overflow, PathStack};
+use crate::mapping::{BranchType, Extension, OperationMapping, Operations};
+use crate::path_stack::{Overflow, PathEntry, PathStack};
 use crate::stream::{Address, RetiredBranch, StreamEvent};
 
 /// Whether the stack is kept consistent with returns that match no call.
@@ -33,7 +33,7 @@ pub enum Repair {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DetectorParameters {
     /// Operations of each class of branches.
-    pub mapping: Mapping,
+    pub mapping: OperationMapping,
     /// Branches of a path at most.
     pub length_limit: u8,
     /// Entries of the path stack.
@@ -48,7 +48,7 @@ pub struct DetectorParameters {
 
 impl DetectorParameters {
     /// As published: 32 branches, 32 entries that drop the oldest, counters of 8 bits.
-    pub fn published(mapping: Mapping) -> DetectorParameters {
+    pub fn published(mapping: OperationMapping) -> DetectorParameters {
         DetectorParameters {
             mapping,
             length_limit: 32,
@@ -193,7 +193,7 @@ impl Detector {
             }
             StreamEvent::Interrupt(handler) => {
                 self.counts.interrupts += 1;
-                self.stack.push(Entry { is_handler: true, ..Entry::starting_at(*handler) });
+                self.stack.push(PathEntry { is_handler: true, ..PathEntry::starting_at(*handler) });
             }
             StreamEvent::Resume(_) => self.leave_handler(),
             StreamEvent::End(_) => self.discard(self.stack.depth()),
@@ -203,7 +203,7 @@ impl Detector {
     /// Takes a branch.
     pub fn branch(&mut self, branch: &RetiredBranch, events: &EventCounts, emit: &mut impl FnMut(&CompletedPath)) {
         self.counts.branches += 1;
-        let class = BranchType::of(branch);
+        let class = BranchType::from_branch(branch);
         let mut operations = self.qualified(class);
         let unwound =
             if class == BranchType::Return && operations.pop && self.repairs { self.unwound(branch.target) } else { Unwound::Nothing };
@@ -229,7 +229,7 @@ impl Detector {
         self.counts.operations += 1 + u64::from(operations.pop || is_split) + u64::from(operations.push) + u64::from(is_split);
         if self.stack.depth() == 0 {
             self.counts.underflows += 1;
-            self.stack.push(Entry::starting_at(branch.next()));
+            self.stack.push(PathEntry::starting_at(branch.next()));
         }
     }
 
@@ -267,7 +267,7 @@ impl Detector {
         (top.path.length == self.parameters.length_limit && !operations.pop).then_some(PathEnd::Limit)
     }
 
-    fn pop(&mut self, end: PathEnd, emit: &mut impl FnMut(&CompletedPath)) -> Option<Entry> {
+    fn pop(&mut self, end: PathEnd, emit: &mut impl FnMut(&CompletedPath)) -> Option<PathEntry> {
         let entry = self.stack.pop()?;
         self.counts.paths += 1;
         self.counts.splits += u64::from(end == PathEnd::Limit);
@@ -276,8 +276,8 @@ impl Detector {
     }
 
     /// Pushes a path that begins behind a branch. If it takes the place of an entry, it belongs to the same procedure.
-    fn push(&mut self, start: Address, replaced: Option<Entry>) {
-        let mut entry = Entry::starting_at(start);
+    fn push(&mut self, start: Address, replaced: Option<PathEntry>) {
+        let mut entry = PathEntry::starting_at(start);
         if let Some(before) = replaced {
             entry.return_address = before.return_address;
             entry.is_handler = before.is_handler;
@@ -314,7 +314,7 @@ impl Detector {
 
     fn restart(&mut self, start: Address) {
         self.discard(self.stack.depth());
-        self.stack.push(Entry::starting_at(start));
+        self.stack.push(PathEntry::starting_at(start));
     }
 
     fn discard(&mut self, number: usize) {
@@ -325,8 +325,8 @@ impl Detector {
 }
 
 /// The entry of a procedure that is called.
-fn called(branch: &RetiredBranch) -> Entry {
-    Entry { return_address: Some(branch.fall_through), ..Entry::starting_at(branch.next()) }
+fn called(branch: &RetiredBranch) -> PathEntry {
+    PathEntry { return_address: Some(branch.fall_through), ..PathEntry::starting_at(branch.next()) }
 }
 
 /// What a return does to the stack beside its operations.

@@ -44,13 +44,13 @@ fn run_with(parameters: DetectorParameters, start: u64, branches: &[RetiredBranc
     (paths, detector)
 }
 
-fn paths(mapping: Mapping, branches: &[RetiredBranch]) -> Vec<String> {
+fn paths(mapping: OperationMapping, branches: &[RetiredBranch]) -> Vec<String> {
     run_with(DetectorParameters::published(mapping), 0x100, branches).0
 }
 
 #[test]
 fn ball_larus_paths() {
-    let found = paths(Mapping::preset(Preset::BallLarus, 1), &execution());
+    let found = paths(OperationMapping::preset(Preset::BallLarus, 1), &execution());
     // The caller's path is not broken by the call and does not record it. What is behind the last backward branch is a
     // path without branches.
     assert_eq!(found, ["200:011", "200:10", "21e:", "100:101", "140:"]);
@@ -58,28 +58,28 @@ fn ball_larus_paths() {
 
 #[test]
 fn paths_of_a_whole_program_path() {
-    let found = paths(Mapping::preset(Preset::WholeProgram, 1), &execution());
+    let found = paths(OperationMapping::preset(Preset::WholeProgram, 1), &execution());
     assert_eq!(found, ["100:1", "200:011", "200:10", "21e:", "11a:01", "140:"]);
 }
 
 #[test]
 fn extended_loop_paths() {
-    let found = paths(Mapping::preset(Preset::ExtendedLoops, 1), &execution());
+    let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 1), &execution());
     assert_eq!(found, ["200:01110", "21e:", "100:101", "140:"]);
-    let found = paths(Mapping::preset(Preset::ExtendedLoops, 2), &execution());
+    let found = paths(OperationMapping::preset(Preset::ExtendedLoops, 2), &execution());
     assert_eq!(found, ["200:01110", "100:101", "140:"]);
 }
 
 #[test]
 fn extended_call_paths() {
     // The path of `main` goes on into the callee; what begins there goes on into `main` when the callee returns.
-    let found = paths(Mapping::preset(Preset::ExtendedCalls, 1), &execution());
+    let found = paths(OperationMapping::preset(Preset::ExtendedCalls, 1), &execution());
     assert_eq!(found, ["100:1011", "200:10", "21e:01", "140:"]);
 }
 
 #[test]
 fn events_are_added_along_paths() {
-    let mut detector = Detector::new(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1))).unwrap();
+    let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut sums = Vec::new();
     let mut emit = |p: &CompletedPath| sums.push(p.events.0[0]);
     detector.take(&StreamEvent::Begin(Address(0x100)), &EventCounts::default(), &mut emit);
@@ -92,7 +92,7 @@ fn events_are_added_along_paths() {
 #[test]
 fn long_paths_are_split() {
     let branches: Vec<RetiredBranch> = (0..70).map(|at| conditional(0x104 + 4 * at, 0x900, at % 2 == 0)).collect();
-    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
+    let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
     assert_eq!(found.len(), 2);
     assert_eq!(found[0], format!("100:{}", "10".repeat(16)));
     // The last branch of the first path was not taken: the next one begins behind it.
@@ -104,7 +104,7 @@ fn long_paths_are_split() {
 fn a_path_of_just_the_limit_is_not_split() {
     let mut branches: Vec<RetiredBranch> = (0..31).map(|at| conditional(0x104 + 4 * at, 0x900, false)).collect();
     branches.push(conditional(0x200, 0x100, true));
-    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
+    let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x100, &branches);
     assert_eq!((found.len(), detector.counts().splits), (1, 0));
 }
 
@@ -121,7 +121,7 @@ fn longjmp_and_exceptions_are_repaired() {
         branch(BranchKind::Return, 0x124, 0x82, true),
         conditional(0x88, 0x90, true),
     ];
-    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
     let (found, detector) = run_with(published, 0x70, &branches);
     assert_eq!(found, ["300:1", "10a:1"]);
     assert_eq!((detector.counts().repairs, detector.stack.depth()), (1, 1));
@@ -132,14 +132,14 @@ fn longjmp_and_exceptions_are_repaired() {
 #[test]
 fn a_return_to_nowhere_ends_the_path_only() {
     let branches = [branch(BranchKind::Call, 0x80, 0x100, true), branch(BranchKind::Return, 0x110, 0x500, true)];
-    let (found, detector) = run_with(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
+    let (found, detector) = run_with(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)), 0x70, &branches);
     assert_eq!(found, ["100:"]);
     assert_eq!((detector.counts().unmatched_returns, detector.stack.depth()), (1, 2));
 }
 
 #[test]
 fn handlers_do_not_disturb_what_they_interrupt() {
-    let mut detector = Detector::new(DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1))).unwrap();
+    let mut detector = Detector::new(DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1))).unwrap();
     let mut found = Vec::new();
     let mut emit = |p: &CompletedPath| found.push(text(&p.path));
     let none = EventCounts::default();
@@ -158,7 +158,7 @@ fn handlers_do_not_disturb_what_they_interrupt() {
 fn recursion_deeper_than_the_stack() {
     let mut branches: Vec<RetiredBranch> = (0..40).map(|_| branch(BranchKind::Call, 0x110, 0x100, true)).collect();
     branches.extend((0..40).map(|_| branch(BranchKind::Return, 0x120, 0x112, true)));
-    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
     let (found, detector) = run_with(published, 0x100, &branches);
     let counts = detector.counts();
     assert_eq!((found.len(), counts.overflows, counts.deepest, counts.underflows), (40, 9, 32, 9));
@@ -169,7 +169,7 @@ fn recursion_deeper_than_the_stack() {
 
 #[test]
 fn parameters_out_of_range_are_refused() {
-    let published = DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1));
+    let published = DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1));
     assert!(Detector::new(DetectorParameters { length_limit: 65, ..published }).is_err());
     assert!(Detector::new(DetectorParameters { stack_entries: 0, ..published }).is_err());
 }

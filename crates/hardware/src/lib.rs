@@ -41,7 +41,7 @@ pub use detector::{CompletedPath, Detector, DetectorCounts, DetectorParameters, 
 pub use error::HardwareError;
 pub use events::{CounterWidth, EventCounts, MOST_EVENTS};
 pub use index::IndexFunction;
-pub use mapping::{BranchType, Extension, Mapping, Operations, Preset};
+pub use mapping::{BranchType, Extension, OperationMapping, Operations, Preset};
 pub use path_stack::{Overflow, PathStack};
 pub use processor::{Instruction, InstructionClass};
 pub use profile::{PathProfile, overlap};

@@ -43,7 +43,7 @@ impl BranchType {
     ];
 
     /// The class of a branch.
-    pub fn of(branch: &RetiredBranch) -> BranchType {
+    pub fn from_branch(branch: &RetiredBranch) -> BranchType {
         match branch.kind {
             BranchKind::Call | BranchKind::IndirectCall => BranchType::Call,
             BranchKind::Return => BranchType::Return,
@@ -92,7 +92,7 @@ pub enum Extension {
 
 /// A row of operations for each class, and the extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Mapping {
+pub struct OperationMapping {
     rows: [Operations; 6],
     /// What paths are extended across.
     pub extension: Extension,
@@ -154,15 +154,15 @@ const WHOLE_PROGRAM: [Operations; 6] = [
     row(true, true, true),
 ];
 
-impl Mapping {
+impl OperationMapping {
     /// The mapping of a preset. `extensions` is the most backward branches or calls that a path is extended across;
     /// only the extended presets use it.
-    pub fn preset(preset: Preset, extensions: u16) -> Mapping {
+    pub fn preset(preset: Preset, extensions: u16) -> OperationMapping {
         match preset {
-            Preset::BallLarus => Mapping { rows: BALL_LARUS, extension: Extension::None },
-            Preset::WholeProgram => Mapping { rows: WHOLE_PROGRAM, extension: Extension::None },
-            Preset::ExtendedLoops => Mapping { rows: BALL_LARUS, extension: Extension::Loops(extensions) },
-            Preset::ExtendedCalls => Mapping { rows: BALL_LARUS, extension: Extension::Calls(extensions) },
+            Preset::BallLarus => OperationMapping { rows: BALL_LARUS, extension: Extension::None },
+            Preset::WholeProgram => OperationMapping { rows: WHOLE_PROGRAM, extension: Extension::None },
+            Preset::ExtendedLoops => OperationMapping { rows: BALL_LARUS, extension: Extension::Loops(extensions) },
+            Preset::ExtendedCalls => OperationMapping { rows: BALL_LARUS, extension: Extension::Calls(extensions) },
         }
     }
 
@@ -179,7 +179,7 @@ impl Mapping {
     ///
     /// # Errors
     /// The text is no TOML, or names what there is not, or breaks a restriction of the hardware.
-    pub fn from_toml(text: &str) -> Result<Mapping, HardwareError> {
+    pub fn from_toml(text: &str) -> Result<OperationMapping, HardwareError> {
         let file: MappingFile = toml::from_str(text).map_err(|e| HardwareError::Syntax(e.to_string()))?;
         file.mapping()
     }
@@ -208,12 +208,12 @@ struct MappingFile {
 }
 
 impl MappingFile {
-    fn mapping(&self) -> Result<Mapping, HardwareError> {
+    fn mapping(&self) -> Result<OperationMapping, HardwareError> {
         let extensions = self.extensions.unwrap_or(1);
         let name = self.preset.as_deref().unwrap_or("ball-larus");
         let preset = Preset::named(name)
             .ok_or_else(|| HardwareError::parameter("preset", name, "ball-larus, whole-program, extended-loops or extended-calls"))?;
-        let mut mapping = Mapping::preset(preset, extensions);
+        let mut mapping = OperationMapping::preset(preset, extensions);
         match self.extend.as_deref() {
             None => {}
             Some("none") => mapping.extension = Extension::None,
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     /// Rows as the paper prints them: update, update-count, pop, push.
-    fn printed(mapping: &Mapping) -> Vec<(&'static str, [bool; 4])> {
+    fn printed(mapping: &OperationMapping) -> Vec<(&'static str, [bool; 4])> {
         let row = |class: BranchType| {
             let o = mapping.operations(class);
             (class.name(), [o.update, !o.update, o.pop, o.push])
@@ -277,8 +277,8 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed(&Mapping::preset(Preset::BallLarus, 1)), expected);
-        assert!(Mapping::preset(Preset::BallLarus, 1).follows_procedures());
+        assert_eq!(printed(&OperationMapping::preset(Preset::BallLarus, 1)), expected);
+        assert!(OperationMapping::preset(Preset::BallLarus, 1).follows_procedures());
     }
 
     #[test]
@@ -291,21 +291,21 @@ mod tests {
             ("backward", [o, x, o, o]),
             ("indirect", [o, x, o, o]),
         ];
-        assert_eq!(printed(&Mapping::preset(Preset::WholeProgram, 1)), expected);
-        assert!(!Mapping::preset(Preset::WholeProgram, 1).follows_procedures());
+        assert_eq!(printed(&OperationMapping::preset(Preset::WholeProgram, 1)), expected);
+        assert!(!OperationMapping::preset(Preset::WholeProgram, 1).follows_procedures());
     }
 
     #[test]
     fn files_start_from_a_preset() {
-        let mapping = Mapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
+        let mapping = OperationMapping::from_toml("preset = \"whole-program\"\n[mapping]\ncall = [\"update-count\", \"push\"]\n").unwrap();
         assert_eq!(mapping.operations(BranchType::Call), row(false, false, true));
         assert_eq!(mapping.operations(BranchType::Return), row(false, true, true));
-        assert_eq!(Mapping::from_toml("").unwrap(), Mapping::preset(Preset::BallLarus, 1));
-        let extended = Mapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
-        assert_eq!(extended, Mapping::preset(Preset::ExtendedLoops, 3));
-        let open = Mapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
+        assert_eq!(OperationMapping::from_toml("").unwrap(), OperationMapping::preset(Preset::BallLarus, 1));
+        let extended = OperationMapping::from_toml("extend = \"loops\"\nextensions = 3").unwrap();
+        assert_eq!(extended, OperationMapping::preset(Preset::ExtendedLoops, 3));
+        let open = OperationMapping::from_toml("[mapping]\nbackward-not-taken = [\"update\"]").unwrap();
         assert_eq!(open.operations(BranchType::BackwardNotTaken), row(true, false, false));
-        let moved = Mapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();
+        let moved = OperationMapping::from_toml("[mapping]\nbackward = [\"update\"]").unwrap();
         assert_eq!(moved.operations(BranchType::BackwardNotTaken), row(true, false, false));
     }
 
@@ -320,7 +320,7 @@ mod tests {
             ("[mapping]\ncall = [\"push\", \"pop\"]", "order"),
             ("[mapping]\ncall = [\"turn\"]", "operations"),
         ] {
-            let error = Mapping::from_toml(text).unwrap_err().to_string();
+            let error = OperationMapping::from_toml(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");
         }
     }

@@ -20,7 +20,7 @@ pub enum Overflow {
 
 /// A path under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PathEntry {
     /// What was seen of it.
     pub path: PathDescriptor,
     /// Events along it.
@@ -35,18 +35,18 @@ pub struct Entry {
     pub is_handler: bool,
 }
 
-impl Entry {
+impl PathEntry {
     /// A path that begins, with everything else zero.
-    pub fn starting_at(start: Address) -> Entry {
+    pub fn starting_at(start: Address) -> PathEntry {
         let path = PathDescriptor::starting_at(start);
-        Entry { path, events: EventCounts::default(), instructions: 0, extensions: 0, return_address: None, is_handler: false }
+        PathEntry { path, events: EventCounts::default(), instructions: 0, extensions: 0, return_address: None, is_handler: false }
     }
 }
 
 /// The stack.
 #[derive(Clone, Debug)]
 pub struct PathStack {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<PathEntry>,
     capacity: usize,
     overflow: Overflow,
     overflows: u64,
@@ -60,12 +60,12 @@ impl PathStack {
     }
 
     /// The entry on top.
-    pub fn top(&mut self) -> Option<&mut Entry> {
+    pub fn top(&mut self) -> Option<&mut PathEntry> {
         self.entries.back_mut()
     }
 
     /// Puts an entry on top.
-    pub fn push(&mut self, entry: Entry) {
+    pub fn push(&mut self, entry: PathEntry) {
         if self.entries.len() >= self.capacity {
             self.overflows += 1;
             if self.overflow == Overflow::Drop {
@@ -77,7 +77,7 @@ impl PathStack {
     }
 
     /// Takes the entry off the top.
-    pub fn pop(&mut self) -> Option<Entry> {
+    pub fn pop(&mut self) -> Option<PathEntry> {
         self.entries.pop_back()
     }
 
@@ -87,7 +87,7 @@ impl PathStack {
     }
 
     /// Entries above the topmost one of which the condition holds, that one excluded; `None` if there is none.
-    pub fn above(&self, is_it: impl Fn(&Entry) -> bool) -> Option<usize> {
+    pub fn above(&self, is_it: impl Fn(&PathEntry) -> bool) -> Option<usize> {
         self.entries.iter().rev().position(is_it)
     }
 
@@ -108,7 +108,7 @@ mod tests {
 
     fn filled(overflow: Overflow) -> PathStack {
         let mut stack = PathStack::new(3, overflow);
-        (0..5).for_each(|at| stack.push(Entry::starting_at(Address(at))));
+        (0..5).for_each(|at| stack.push(PathEntry::starting_at(Address(at))));
         stack
     }
 

@@ -286,7 +286,7 @@ pub fn paths_for_share(hottest: &[(PathDescriptor, u64)], share: f64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mapping::{Mapping, Preset};
+    use crate::mapping::{OperationMapping, Preset};
     use crate::stream::{Address, RetiredBranch};
 
     /// A loop of two iterations of each of two paths, in a thread.
@@ -313,7 +313,7 @@ mod tests {
     fn profiler(window: u64) -> Profiler {
         let table = TableParameters { entries: 1, associativity: 1, ..TableParameters::PUBLISHED };
         let mut profiler = Profiler::new(ProfilerParameters {
-            detector: DetectorParameters::published(Mapping::preset(Preset::BallLarus, 1)),
+            detector: DetectorParameters::published(OperationMapping::preset(Preset::BallLarus, 1)),
             tables: vec![TableParameters::PUBLISHED, table],
             metrics: vec![Metric::Frequency, Metric::Event(0)],
             window,

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use trodden_hardware::{
-    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, Mapping, PathDescriptor, Preset, RetiredBranch,
+    Address, BranchKind, CompletedPath, Detector, DetectorParameters, EventCounts, OperationMapping, PathDescriptor, Preset, RetiredBranch,
     StreamEvent,
 };
 
@@ -142,7 +142,7 @@ fn software(ends: &[End], steps: &[(usize, bool, Option<RetiredBranch>)]) -> BTr
 }
 
 /// Counts of paths by descriptor.
-fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: Mapping) -> BTreeMap<PathDescriptor, u64> {
+fn hardware(steps: &[(usize, bool, Option<RetiredBranch>)], mapping: OperationMapping) -> BTreeMap<PathDescriptor, u64> {
     let mut detector = Detector::new(DetectorParameters { length_limit: 64, ..DetectorParameters::published(mapping) }).unwrap();
     let mut counts = BTreeMap::new();
     let mut emit = |completed: &CompletedPath| *counts.entry(completed.path).or_default() += 1;
@@ -174,7 +174,7 @@ fn paths_correspond_one_to_one() {
         let ends = program(&mut random);
         let steps = execute(&ends, &mut random);
         let expected = software(&ends, &steps);
-        let found = hardware(&steps, Mapping::preset(Preset::BallLarus, 1));
+        let found = hardware(&steps, OperationMapping::preset(Preset::BallLarus, 1));
         assert_eq!(found.len(), expected.len(), "program {number}: {ends:?}");
         // Descriptors of the same start with the same counts; then each descriptor walks to its number.
         let numbers = numbering(&ends);

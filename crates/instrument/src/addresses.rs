@@ -3,19 +3,19 @@
 //! Each block gets an `llvm.pseudoprobe`: it makes no instruction, stays in its block, is copied when code generation
 //! copies the block, and ends as an entry (function, number, address) of the section `.pseudo_probe`, which is not
 //! loaded. Functions are named there by [`probe_function`], which no other user of pseudo probes has; and a probe's
-//! number says which block begins, or which call of it is about to be made ([`Mark`]).
+//! number says which block begins, or which call of it is about to be made ([`PseudoProbe`]).
 //!
 //! A function is described on a copy of the module, because its blocks have to be split for that ([`crate::shape`]),
-//! and its code must stay as it is. Marks are carried over by the places of instructions in their blocks.
+//! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
 
-use crate::describe::{FunctionCfg, Site};
+use crate::describe::{EdgeSite, FunctionCfg};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::support::LLVMParseCommandLineOptions;
-use trodden_unit::marks::{Mark, probe_function};
+use trodden_unit::probes::{PseudoProbe, probe_function};
 use trodden_unit::{EdgeKind, Identity};
 
 /// Named metadata without which LLVM emits no pseudo probes.
@@ -24,28 +24,28 @@ const PROBES_METADATA: &str = "llvm.pseudo_probe_desc";
 /// Where the instructions of a function stand: block and place in it.
 pub struct PseudoProbes(IndexMap<Value, (usize, usize)>);
 
-/// The marks of a function: in front of which instruction each goes.
-pub struct Marks {
+/// The probes of a function: in front of which instruction each goes.
+pub struct FunctionProbes {
     /// Name of the function.
     pub function: String,
-    /// Places with their marks.
-    pub at: Vec<((usize, usize), Mark)>,
+    /// Places with their probes.
+    pub at: Vec<((usize, usize), PseudoProbe)>,
 }
 
 /// A copy of a module, which lives as long as this.
-pub struct Copy {
+pub struct ModuleCopy {
     /// The copy.
     pub module: Module,
 }
 
-impl Copy {
+impl ModuleCopy {
     /// Copies a module.
-    pub fn of(module: Module) -> Copy {
-        Copy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
+    pub fn from_module(module: Module) -> ModuleCopy {
+        ModuleCopy { module: Module::new(llvm!(LLVMCloneModule(module.raw))) }
     }
 }
 
-impl Drop for Copy {
+impl Drop for ModuleCopy {
     fn drop(&mut self) {
         llvm!(LLVMDisposeModule(self.module.raw));
     }
@@ -53,7 +53,7 @@ impl Drop for Copy {
 
 impl PseudoProbes {
     /// Of a function whose blocks are as the compiler made them.
-    pub fn of(function: Value) -> PseudoProbes {
+    pub fn from_function(function: Value) -> PseudoProbes {
         let mut places = IndexMap::new();
         for (number, block) in function.blocks().enumerate() {
             places.extend(block.instructions().enumerate().map(|(place, i)| (i, (number, place))));
@@ -61,8 +61,8 @@ impl PseudoProbes {
         PseudoProbes(places)
     }
 
-    /// The marks that a described function needs.
-    pub fn marks(&self, function: Value, cfg: &FunctionCfg) -> Marks {
+    /// The probes that a described function needs.
+    pub fn probes(&self, function: Value, cfg: &FunctionCfg) -> FunctionProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
@@ -73,26 +73,28 @@ impl PseudoProbes {
                 continue;
             }
             // What was not there before is the jump out of a block that only receives indirect branches.
-            at.extend(self.0.get(&first).map(|place| (*place, Mark::block(number as u32))));
+            at.extend(self.0.get(&first).map(|place| (*place, PseudoProbe::block(number as u32))));
         }
         for (edge, site) in cfg.edges.iter().zip(&cfg.sites) {
-            let mark = match edge.kind {
-                EdgeKind::Reach => Mark::reach(edge.from.0),
-                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == cfg.nodes.len() => Mark::end(edge.from.0),
+            let probe = match edge.kind {
+                EdgeKind::Reach => PseudoProbe::reach(edge.from.0),
+                EdgeKind::TailCall | EdgeKind::Resume | EdgeKind::NoReturn if edge.to.index() == cfg.nodes.len() => {
+                    PseudoProbe::end(edge.from.0)
+                }
                 _ => continue,
             };
-            if let Site::Before(instruction) = site
+            if let EdgeSite::Before(instruction) = site
                 && has_call_before(*instruction)
             {
-                at.extend(self.0.get(instruction).map(|place| (*place, mark)));
+                at.extend(self.0.get(instruction).map(|place| (*place, probe)));
             }
         }
-        at.sort_by_key(|(place, mark)| (*place, mark.number()));
-        Marks { function: function.name(), at }
+        at.sort_by_key(|(place, probe)| (*place, probe.number()));
+        FunctionProbes { function: function.name(), at }
     }
 }
 
-/// Whether a block is empty and not needed to separate paths: code generation removes such blocks, and a mark would
+/// Whether a block is empty and not needed to separate paths: code generation removes such blocks, and a probe would
 /// keep them. Who comes from one of its predecessors to its successor must have come by it.
 fn is_between_two(block: Block) -> bool {
     let Some(to) = only_jumps(block) else { return false };
@@ -118,26 +120,26 @@ fn has_call_before(instruction: Value) -> bool {
     before.filter(|i| i.is_call()).any(|call| !(call.callee().is_function() && call.callee().intrinsic() != 0))
 }
 
-/// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their marks.
+/// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their probes.
 pub fn forbid_tail_merging() {
     let words = [c"trodden".as_ptr(), c"-enable-tail-merge=0".as_ptr()];
     llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
 }
 
-/// Puts the marks into the module that is to become code. Marks stand in the order of the unit's functions.
-pub fn insert(module: Module, unit: Identity, marks: &[Marks]) {
+/// Puts the probes into the module that is to become code. They stand in the order of the unit's functions.
+pub fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
     let name = "llvm.pseudoprobe";
     let id = llvm!(LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()));
     let probe = Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
     let functions: IndexMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
-    for (number, marks) in marks.iter().enumerate() {
-        let function = functions[&marks.function];
+    for (number, probes) in probes.iter().enumerate() {
+        let function = functions[&probes.function];
         let blocks: Vec<Vec<Value>> = function.blocks().map(|b| b.instructions().collect()).collect();
         let location = crate::debug::no_line(module, function);
-        for &((block, place), mark) in &marks.at {
+        for &((block, place), at) in &probes.at {
             let builder = Builder::before(module, blocks[block][place], location);
-            call(module, &builder, probe, [probe_function(unit, number as u32), mark.number()]);
+            call(module, &builder, probe, [probe_function(unit, number as u32), at.number()]);
         }
     }
 }

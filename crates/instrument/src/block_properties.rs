@@ -26,7 +26,7 @@ pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut po
     for &function in chosen {
         positions.of_function(function);
         let prepared = prepare(module, function);
-        let cfg = FunctionCfg::of(function, &prepared, no_return, &mut positions);
+        let cfg = FunctionCfg::new(function, &prepared, no_return, &mut positions);
         functions.push(Collector::describe(function, &cfg, &mut names, &mut positions));
     }
     UnitProperties {
@@ -65,23 +65,23 @@ impl Collector<'_> {
             phis.push(Phi { result: self.value(phi), incoming });
         }
         let rest = block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI));
-        let steps = rest.filter_map(|i| Some(Step { what: self.action(i)?, position: positions.of(i) }));
+        let steps = rest.filter_map(|i| Some(BlockStep { what: self.action(i)?, position: positions.of(i) }));
         InstructionProperties { phis, steps: steps.collect() }
     }
 
     /// What an instruction does, unless it only makes a value that nothing is known of.
-    fn action(&mut self, instruction: Value) -> Option<Action> {
+    fn action(&mut self, instruction: Value) -> Option<BlockAction> {
         use LLVMOpcode::*;
         match instruction.opcode() {
-            LLVMLoad | LLVMStore if !is_simple(instruction) => Some(Action::Clobber),
+            LLVMLoad | LLVMStore if !is_simple(instruction) => Some(BlockAction::Clobber),
             LLVMLoad => Some(self.load(instruction)),
             LLVMStore => Some(self.store(instruction)),
-            LLVMFence | LLVMAtomicCmpXchg | LLVMAtomicRMW | LLVMVAArg => Some(Action::Clobber),
+            LLVMFence | LLVMAtomicCmpXchg | LLVMAtomicRMW | LLVMVAArg => Some(BlockAction::Clobber),
             LLVMCall | LLVMInvoke | LLVMCallBr => self.call(instruction),
             LLVMGetElementPtr => Some(self.address(instruction)),
             _ => {
                 let operation = self.names.pure(instruction)?;
-                Some(Action::Compute { result: self.value(instruction), operation, operands: self.operands(instruction) })
+                Some(BlockAction::Compute { result: self.value(instruction), operation, operands: self.operands(instruction) })
             }
         }
     }
@@ -91,51 +91,51 @@ impl Collector<'_> {
         (0..count).map(|i| self.value(Value(llvm!(LLVMGetOperand(instruction.0, i))))).collect()
     }
 
-    fn load(&mut self, load: Value) -> Action {
+    fn load(&mut self, load: Value) -> BlockAction {
         let address = Value(llvm!(LLVMGetOperand(load.0, 0)));
         let root = linked_object(address).map_or(address, |(object, _)| object);
         let constant = is_global(root) && llvm!(LLVMIsGlobalConstant(root.0)) != 0;
         let constant = constant || load.metadata("invariant.load").is_some();
         let operation = self.names.loaded(load.kind());
-        Action::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
+        BlockAction::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
     }
 
-    fn store(&mut self, store: Value) -> Action {
+    fn store(&mut self, store: Value) -> BlockAction {
         let [value, address] = [0, 1].map(|i| Value(llvm!(LLVMGetOperand(store.0, i))));
         let operation = self.names.loaded(value.kind());
-        Action::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
+        BlockAction::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
     }
 
-    fn access(&mut self, instruction: Value, address: Value, kind: LLVMTypeRef) -> Access {
+    fn access(&mut self, instruction: Value, address: Value, kind: LLVMTypeRef) -> AccessedMemory {
         let layout = llvm!(LLVMGetModuleDataLayout(self.names.module.raw));
         let class = instruction.metadata("tbaa").and_then(|tag| self.names.classes.of(tag));
-        Access { address: self.value(address), size: llvm!(LLVMStoreSizeOfType(layout, kind)), class }
+        AccessedMemory { address: self.value(address), size: llvm!(LLVMStoreSizeOfType(layout, kind)), class }
     }
 
-    fn call(&mut self, call: Value) -> Option<Action> {
+    fn call(&mut self, call: Value) -> Option<BlockAction> {
         if call.is(LLVMOpcode::LLVMCall) && is_placeholder(call) {
             return None;
         }
         let effects = effects(call);
         if effects & WRITES != 0 {
-            return Some(Action::Clobber);
+            return Some(BlockAction::Clobber);
         }
         let comes_back = call.call_has_attribute("willreturn") && call.call_has_attribute("nounwind");
         if effects != 0 || !comes_back || !call.callee().is_function() || !call.is(LLVMOpcode::LLVMCall) {
             return None;
         }
         let operation = self.names.operation(format!("call {}", call.callee().name()));
-        Some(Action::Compute { result: self.value(call), operation, operands: self.operands(call) })
+        Some(BlockAction::Compute { result: self.value(call), operation, operands: self.operands(call) })
     }
 
-    fn address(&mut self, address: Value) -> Action {
+    fn address(&mut self, address: Value) -> BlockAction {
         let base = Value(llvm!(LLVMGetOperand(address.0, 0)));
         if let Some(bytes) = byte_distance(address) {
-            return Action::Offset { result: self.value(address), base: self.value(base), bytes };
+            return BlockAction::Offset { result: self.value(address), base: self.value(base), bytes };
         }
         let name = format!("getelementptr {}", self.names.kind(llvm!(LLVMGetGEPSourceElementType(address.0))));
         let operation = self.names.operation(name);
-        Action::Compute { result: self.value(address), operation, operands: self.operands(address) }
+        BlockAction::Compute { result: self.value(address), operation, operands: self.operands(address) }
     }
 
     fn value(&mut self, value: Value) -> ValueId {

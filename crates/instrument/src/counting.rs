@@ -1,11 +1,11 @@
 //! What one count is in code: an increment of a word, or of a cell in a table; by one thread alone, or by several.
 //!
 //! The plain increment is made where it stands ([`Counters::add`]). Everything that needs blocks of its own is made
-//! later, when the register's values stand ([`Waiting`]): until then a call of a function that does not exist holds the
+//! later, when the register's values stand ([`DeferredCount`]): until then a call of a function that does not exist holds the
 //! place.
 //!
 //! # Tables
-//! Layout: [`trodden_unit::Table`]. The code probes the cell that the path's number hashes to (multiplied by an odd
+//! Layout: [`trodden_unit::CountTable`]. The code probes the cell that the path's number hashes to (multiplied by an odd
 //! constant, upper bits), and at those behind it until it finds the key, or a free cell, or has probed
 //! [`MOST_PROBES`]. A free cell is acquired with a compare-and-exchange: so a signal handler, or another thread where
 //! threads share a region, that comes in between acquires another cell, or finds the key there. Keys never change, so the
@@ -19,7 +19,7 @@
 //! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
 //! the next one too if the comparison still says so.
 
-use crate::events::Begun;
+use crate::events::BegunEvents;
 use crate::flags::code_generation_flags;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -32,7 +32,7 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
 use std::sync::OnceLock;
-use trodden_unit::Table;
+use trodden_unit::CountTable;
 
 /// Spreads path numbers: 2^64 divided by the golden ratio.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -68,11 +68,11 @@ pub struct Counters<'a> {
     /// The function's first one, if it counts in an array.
     pub first: u64,
     /// The table, if it counts in one.
-    pub table: Option<Table>,
+    pub table: Option<CountTable>,
     /// Increments are atomic, since other threads make them too.
     pub atomic: bool,
     /// What is summed up besides.
-    pub events: Option<Begun>,
+    pub events: Option<BegunEvents>,
     /// Only unknown paths are counted, and what waits is looked up.
     pub unknown: Option<Unknown>,
     /// Only interesting paths have words of their own.
@@ -188,7 +188,7 @@ fn assembly(builder: &Builder, text: &str, registers: &str, operands: [Value; 2]
 
 /// A count to be made: of the path with this number, at this place.
 #[derive(Clone, Copy)]
-pub struct Waiting {
+pub struct DeferredCount {
     place: Value,
     path: Value,
     by: Value,
@@ -217,27 +217,27 @@ pub enum Lookup {
     Decided,
 }
 
-impl Waiting {
+impl DeferredCount {
     /// Notes a count where the builder stands.
-    pub fn at(module: Module, builder: &Builder, path: Value, by: Value, lookup: Lookup) -> Waiting {
+    pub fn at(module: Module, builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
         let name = c_string(PLACE);
         let void = llvm!(LLVMVoidTypeInContext(module.context()));
         let kind = llvm!(LLVMFunctionType(void, std::ptr::null_mut(), 0, 0));
         let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
         let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
         let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
-        Waiting { place: Value(place), path, by, lookup, dominant: None }
+        DeferredCount { place: Value(place), path, by, lookup, dominant: None }
     }
 
     /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then;
     /// or by the register from which a choice is made behind the count: of one more, and of as many as before.
-    pub fn mostly(self, holds: Value, number: i64, in_register: Option<Value>) -> Waiting {
-        Waiting { dominant: Some(Mostly { holds, number, in_register }), ..self }
+    pub fn mostly(self, holds: Value, number: i64, in_register: Option<Value>) -> DeferredCount {
+        DeferredCount { dominant: Some(Mostly { holds, number, in_register }), ..self }
     }
 }
 
 /// Makes the counts that were waiting.
-pub fn make(context: ModuleContext, counters: Counters, waiting: &[Waiting], location: Option<LLVMMetadataRef>) {
+pub fn make(context: ModuleContext, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
     let module = context.module;
     for count in waiting {
         let block = count.place.block();
@@ -245,7 +245,7 @@ pub fn make(context: ModuleContext, counters: Counters, waiting: &[Waiting], loc
         count.place.erase();
         let maker = Maker { module, counters, count: *count, location, rest };
         for (start, path) in maker.split(block) {
-            Maker { count: Waiting { path, ..*count }, ..maker }.make(start);
+            Maker { count: DeferredCount { path, ..*count }, ..maker }.make(start);
         }
         maker.hold();
     }
@@ -260,7 +260,7 @@ pub fn make(context: ModuleContext, counters: Counters, waiting: &[Waiting], loc
 struct Maker<'a> {
     module: Module,
     counters: Counters<'a>,
-    count: Waiting,
+    count: DeferredCount,
     location: Option<LLVMMetadataRef>,
     rest: Block,
 }
@@ -345,7 +345,7 @@ impl Maker<'_> {
         builder.jump(self.rest);
     }
 
-    /// Lets control come to a look, unless nothing is to be counted; gives how much is.
+    /// Lets control come to a look-up, unless nothing is to be counted; gives how much is.
     fn number_left(&self, from: Block, check: Block) -> Value {
         let (builder, by) = (self.at_end(from), self.count.by);
         if by == self.constant(1) {
@@ -392,7 +392,7 @@ impl Maker<'_> {
         builder.jump(self.rest);
     }
 
-    fn in_table(&self, block: Block, table: Table) {
+    fn in_table(&self, block: Block, table: CountTable) {
         let [hit, miss, acquire, advance, full] = [(); 5].map(|()| new_block_behind(self.module, self.rest));
         let probe = new_block_behind(self.module, block);
         let i64 = self.module.i64();

@@ -119,7 +119,7 @@ pub fn path_of(file: LLVMMetadataRef) -> String {
     }
 }
 
-/// A path without `.` and, where that leads to the same file, without `..`: units name a header by the way that led them to it.
+/// A path without `.` and, where that leads to the same file, without `..`: units name a header by the path that led them to it.
 fn one_spelling(path: &str) -> String {
     let (mut short, mut goes_up) = (PathBuf::new(), false);
     for component in Path::new(path).components() {

@@ -18,7 +18,7 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMAttributeFunctionIndex, LLVMTailCallKind};
 use trodden_flow::frequency::Hint;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_unit::{Block as BlockMap, BlockCall, BlockKind, EdgeKind, FlowEdge};
+use trodden_unit::{BlockCall, BlockKind, EdgeKind, FlowEdge, UnitBlock as BlockMap};
 
 /// A function as a graph, with what is needed to put code on its edges.
 #[derive(Clone)]
@@ -34,7 +34,7 @@ pub struct FunctionCfg {
     /// The graph's edges.
     pub edges: Vec<FlowEdge>,
     /// Where code for each edge can go.
-    pub sites: Vec<Site>,
+    pub sites: Vec<EdgeSite>,
     /// What is known of each edge's frequency.
     pub hints: Vec<Hint>,
     /// Edges that must be cut.
@@ -43,7 +43,7 @@ pub struct FunctionCfg {
 
 /// Where code for an edge can go.
 #[derive(Clone, Debug)]
-pub enum Site {
+pub enum EdgeSite {
     /// In front of this instruction of the edge's tail, which runs only when the edge is taken.
     Before(Value),
     /// In front of this instruction; what begins behind the edge begins at its head.
@@ -66,7 +66,7 @@ impl FunctionCfg {
     }
 
     /// Describes a function whose blocks were prepared.
-    pub fn of(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
+    pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
         let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
         let mut cfg = FunctionCfg {
@@ -98,7 +98,7 @@ impl FunctionCfg {
         cfg
     }
 
-    fn add(&mut self, edge: FlowEdge, site: Site, hint: Hint) -> Edge {
+    fn add(&mut self, edge: FlowEdge, site: EdgeSite, hint: Hint) -> Edge {
         self.edges.push(edge);
         self.sites.push(site);
         self.hints.push(hint);
@@ -113,7 +113,7 @@ impl FunctionCfg {
 
     fn add_jump_to_dispatch(&mut self, from: Node, dispatch: Node, block: Block) {
         let edge = FlowEdge { from, to: dispatch, kind: EdgeKind::Indirect(0), cases: Vec::new() };
-        let edge = self.add(edge, Site::Before(block.terminator()), Hint::None);
+        let edge = self.add(edge, EdgeSite::Before(block.terminator()), Hint::None);
         self.forced.push((edge, CutReason::Unsplittable));
     }
 
@@ -124,7 +124,7 @@ impl FunctionCfg {
         targets.dedup();
         for (i, to) in targets.into_iter().enumerate() {
             let edge = FlowEdge { from: dispatch, to: Node(to), kind: EdgeKind::Indirect(i as u32), cases: Vec::new() };
-            self.add(edge, Site::Head, Hint::None);
+            self.add(edge, EdgeSite::Head, Hint::None);
         }
     }
 
@@ -132,7 +132,7 @@ impl FunctionCfg {
     fn add_return_twice(&mut self, from: Node, block: Block) {
         let call = block.instructions().filter(|i| i.is_call() && returns_twice(*i)).last().expect("the block was split behind it");
         let edge = FlowEdge { from, to: Node(from.0 + 1), kind: EdgeKind::ReturnsTwice, cases: Vec::new() };
-        let edge = self.add(edge, Site::BeforeThenHead(call), Hint::None);
+        let edge = self.add(edge, EdgeSite::BeforeThenHead(call), Hint::None);
         self.forced.push((edge, CutReason::ReturnsTwice));
     }
 
@@ -161,9 +161,9 @@ impl FunctionCfg {
                 _ => Hint::None,
             };
             let site = match (terminator.opcode(), kind) {
-                (LLVMOpcode::LLVMIndirectBr, _) => Site::Head,
-                (_, EdgeKind::Always | EdgeKind::TailCall) => Site::Before(terminator),
-                _ => Site::OnEdge(indices),
+                (LLVMOpcode::LLVMIndirectBr, _) => EdgeSite::Head,
+                (_, EdgeKind::Always | EdgeKind::TailCall) => EdgeSite::Before(terminator),
+                _ => EdgeSite::OnEdge(indices),
             };
             self.add(FlowEdge { from, to: Node(to), kind, cases }, site, hint);
         }
@@ -173,11 +173,11 @@ impl FunctionCfg {
     fn add_ends(&mut self, from: Node, exit: Node, block: Block, no_return: &NoReturnAnalysis) {
         if let Some(&call) = reached_calls(block, no_return).first() {
             let edge = FlowEdge { from, to: exit, kind: EdgeKind::Reach, cases: Vec::new() };
-            self.add(edge, Site::Before(call), Hint::Never);
+            self.add(edge, EdgeSite::Before(call), Hint::Never);
         }
         if let Some((kind, at)) = end_of(block) {
             let hint = if kind == EdgeKind::NoReturn { Hint::Cold } else { Hint::None };
-            self.add(FlowEdge { from, to: exit, kind, cases: Vec::new() }, Site::Before(at), hint);
+            self.add(FlowEdge { from, to: exit, kind, cases: Vec::new() }, EdgeSite::Before(at), hint);
         }
     }
 

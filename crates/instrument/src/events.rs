@@ -46,7 +46,7 @@ pub struct Events {
 
 /// Events of a function that has begun.
 #[derive(Clone, Copy)]
-pub struct Begun {
+pub struct BegunEvents {
     /// The cells of a path.
     pub cells: LLVMTypeRef,
     events: Events,
@@ -69,13 +69,13 @@ impl Events {
 
     /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry
     /// before it was checked whether the thread has a region.
-    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> Begun {
+    pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> BegunEvents {
         let builder = Builder::before(module, entry.behind_variables(), location);
         let now = self.read(&builder);
         let begun = sub(&builder, now, builder.load(module.i64(), self.thread));
         self.spend(module, &builder, builder.load(module.i64(), self.at_cost(module, &builder, offset_of!(EventCost, begin))));
         let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
-        Begun { cells, events: self, begun }
+        BegunEvents { cells, events: self, begun }
     }
 
     fn read(self, builder: &Builder) -> Value {
@@ -98,7 +98,7 @@ impl Events {
     }
 }
 
-impl Begun {
+impl BegunEvents {
     /// Charges a path that ends here; its cells are at `path`. The count itself is made by the caller.
     pub fn end(self, module: Module, builder: &Builder, path: Value) {
         let events = self.events;

@@ -12,20 +12,20 @@ use llvm_sys::prelude::LLVMTypeRef;
 use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMUnnamedAddr};
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::interesting::{Ending, NoInterestingPlan, Wish, plan_interesting};
-use trodden_flow::numbering::{Budget, NumberOptions, Placement};
+use trodden_flow::interesting::{NoInterestingPlan, PathEnding, Wish, plan_interesting};
+use trodden_flow::numbering::{Budget, NumberOptions, RegisterPlacement};
 use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
-use trodden_flow::verify::{Aliases as Found, VerifyBudget};
+use trodden_flow::verify::{NumberAliases as Found, VerifyBudget};
 use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram, Probes};
-use trodden_unit::{Aliases, InterestingWords};
+use trodden_unit::{InterestingWords, StorageAliases};
 
 /// Orders of out-edges that preferential numbering tries, for a small span of numbers. With 0 or 128, three programs execute within 0.4 %
 /// (docs/benchmarks/constants.md).
 const RESTARTS: u32 = 16;
 
 /// A plan for the paths of a function that are interesting; or none, with the reason.
-pub enum Made {
+pub enum PlanOrReason {
     /// A program.
     Program(Box<ProbeProgram>),
     /// All paths are to be counted instead.
@@ -35,7 +35,7 @@ pub enum Made {
 }
 
 /// What is interesting, and how it is counted.
-pub struct Request<'a> {
+pub struct InterestingRequest<'a> {
     /// The function's graph.
     pub graph: &'a Graph,
     /// Its frequencies.
@@ -49,35 +49,35 @@ pub struct Request<'a> {
 }
 
 /// Plans to count what is interesting, of the paths of an acyclic graph.
-pub fn plan(request: &Request, dag: Dag, numbering: Numbering) -> Made {
-    let Request { graph, frequencies, wish, options, .. } = request;
+pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> PlanOrReason {
+    let InterestingRequest { graph, frequencies, wish, options, .. } = request;
     let began = Instant::now();
     let limit = Duration::from_secs(request.time_limit_s);
     let stop = || began.elapsed() >= limit;
-    let placement = if options.chords { Placement::Cheaper } else { Placement::Direct };
+    let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
     match plan_interesting(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
-        Ok(planned) => Made::Program(Box::new(ProbeProgram::of_interesting(graph, planned))),
-        Err(NoInterestingPlan::Wrong(what)) => Made::Wrong(what),
-        Err(why) => Made::Instead(why.to_string()),
+        Ok(planned) => PlanOrReason::Program(Box::new(ProbeProgram::from_interesting(graph, planned))),
+        Err(NoInterestingPlan::Wrong(what)) => PlanOrReason::Wrong(what),
+        Err(why) => PlanOrReason::Instead(why.to_string()),
     }
 }
 
 /// The program of all paths of an acyclic graph.
-pub fn all_paths(request: &Request, dag: Dag, numbering: Numbering) -> ProbeProgram {
+pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
     let probes = match request.options.chords {
         true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, request.graph, request.frequencies)),
         false => Probes::direct(numbering.values()),
     };
-    ProbeProgram::of_plan(request.graph, &Plan { dag, numbering, probes, partial: None, share: None })
+    ProbeProgram::from_plan(request.graph, &Plan { dag, numbering, probes, partial: None, part: None })
 }
 
 /// What the unit's map says of a function's words.
 pub fn described(cells: &InterestingCells, first_word: u64) -> InterestingWords {
     let number = |n: u128| u64::try_from(n).unwrap_or(u64::MAX);
     let aliases = match cells.aliases {
-        Found::Exactly(aliases) => Aliases::Exactly(number(aliases)),
-        Found::Drawn { aliases, of } => Aliases::Drawn { aliases, of },
+        Found::Exactly(aliases) => StorageAliases::Exactly(number(aliases)),
+        Found::Drawn { aliases, of } => StorageAliases::Drawn { aliases, of },
     };
     InterestingWords { first_word, words: cells.ending.words(), paths: cells.paths.clone(), aliases, proven: cells.proven }
 }
@@ -85,19 +85,19 @@ pub fn described(cells: &InterestingCells, first_word: u64) -> InterestingWords 
 /// How a function finds the word of a path.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
-    ending: &'a Ending,
+    ending: &'a PathEnding,
     /// The table and the type of its entries, if there is one.
     table: Option<(Value, LLVMTypeRef)>,
 }
 
 impl<'a> Words<'a> {
     /// Puts the table into the module, if it takes one.
-    pub fn declare(module: Module, function: &str, ending: &'a Ending) -> Words<'a> {
+    pub fn declare(module: Module, function: &str, ending: &'a PathEnding) -> Words<'a> {
         let entries = match ending {
-            Ending::Direct { .. } => return Words { ending, table: None },
+            PathEnding::Direct { .. } => return Words { ending, table: None },
             // Beyond the last word there is an entry, too: it is read, and does not matter.
-            Ending::Checked { expected, .. } => expected.iter().copied().chain([0]).collect(),
-            Ending::Hashed { keys, .. } => keys.clone(),
+            PathEnding::Checked { expected, .. } => expected.iter().copied().chain([0]).collect(),
+            PathEnding::Hashed { keys, .. } => keys.clone(),
         };
         Words { ending, table: Some(constant_table(module, function, &entries)) }
     }
@@ -119,16 +119,16 @@ impl<'a> Words<'a> {
             |condition: Value, value: Value| Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, value.0, last.0, c"".as_ptr())));
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
         match self.ending {
-            Ending::Direct { bias, checked, .. } => {
+            PathEnding::Direct { bias, checked, .. } => {
                 let word = plus(module, builder, register, *bias);
                 if *checked { below(word) } else { word }
             }
-            Ending::Checked { bias, shift, .. } => {
+            PathEnding::Checked { bias, shift, .. } => {
                 let biased = plus(module, builder, register, *bias);
                 let word = below(right(biased, *shift));
                 choose(self.is_noted(module, builder, word, biased), word)
             }
-            Ending::Hashed { multiplier, shift, .. } => {
+            PathEnding::Hashed { multiplier, shift, .. } => {
                 let spread = llvm!(LLVMBuildMul(builder.raw(), register.0, constant(*multiplier).0, c"".as_ptr()));
                 let word = right(Value(spread), *shift);
                 choose(self.is_noted(module, builder, word, register), word)

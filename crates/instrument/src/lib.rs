@@ -83,7 +83,7 @@ pub extern "C" fn llvmGetPassPluginInfo() -> PassPluginLibraryInfo {
 extern "C" fn before_code_generation(module: LLVMModuleRef, machine: *mut c_void, _file_type: c_int, _out: *mut c_void) -> bool {
     let outcome = std::panic::catch_unwind(|| unit::instrument(llvm::Module::new(module), machine.cast()));
     let message = match outcome {
-        Ok(Ok(outcome)) => return outcome == unit::Outcome::NoCode,
+        Ok(Ok(outcome)) => return outcome == unit::UnitOutcome::NoCode,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "internal error (see the message above); please report it with the source file that is being compiled".into(),
     };

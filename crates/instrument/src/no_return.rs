@@ -26,7 +26,7 @@ impl NoReturnAnalysis {
     /// Looks at all functions, until nothing changes.
     ///
     /// With `all`, every call of a function counts as one that might not come back: a signal may end the program in any of them.
-    pub fn of(module: Module, all: bool) -> NoReturnAnalysis {
+    pub fn new(module: Module, all: bool) -> NoReturnAnalysis {
         let mut known = NoReturnAnalysis { suspicious: IndexSet::new(), all, defined: false };
         if all {
             return known;
@@ -111,7 +111,7 @@ fn assembly_transfers_control(assembly: Value) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
-/// Whether a call may return a second time without having been made again: `setjmp` and its kin by their attribute, and
+/// Whether a call may return a second time without having been called again: `setjmp` and its kin by their attribute, and
 /// the calls by which a process becomes two, each of which goes on from there.
 pub fn returns_twice(call: Value) -> bool {
     let callee = call.callee();

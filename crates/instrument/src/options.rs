@@ -12,15 +12,15 @@ use trodden_flow::dag::Entries;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
 use trodden_unit::experiment::{
-    Action, Destination, DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, Paths, Reach,
-    Request, RequestError, TripCounts,
+    DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, OutputDestination, Paths, PluginRequest,
+    Reach, RequestError, TripCounts, UnitAction,
 };
 use trodden_unit::{
     EventSource, Experiment, Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, TransformationPlan,
 };
-use trodden_unit::{NoWeights, Parts, SegmentSet, Weights};
+use trodden_unit::{FunctionParts, NoWeights, SegmentSet, Weights};
 
-pub use trodden_unit::experiment::{Scheme, Threads};
+pub use trodden_unit::experiment::{ExperimentScheme, Threads};
 
 /// Functions that count in tables may have this many paths and are cut beyond: so that all paths of a program can be numbered together.
 const MOST_IN_TABLE: u64 = 1 << 52;
@@ -29,7 +29,7 @@ const MOST_IN_TABLES: u64 = 1 << 56;
 
 /// How units are instrumented.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct PluginOptions {
     /// What the unit's map says of it.
     pub experiment: Experiment,
     /// Cutting and placement.
@@ -60,7 +60,7 @@ pub struct Options {
     /// How long the scheme `ppp-optimal` may search for the numbers of one function, in seconds.
     pub time_limit_s: u64,
     /// What this copy of a program counts.
-    pub parts: Option<Rc<Parts>>,
+    pub parts: Option<Rc<FunctionParts>>,
     /// The unit of which this one is made, as the program has it that is divided among copies.
     pub origin: Option<Identity>,
     /// Executions of a copy's probes are counted, too.
@@ -70,12 +70,13 @@ pub struct Options {
     /// Change the code as this plan says, and count nothing.
     pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
-    pub tier: Tier,
+    pub tier: CountingTier,
     /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
     pub no_tail_merging: bool,
     /// Which paths there are.
-    pub scheme: Scheme,
-    /// Slots of the tables of functions with more than [`Options::array_paths`] paths; 0: there are no tables, and such functions are cut.
+    pub scheme: ExperimentScheme,
+    /// Slots of the tables of functions with more than [`PluginOptions::array_paths`] paths; 0: there are no tables, and such functions are
+    /// cut.
     pub table_slots: u64,
     /// Most paths of a function that counts in an array, where there are tables.
     pub array_paths: u64,
@@ -91,7 +92,7 @@ pub struct Options {
 
 /// What is put into the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tier {
+pub enum CountingTier {
     /// Probes that count every path.
     Full,
     /// Probes that count while the image's switch is on; see [`crate::sample`].
@@ -161,26 +162,26 @@ pub enum BadOption {
     },
 }
 
-impl Options {
+impl PluginOptions {
     /// The options that the environment names, by a look-up function such as `std::env::var_os`.
     ///
     /// # Errors
     /// The request, or a file that it names, cannot be read.
-    pub fn of_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<Options, BadOption> {
+    pub fn from_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<PluginOptions, BadOption> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         match (set(EXPERIMENT_VARIABLE), set(SETTINGS_VARIABLE)) {
             (Some(file), _) => {
-                let (request, folder) = Request::read(Path::new(&file))?;
-                Options::load(request, &folder)
+                let (request, folder) = PluginRequest::read(Path::new(&file))?;
+                PluginOptions::load(request, &folder)
             }
             (None, Some(settings)) if settings.to_string_lossy().trim() != "" => Err(BadOption::NotResolved),
-            (None, _) => Options::load(Request::default(), &InputFolder::at("")),
+            (None, _) => PluginOptions::load(PluginRequest::default(), &InputFolder::at("")),
         }
     }
 
     /// The options of a request whose files lie in a folder.
-    fn load(request: Request, folder: &InputFolder) -> Result<Options, BadOption> {
-        let Request { experiment, action, keep, recorder } = request;
+    fn load(request: PluginRequest, folder: &InputFolder) -> Result<PluginOptions, BadOption> {
+        let PluginRequest { experiment, action, keep, recorder } = request;
         let placement = experiment.placement();
         let (part, stream) = (experiment.part(), experiment.observation() == Observation::Stream);
         let (interesting, time_limit_s) = match experiment.paths() {
@@ -189,15 +190,15 @@ impl Options {
         };
         let known = read_known(folder, &experiment)?;
         let (properties, apply) = match action {
-            Action::Instrument => (None, None),
-            Action::Describe { output } => (Some(output.into()), None),
-            Action::Apply(plan) => (None, Some(read_plan(folder, plan)?)),
+            UnitAction::Instrument => (None, None),
+            UnitAction::Describe { output } => (Some(output.into()), None),
+            UnitAction::Apply(plan) => (None, Some(read_plan(folder, plan)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
-            Destination::Array => (0, placement.max_paths),
-            Destination::Table { slots, array_paths } => (slots, array_paths),
+            OutputDestination::Array => (0, placement.max_paths),
+            OutputDestination::Table { slots, array_paths } => (slots, array_paths),
         };
-        Ok(Options {
+        Ok(PluginOptions {
             plan: PlanOptions { max_paths: placement.max_paths, entries: Entries::Shared, chords: placement.chords, hot_first: false },
             choices: choices(&experiment),
             reach_all: placement.reach == Reach::All,
@@ -230,7 +231,7 @@ impl Options {
         })
     }
 
-    /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`Options::in_table`].
+    /// How a function is to be planned, when the unit's tables hold `used` paths so far; see [`PluginOptions::in_table`].
     pub fn plan_of(&self, used: u64) -> PlanOptions {
         match self.table_slots {
             0 => self.plan.clone(),
@@ -249,13 +250,13 @@ impl Options {
 }
 
 /// What an experiment puts into the code.
-fn tier(experiment: &Experiment) -> Tier {
+fn tier(experiment: &Experiment) -> CountingTier {
     match experiment.observation() {
-        Observation::Addresses { .. } => Tier::Addresses,
-        Observation::Trace => Tier::Sleds,
-        _ if experiment.is_sampled() => Tier::Sample,
-        _ if experiment.is_residual() => Tier::Residual,
-        _ => Tier::Full,
+        Observation::Addresses { .. } => CountingTier::Addresses,
+        Observation::Trace => CountingTier::Sleds,
+        _ if experiment.is_sampled() => CountingTier::Sample,
+        _ if experiment.is_residual() => CountingTier::Residual,
+        _ => CountingTier::Full,
     }
 }
 
@@ -296,9 +297,9 @@ fn read_segments(folder: &InputFolder, identity: Identity) -> Result<Rc<SegmentS
     SegmentSet::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Segments { file: folder.path(identity), source })
 }
 
-fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<Parts>, BadOption> {
+fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<FunctionParts>, BadOption> {
     let bytes = folder.get(InputKind::Part, identity)?;
-    Parts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
+    FunctionParts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
 }
 
 fn read_plan(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {

@@ -20,19 +20,20 @@ mod bitmaps;
 pub mod llvm_profile;
 
 use crate::counting::add_to_word;
-use crate::describe::{FunctionCfg, Site, calls_that_may_not_return, ending_call};
+use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
-use llvm_profile::{Mapping, Tables, fixed_counter};
+use llvm_profile::{CoverageTables, ProfileTables, fixed_counter};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
+    ValueCounters,
 };
 
 /// Name of the metadata node of modules whose counters are ours to take out.
@@ -115,7 +116,7 @@ struct Fixed {
 /// A call that notes a value, and the unit's first counter for its place; `None` if that is to be computed of its arguments.
 struct Note {
     call: Value,
-    kind: ValueKind,
+    kind: ProfiledValueKind,
     first: Option<u64>,
 }
 
@@ -154,7 +155,7 @@ impl Placeholders {
             base: None,
         };
         let stand_ins = placeholders.take_notes(notes, &tables.functions, next);
-        let mapping = if taking.kind == CounterKind::Coverage { Mapping::Kept } else { Mapping::Removed };
+        let mapping = if taking.kind == CounterKind::Coverage { CoverageTables::Kept } else { CoverageTables::Removed };
         llvm_profile::remove_tables(module, &stand_ins, mapping);
         let numbers: IndexMap<Value, u32> = tables.functions.iter().enumerate().map(|(i, t)| (t.counters, i as u32)).collect();
         let bits = placeholders.take_bitmaps(&tables.functions, counters, next)?;
@@ -174,9 +175,9 @@ impl Placeholders {
     /// Gives every place where a value is noted its counters. Where the optimiser merged calls that differ in their
     /// place only, the place is computed: then all places of the functions in question get counters, in order, and a
     /// number that stands for the function's table says where they begin.
-    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::Table], next: &mut u64) -> Vec<(Value, u64)> {
+    fn take_notes(&mut self, notes: Vec<Value>, tables: &[llvm_profile::CounterTable], next: &mut u64) -> Vec<(Value, u64)> {
         let numbers: IndexMap<Value, u32> = tables.iter().enumerate().map(|(i, t)| (t.data, i as u32)).collect();
-        let mut known: IndexMap<(u32, ValueKind, u16), u64> = IndexMap::new();
+        let mut known: IndexMap<(u32, ProfiledValueKind, u16), u64> = IndexMap::new();
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
             let kind = values::kind(call);
@@ -199,7 +200,7 @@ impl Placeholders {
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
 
-    fn count_values(&mut self, function: u32, kind: ValueKind, site: u16, next: &mut u64) -> u64 {
+    fn count_values(&mut self, function: u32, kind: ProfiledValueKind, site: u16, next: &mut u64) -> u64 {
         let first = *next;
         self.profile.values.push(ValueCounters { function, kind, site, first });
         *next += u64::from(kind.counters());
@@ -210,10 +211,10 @@ impl Placeholders {
     fn count_all_values(&mut self, function: u32, next: &mut u64) -> u64 {
         let first = *next;
         let [targets, sizes, _] = self.profile.functions[function as usize].value_sites;
-        for (kind, count) in [(ValueKind::Target, targets), (ValueKind::Size, sizes)] {
+        for (kind, count) in [(ProfiledValueKind::Target, targets), (ProfiledValueKind::Size, sizes)] {
             for site in 0..count {
                 self.profile.values.push(ValueCounters { function, kind, site, first: *next });
-                *next += u64::from(ValueKind::Target.counters());
+                *next += u64::from(ProfiledValueKind::Target.counters());
             }
         }
         first
@@ -223,7 +224,7 @@ impl Placeholders {
     /// together, so that the word follows from the address alone.
     fn take_bitmaps(
         &mut self,
-        tables: &[llvm_profile::Table],
+        tables: &[llvm_profile::CounterTable],
         counters: Value,
         next: &mut u64,
     ) -> Result<IndexMap<Value, Vec<EdgeCounter>>, PlaceholderError> {
@@ -339,7 +340,7 @@ impl Placeholders {
         let order: IndexMap<Value, usize> = function.blocks().flat_map(|b| b.instructions().collect::<Vec<_>>()).zip(0..).collect();
         all.sort_by_key(|m| (order[&m.before], m.counter));
         for (edge, site) in cfg.sites.iter().enumerate() {
-            if let Site::BeforeThenHead(call) = site
+            if let EdgeSite::BeforeThenHead(call) = site
                 && forks(*call)
             {
                 self.profile.forks.push(ForkCall { function: number as u32, edge: Edge(edge as u32) });
@@ -399,7 +400,7 @@ impl Placeholders {
 }
 
 /// Whether a unit has the counters that are asked for. One without functions has none of either kind.
-fn check_kind(tables: &Tables, expected: CounterKind) -> Result<(), PlaceholderError> {
+fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), PlaceholderError> {
     const OF_EDGES: u64 = 1 << 56;
     let names = |kind| match kind {
         CounterKind::Coverage => ("counters of coverage", "--coverage"),

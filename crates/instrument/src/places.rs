@@ -8,7 +8,7 @@
 //! in front of that call): code generation will copy the return behind the call and make it a jump, and code in the
 //! returning block would prevent that and let the stack grow.
 
-use crate::describe::{FunctionCfg, Site, only_returns, tail_call_before_return};
+use crate::describe::{EdgeSite, FunctionCfg, only_returns, tail_call_before_return};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;
 use crate::phis;
@@ -25,19 +25,19 @@ use trodden_unit::EdgeKind;
 
 /// A place for code: in front of an instruction, found when it is used, since other code may have come in front of it by then.
 #[derive(Clone, Copy, Debug)]
-pub enum Place {
+pub enum InsertionPlace {
     /// In front of this instruction.
     Before(Value),
     /// At the beginning of this block.
     Top(Block),
 }
 
-impl Place {
+impl InsertionPlace {
     /// The instruction in front of which the code goes.
     pub fn instruction(&self) -> Value {
         match self {
-            Place::Before(instruction) => *instruction,
-            Place::Top(block) => block.first_insertion_point(),
+            InsertionPlace::Before(instruction) => *instruction,
+            InsertionPlace::Top(block) => block.first_insertion_point(),
         }
     }
 }
@@ -47,7 +47,7 @@ type Renames = IndexMap<Block, IndexMap<Block, Block>>;
 
 /// The places of a function's edges, and the control flow between its blocks now.
 pub struct Places {
-    code: Vec<Option<Place>>,
+    code: Vec<Option<InsertionPlace>>,
     /// Which edge leads from one block to another (as blocks are now).
     arrivals: IndexMap<(Block, Block), Edge>,
     /// Landing pads shared by edges without code.
@@ -60,13 +60,13 @@ pub struct Places {
 pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
     let node = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
-        Site::Before(_) => true,
-        Site::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
-        Site::BeforeThenHead(_) | Site::Head => false,
+        EdgeSite::Before(_) => true,
+        EdgeSite::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
+        EdgeSite::BeforeThenHead(_) | EdgeSite::Head => false,
     };
     let trip_count = |e: Edge| trip_count::constant_trip_count(node(graph.from(e))?, node(graph.to(e))?);
     let counts = |e: Edge| trip_count::counter(node(graph.from(e))?, node(graph.to(e))?);
-    let is_free = |e: Edge| matches!(cfg.sites[e.index()], Site::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
+    let is_free = |e: Edge| matches!(cfg.sites[e.index()], EdgeSite::Before(_)) || graph.incoming(graph.to(e)).len() == 1;
     BlockProperties {
         quiet: graph.nodes().map(|n| node(n).is_some_and(is_quiet)).collect(),
         early: graph.nodes().map(|n| node(n).is_some_and(|b| n != graph.entry() && returns_behind_tail_call(cfg, graph, n, b))).collect(),
@@ -121,19 +121,19 @@ impl Places {
         for edge in coded {
             let to = graph.to(edge);
             places.code[edge.index()] = Some(match &cfg.sites[edge.index()] {
-                Site::Before(instruction) if program.counts_early(edge) => {
-                    Place::Before(tail_call(cfg, graph, edge).unwrap_or(*instruction))
+                EdgeSite::Before(instruction) if program.counts_early(edge) => {
+                    InsertionPlace::Before(tail_call(cfg, graph, edge).unwrap_or(*instruction))
                 }
-                Site::Before(instruction) | Site::BeforeThenHead(instruction) => Place::Before(*instruction),
-                Site::Head => Place::Top(cfg.nodes[to.index()].expect("a dispatch block is no landing")),
-                Site::OnEdge(_) if graph.incoming(to).len() == 1 => {
-                    Place::Top(cfg.nodes[to.index()].expect("a dispatch block has no such edges"))
+                EdgeSite::Before(instruction) | EdgeSite::BeforeThenHead(instruction) => InsertionPlace::Before(*instruction),
+                EdgeSite::Head => InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block is no landing")),
+                EdgeSite::OnEdge(_) if graph.incoming(to).len() == 1 => {
+                    InsertionPlace::Top(cfg.nodes[to.index()].expect("a dispatch block has no such edges"))
                 }
-                Site::OnEdge(_) if cfg.edges[edge.index()].kind == EdgeKind::Unwind => {
+                EdgeSite::OnEdge(_) if cfg.edges[edge.index()].kind == EdgeKind::Unwind => {
                     pads.insert(to);
                     continue;
                 }
-                Site::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
+                EdgeSite::OnEdge(successors) => places.split(module, cfg, edge, successors, location, &mut renames),
             });
         }
         // Once for each block, however many edges into it were split: a switch may have thousands.
@@ -147,7 +147,7 @@ impl Places {
     }
 
     /// Where the code of an edge goes.
-    pub fn code(&self, edge: Edge) -> Option<&Place> {
+    pub fn code(&self, edge: Edge) -> Option<&InsertionPlace> {
         self.code[edge.index()].as_ref()
     }
 
@@ -171,7 +171,7 @@ impl Places {
         let block = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
         // An edge that goes through a block of its own arrives from there.
         let own = match &cfg.sites[edge.index()] {
-            Site::Before(instruction) => Some(instruction.block()),
+            EdgeSite::Before(instruction) => Some(instruction.block()),
             _ => None,
         };
         if let (Some(from), Some(to)) = (own.or(block(flow.from)), block(flow.to)) {
@@ -187,7 +187,7 @@ impl Places {
         successors: &[usize],
         location: Option<LLVMMetadataRef>,
         renames: &mut Renames,
-    ) -> Place {
+    ) -> InsertionPlace {
         let flow = &cfg.edges[edge.index()];
         let (from, to) = (cfg.nodes[flow.from.index()].expect("a block"), cfg.nodes[flow.to.index()].expect("a block"));
         let between = new_block_behind(module, from);
@@ -198,7 +198,7 @@ impl Places {
         renames.entry(to).or_default().insert(from, between);
         self.arrivals.swap_remove(&(from, to));
         self.arrivals.insert((between, to), edge);
-        Place::Before(between.terminator())
+        InsertionPlace::Before(between.terminator())
     }
 
     /// Gives every edge to a landing pad that has code a pad of its own, and the others one that they share.
@@ -227,14 +227,14 @@ impl Places {
             Builder::at_end(module, new, location).jump(old);
             for &edge in edges {
                 let from = cfg.nodes[graph.from(edge).index()].expect("a block");
-                let Site::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwinding is no jump") };
+                let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] else { unreachable!("unwinding is no jump") };
                 successors.iter().for_each(|&i| from.terminator().set_successor(i, new));
                 self.arrivals.swap_remove(&(from, old));
             }
             match edges.as_slice() {
                 [edge] => {
                     self.arrivals.insert((new, old), *edge);
-                    self.code[edge.index()] = Some(Place::Before(new.terminator()));
+                    self.code[edge.index()] = Some(InsertionPlace::Before(new.terminator()));
                 }
                 _ => self.share(cfg, graph, new, edges),
             }

@@ -10,24 +10,24 @@
 
 mod loops;
 
-use crate::counting::{self, Counters, Lookup, Waiting};
+use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Value, llvm};
 use crate::module_context::ModuleContext;
-use crate::places::{Place, Places};
+use crate::places::{InsertionPlace, Places};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
 use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use loops::{Number, TripCountFlush};
+use loops::{IterationNumber, TripCountFlush};
 use std::cell::RefCell;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::partition::Hits;
 use trodden_flow::program::operation::{DominantId, LoopId, Operation, value_set};
 use trodden_flow::program::verify::{WalkBudget, verify_counts};
-use trodden_flow::program::{BlockProperties, Choices, DominantIteration, StreamEdges};
+use trodden_flow::program::{BlockProperties, Choices, DominantIterationCode, StreamEdges};
 use trodden_flow::{Edge, Graph, Node, ProbeProgram};
 use trodden_unit::EdgeKind;
 
@@ -135,7 +135,7 @@ struct Work<'a> {
     /// Iterations that are counted at last, since blocks are split for that.
     flushes: RefCell<Vec<TripCountFlush>>,
     /// Counts that need blocks of their own.
-    waiting: RefCell<Vec<Waiting>>,
+    waiting: RefCell<Vec<DeferredCount>>,
     /// Whether what is counted now is the end of a path, not that it came to a call.
     path_ends: bool,
     /// The edge whose code is made.
@@ -148,7 +148,7 @@ struct Work<'a> {
     /// The register behind each edge's code.
     leaving: Vec<Register>,
     /// For each loop that is counted by iterations: their number so far, and the register where the loop was entered.
-    trip_counts: IndexMap<LoopId, (Number, Register)>,
+    trip_counts: IndexMap<LoopId, (IterationNumber, Register)>,
     /// How many dominant iterations are in a register behind each edge's code, where some may be.
     in_register: Vec<Option<Value>>,
     /// Numbers of iterations in registers that are merged at the beginning of a block.
@@ -218,7 +218,7 @@ impl Work<'_> {
         if self.program.is_dead(edge) {
             return;
         }
-        let at = |place: &Place| Builder::before(self.context.module, place.instruction(), self.location);
+        let at = |place: &InsertionPlace| Builder::before(self.context.module, place.instruction(), self.location);
         let builder = self.places.code(edge).map(at);
         self.edge = edge;
         self.path_ends = self.cfg.edges[edge.index()].kind != EdgeKind::Reach;
@@ -255,7 +255,7 @@ impl Work<'_> {
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
             Operation::Check { increment } => {
                 let path = self.value(self.plus(code, register, increment));
-                self.waiting.borrow_mut().push(Waiting::at(self.context.module, code, path, one, Lookup::Needed));
+                self.waiting.borrow_mut().push(DeferredCount::at(self.context.module, code, path, one, Lookup::Needed));
             }
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
@@ -310,7 +310,7 @@ impl Work<'_> {
         }
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));
-            return self.waiting.borrow_mut().push(Waiting::at(module, builder, path, by, Lookup::Decided));
+            return self.waiting.borrow_mut().push(DeferredCount::at(module, builder, path, by, Lookup::Decided));
         }
         if let Some(words) = self.counters.words {
             return self.count_word(builder, self.plus(builder, register, increment), words, by);
@@ -337,7 +337,7 @@ impl Work<'_> {
     }
 
     /// `count[register + increment] += 1`, which is mostly `count[dominant]`. Gives how many dominant iterations are in the register then.
-    fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIteration) -> Option<Value> {
+    fn count_split(&self, builder: &Builder, register: Register, increment: i64, dominant: &DominantIterationCode) -> Option<Value> {
         let (module, one) = (self.context.module, self.context.module.constant(1));
         let in_register = self.in_register[dominant.back.index()].filter(|_| dominant.in_register.is_some());
         match (register, in_register) {
@@ -353,7 +353,7 @@ impl Work<'_> {
                 // Made now: values may be replaced by others until the count is made.
                 let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
-                let waiting = Waiting::at(module, builder, path, one, Lookup::Decided);
+                let waiting = DeferredCount::at(module, builder, path, one, Lookup::Decided);
                 let choice = more
                     .map(|(in_register, more)| Value(llvm!(LLVMBuildSelect(builder.raw(), holds.0, more.0, in_register.0, c"".as_ptr()))));
                 self.waiting.borrow_mut().push(waiting.mostly(holds, dominant.index, choice));

@@ -12,7 +12,7 @@
 
 use crate::bounds;
 use crate::counting::{Counters, Flushing, Unknown};
-use crate::describe::{FunctionCfg, Site, is_must_tail};
+use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
@@ -20,8 +20,8 @@ use crate::module_context::ModuleContext;
 use crate::places;
 use crate::probes;
 use crate::sample::copies::{Copies, Lines};
-use crate::sample::ssa::{Definitions, Flow};
-use crate::sample::{Planned, landings, moved, part_landings};
+use crate::sample::ssa::{Definitions, ValueFlow};
+use crate::sample::{PlannedFunction, landings, moved, part_landings};
 use crate::shape::predecessors;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
@@ -29,14 +29,14 @@ use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::program::Choices;
-use trodden_flow::program::{Place, Version};
+use trodden_flow::program::{CodeVersion, NodePlace};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge};
 
 mod gates;
 
 /// Makes a function count its unknown paths.
-pub fn insert(context: ModuleContext, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
+pub fn insert(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
     match planned.program.places() {
         Some(places) => insert_versions(context, count, planned, places, first_counter, choices),
         None => insert_into_one(context, count, planned, first_counter, choices),
@@ -44,8 +44,15 @@ pub fn insert(context: ModuleContext, count: Value, planned: &Planned, first_cou
 }
 
 /// Makes the versions of a function, and has them count its unknown paths.
-fn insert_versions(context: ModuleContext, count: Value, planned: &Planned, places: &[Place], first_counter: u64, choices: Choices) {
-    let Planned { function, graph, frequencies, .. } = planned;
+fn insert_versions(
+    context: ModuleContext,
+    count: Value,
+    planned: &PlannedFunction,
+    places: &[NodePlace],
+    first_counter: u64,
+    choices: Choices,
+) {
+    let PlannedFunction { function, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     if !program.has_any_code() {
         return;
@@ -59,11 +66,11 @@ fn insert_versions(context: ModuleContext, count: Value, planned: &Planned, plac
     let unknown = Some(Unknown { count, bias: emit::direct_bias(context.module), copies: None, known });
     let counters = Counters { unknown, flushing: Flushing::Jumping, ..Counters::own(context.counters, first_counter) };
     probes::insert(context, *function, &cfg, &program, counters);
-    let blocks = |chosen: &dyn Fn(Place) -> bool| -> Vec<Block> {
+    let blocks = |chosen: &dyn Fn(NodePlace) -> bool| -> Vec<Block> {
         cfg.nodes.iter().zip(places).filter(|(_, place)| chosen(**place)).filter_map(|(block, _)| *block).collect()
     };
     let nests: IndexSet<Node> = nests(graph, program.dag()).into_iter().collect();
-    let first = |p: Place| p.version != Version::Instrumented;
+    let first = |p: NodePlace| p.version != CodeVersion::Instrumented;
     let counted = blocks(&|p| !first(p)).into_iter().collect();
     gates::insert(
         context.module,
@@ -82,8 +89,8 @@ pub fn dispatch_blocks(cfg: &FunctionCfg) -> Vec<Node> {
 
 /// The same for a function that stays one version, since there cannot be two of it or none of its paths is known: every
 /// path is looked up where it ends, or counted.
-fn insert_into_one(context: ModuleContext, count: Value, planned: &Planned, first_counter: u64, choices: Choices) {
-    let Planned { function, cfg, graph, frequencies, .. } = planned;
+fn insert_into_one(context: ModuleContext, count: Value, planned: &PlannedFunction, first_counter: u64, choices: Choices) {
+    let PlannedFunction { function, cfg, graph, frequencies, .. } = planned;
     let mut program = planned.program.clone();
     probes::run_passes(&mut program, frequencies, &places::block_properties(cfg, graph), choices);
     let known = known_bytes(context.module, planned);
@@ -129,7 +136,7 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
         let Some(block) = cfg.nodes[node.index()] else { continue };
         let mut taken = vec![0; block.terminator().successors().len()];
         for edge in graph.out(node) {
-            if let Site::OnEdge(successors) = &cfg.sites[edge.index()] {
+            if let EdgeSite::OnEdge(successors) = &cfg.sites[edge.index()] {
                 let each = program.executions(*edge).div_ceil(successors.len().max(1) as u64);
                 successors.iter().for_each(|at| taken[*at] = each);
             }
@@ -139,7 +146,7 @@ fn weigh(module: Module, function: Value, cfg: &FunctionCfg, program: &ProbeProg
 }
 
 /// A byte for each path: 1 for known ones. None if nothing is known of the function.
-fn known_bytes(module: Module, planned: &Planned) -> Option<Value> {
+fn known_bytes(module: Module, planned: &PlannedFunction) -> Option<Value> {
     let known = planned.program.known()?;
     let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
     known.iter().filter_map(|id| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
@@ -159,14 +166,14 @@ struct Several<'a> {
     module: Module,
     program: &'a ProbeProgram,
     /// What the nodes of the program's graph are.
-    places: &'a [Place],
+    places: &'a [NodePlace],
     cfg: FunctionCfg,
     /// What is not original.
-    copies: BTreeMap<Version, Copies>,
+    copies: BTreeMap<CodeVersion, Copies>,
 }
 
 /// The blocks that are original.
-const ORIGINAL: Version = Version::Known(0);
+const ORIGINAL: CodeVersion = CodeVersion::Known(0);
 
 /// A phi node of a block: in each version that has one, with its block; and what the original had.
 struct Arriving {
@@ -181,7 +188,7 @@ impl Several<'_> {
         if !landings.is_empty() {
             bounds::VALUES_TOGETHER.raise();
         }
-        let mut copied = BTreeMap::<Version, Vec<Block>>::new();
+        let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
             if let (true, Some(block)) = (place.version != ORIGINAL, self.block(place.node)) {
                 copied.entry(place.version).or_default().push(block);
@@ -193,7 +200,7 @@ impl Several<'_> {
         self.lead(&landings);
         self.end_unreached(&mut arriving);
         let values = self.arrive(&landings, arriving);
-        let mut flow = Flow::of(self.module, function, &self.meeting());
+        let mut flow = ValueFlow::new(self.module, function, &self.meeting());
         let values: Vec<Vec<Value>> = values.into_iter().filter(|v| !v[0].is_void()).collect();
         let all = values.iter().map(Vec::len).sum::<usize>();
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is one version of one");
@@ -206,7 +213,7 @@ impl Several<'_> {
     }
 
     /// A block of a version; `None` if it has none such.
-    fn block_in(&self, version: Version, block: Block) -> Option<Block> {
+    fn block_in(&self, version: CodeVersion, block: Block) -> Option<Block> {
         match self.copies.get(&version) {
             Some(copies) => Some(copies.block(block)).filter(|copy| *copy != block),
             None => (version == ORIGINAL).then_some(block),
@@ -214,12 +221,12 @@ impl Several<'_> {
     }
 
     /// A value of a version; the original where the version has none of its own.
-    fn value_in(&self, version: Version, value: Value) -> Value {
+    fn value_in(&self, version: CodeVersion, value: Value) -> Value {
         self.copies.get(&version).map_or(value, |copies| copies.value(value))
     }
 
     /// A block and its copies, with their versions.
-    fn all_of(&self, block: Block) -> Vec<(Version, Block)> {
+    fn all_of(&self, block: Block) -> Vec<(CodeVersion, Block)> {
         let versions = std::iter::once(ORIGINAL).chain(self.copies.keys().copied());
         versions.filter_map(|v| Some((v, self.block_in(v, block)?))).collect()
     }
@@ -251,7 +258,7 @@ impl Several<'_> {
                     let from = self.block_in(tail.version, block).expect("what control reaches was copied");
                     for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
                         from.terminator().set_successor(index, target);
-                        if head.version == Version::Instrumented && tail.version != Version::Instrumented {
+                        if head.version == CodeVersion::Instrumented && tail.version != CodeVersion::Instrumented {
                             left.entry(from).or_default().insert(index);
                         }
                     }
@@ -288,7 +295,7 @@ impl Several<'_> {
         let instead = |value: &mut Value| *value = stand_ins.get(value).copied().unwrap_or(*value);
         arriving.iter_mut().flat_map(|a| &mut a.entries).for_each(|(value, _)| instead(value));
         for site in &mut self.cfg.sites {
-            if let Site::Before(at) | Site::BeforeThenHead(at) = site {
+            if let EdgeSite::Before(at) | EdgeSite::BeforeThenHead(at) = site {
                 instead(at);
             }
         }
@@ -359,7 +366,7 @@ impl Several<'_> {
     /// The blocks to which both the checking code and the counted one lead.
     fn meeting(&self) -> IndexSet<Block> {
         let all: IndexMap<Block, bool> =
-            self.cfg.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == Version::Instrumented)).collect();
+            self.cfg.nodes.iter().flatten().flat_map(|b| self.all_of(*b)).map(|(v, b)| (b, v == CodeVersion::Instrumented)).collect();
         let meets = |b: &Block| {
             let from: Vec<bool> = predecessors(*b).iter().map(|p| all.get(p).copied().unwrap_or(true)).collect();
             from.contains(&true) && from.contains(&false)
@@ -370,9 +377,9 @@ impl Several<'_> {
     /// The description of all versions.
     fn described(&self) -> FunctionCfg {
         let (graph, places) = (self.program.graph(), self.places);
-        let copies: BTreeMap<Version, FunctionCfg> =
+        let copies: BTreeMap<CodeVersion, FunctionCfg> =
             self.copies.iter().map(|(version, copies)| (*version, moved(&self.cfg, copies))).collect();
-        let of = |version: Version| copies.get(&version).unwrap_or(&self.cfg);
+        let of = |version: CodeVersion| copies.get(&version).unwrap_or(&self.cfg);
         let own = || graph.edges().map(|e| (e, of(places[graph.from(e).index()].version), self.program.origin(e).index()));
         let flow = |(e, cfg, own): (Edge, &FunctionCfg, usize)| FlowEdge { from: graph.from(e), to: graph.to(e), ..cfg.edges[own].clone() };
         FunctionCfg {

@@ -27,17 +27,17 @@
 mod transition;
 
 use crate::calls;
-use crate::describe::{FunctionCfg, Site, ending_call};
+use crate::describe::{EdgeSite, FunctionCfg, ending_call};
 use crate::emit;
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
-use crate::supergraph::version::{ContextSource, Version};
+use crate::supergraph::version::{ContextSource, SegmentVersion};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use transition::{Tables, Transition, choose};
+use transition::{Transition, TransitionTables, choose};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
@@ -77,7 +77,7 @@ pub struct SegmentPlan {
     /// Where paths lead to, for each callee.
     transitions: Vec<Transition>,
     /// The table of the interesting pairs.
-    tables: Tables,
+    tables: TransitionTables,
 }
 
 /// A call that passes the context to its callee.
@@ -112,7 +112,7 @@ pub struct SegmentCode<'a> {
     pub start: Option<Value>,
     plan: &'a SegmentPlan,
     word: Value,
-    version: &'a Version,
+    version: &'a SegmentVersion,
 }
 
 /// A function of a module that segments run through.
@@ -145,7 +145,7 @@ impl SegmentPlan {
         let most = if on.set.counts_every() { MOST_EVERY } else { MOST_DIRECT };
         let fits = rows <= most && first_word.saturating_add(rows) <= MOST_OF_UNIT;
         let keys: Vec<u64> = interesting.iter().map(|(c, p)| SegmentWords::key(function.paths, *c, *p)).collect();
-        let hash = (!fits).then(|| PerfectHash::of(&keys).ok()).flatten();
+        let hash = (!fits).then(|| PerfectHash::from_keys(&keys).ok()).flatten();
         let caller = |c: &trodden_unit::SegmentContext| {
             let caller = &on.set.functions()[c.caller as usize];
             CallerPath { unit: caller.unit.clone(), name: caller.name.clone(), context: c.context, path: c.path }
@@ -169,7 +169,7 @@ impl SegmentPlan {
             counted: BTreeSet::new(),
             calls: BTreeMap::new(),
             transitions: Vec::new(),
-            tables: Tables::default(),
+            tables: TransitionTables::default(),
         };
         if words > 0 {
             plan.count_first_paths(on);
@@ -240,7 +240,13 @@ impl SegmentPlan {
     }
 
     /// Makes the code at the entry of a version of the function; gives what the probes need.
-    pub fn begin<'a>(&'a self, module: Module, version: &'a Version, word: Value, location: Option<LLVMMetadataRef>) -> SegmentCode<'a> {
+    pub fn begin<'a>(
+        &'a self,
+        module: Module,
+        version: &'a SegmentVersion,
+        word: Value,
+        location: Option<LLVMMetadataRef>,
+    ) -> SegmentCode<'a> {
         let code = SegmentCode { start: None, plan: self, word, version };
         let takes_context = version.context_source != ContextSource::None;
         if !takes_context || self.counted.is_empty() && self.words.contexts.is_empty() {
@@ -274,7 +280,7 @@ impl SegmentCode<'_> {
         base: Value,
     ) -> Option<Value> {
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
-            self.tell(module, builder, location, call, (known, number));
+            self.pass_context(module, builder, location, call, (known, number));
         }
         // A path whose number is a constant does not begin where the function does.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
@@ -300,7 +306,7 @@ impl SegmentCode<'_> {
     }
 
     /// Gives a callee its context.
-    fn tell(
+    fn pass_context(
         &self,
         module: Module,
         builder: &Builder,
@@ -410,7 +416,7 @@ fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     let Some(block) = on.cfg.nodes.get(on.graph.from(edge).index()).copied().flatten() else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
     match (on.cfg.edges[edge.index()].kind, &on.cfg.sites[edge.index()]) {
-        (EdgeKind::Reach, Site::Before(first)) => {
+        (EdgeKind::Reach, EdgeSite::Before(first)) => {
             block.instructions().skip_while(|i| i != first).filter(|i| i.is_call() && Some(*i) != ending).collect()
         }
         (EdgeKind::TailCall | EdgeKind::NoReturn, _) => ending.into_iter().collect(),
@@ -430,7 +436,7 @@ fn function_of_name(module: Module, name: &str) -> Value {
 
 /// By what other units name a function that only its own unit can name otherwise.
 fn name_of_local(unit: &str, name: &str) -> String {
-    format!("__trodden_local_{}", Identity::of([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
+    format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
 }
 
 /// A local function of another unit. Where that has no such function its address is null.

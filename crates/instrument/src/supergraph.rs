@@ -39,9 +39,9 @@ use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char};
-use trodden_flow::selective_inlining::{Call, Candidate, Choice, Kind, choose};
+use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose};
 use trodden_unit::SegmentSet;
-use version::{ContextSource, Target, Version};
+use version::{ContextSource, SegmentVersion, VersionTarget};
 
 /// A function that segments run through, before anything is inserted.
 #[derive(Clone, Copy)]
@@ -61,7 +61,7 @@ pub struct OnSegments<'a> {
 /// All versions of a unit's functions.
 pub struct Supergraph {
     module: Module,
-    versions: Vec<Version>,
+    versions: Vec<SegmentVersion>,
     /// For each function its versions; the first is its own.
     of_function: Vec<Vec<usize>>,
 }
@@ -69,7 +69,7 @@ pub struct Supergraph {
 impl Supergraph {
     /// Chooses versions and makes them, still without probes.
     pub fn new(module: Module, source: &str, set: &SegmentSet, functions: &[OnSegments]) -> Supergraph {
-        let sites = Sites::of(functions);
+        let sites = Sites::from_functions(functions);
         let budget = u128::from(size_of(module)) * u128::from(set.growth()) / 100;
         let choice = choose(&sites.candidates, set.depth(), u64::try_from(budget).unwrap_or(u64::MAX));
         let mut codes: Vec<Value> = functions.iter().map(|f| f.function).collect();
@@ -81,26 +81,26 @@ impl Supergraph {
         for (at, version) in choice.versions.iter().enumerate() {
             let on = functions[version.function];
             let context_source = match version.kind {
-                Kind::Own if by_variable.contains(&version.function) => ContextSource::Variable,
-                Kind::Own => ContextSource::None,
+                VersionKind::Own if by_variable.contains(&version.function) => ContextSource::Variable,
+                VersionKind::Own => ContextSource::None,
                 _ => ContextSource::Argument,
             };
-            let copies = (version.kind != Kind::Own).then(|| copy(module, on.function, codes[at]));
+            let copies = (version.kind != VersionKind::Own).then(|| copy(module, on.function, codes[at]));
             let cfg = copies.as_ref().map_or_else(|| on.cfg.clone(), |copies| moved(on.cfg, copies));
             let target = |(call, site): (usize, &Site)| {
                 let version = codes[choice.target(&sites.candidates, at, call)?];
-                Some(((site.call, site.number), Target { version, guard: site.guard }))
+                Some(((site.call, site.number), VersionTarget { version, guard: site.guard }))
             };
             let targets = sites.of_function[version.function].iter().enumerate().filter_map(target).collect();
             work.of_function[version.function].push(at);
             let passings = RefCell::new(Vec::new());
-            work.versions.push(Version { code: codes[at], context_source, cfg, kind: version.kind, copies, targets, passings });
+            work.versions.push(SegmentVersion { code: codes[at], context_source, cfg, kind: version.kind, copies, targets, passings });
         }
         work
     }
 
     /// The versions of a function, by its place among the functions.
-    pub fn of_function(&self, function: usize) -> impl Iterator<Item = &Version> {
+    pub fn of_function(&self, function: usize) -> impl Iterator<Item = &SegmentVersion> {
         self.of_function[function].iter().map(|at| &self.versions[*at])
     }
 
@@ -109,18 +109,19 @@ impl Supergraph {
     ///
     /// # Errors
     /// LLVM refuses to.
-    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<Made>, Error> {
+    pub fn inline(self, machine: LLVMTargetMachineRef) -> Result<Vec<MadeVersions>, Error> {
         let module = self.module;
         for version in &self.versions {
             // It counts now, so it writes memory; what is inlined would otherwise be taken for dead.
             version.code.remove_attribute("memory");
             version.make_calls(module);
         }
-        let mut made: Vec<Made> = self.of_function.iter().map(|_| Made::default()).collect();
+        let mut made: Vec<MadeVersions> = self.of_function.iter().map(|_| MadeVersions::default()).collect();
         let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
-        let copies: Vec<(usize, String, Kind)> = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind)).collect();
-        let copies: Vec<(usize, String, Kind)> = copies.into_iter().filter(|(.., kind)| *kind != Kind::Own).collect();
-        if copies.iter().any(|(.., kind)| *kind != Kind::Duplicate) {
+        let copies: Vec<(usize, String, VersionKind)> =
+            copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind)).collect();
+        let copies: Vec<(usize, String, VersionKind)> = copies.into_iter().filter(|(.., kind)| *kind != VersionKind::Own).collect();
+        if copies.iter().any(|(.., kind)| *kind != VersionKind::Duplicate) {
             run_inliner(module, machine)?;
         }
         for (function, name, kind) in copies {
@@ -132,7 +133,7 @@ impl Supergraph {
                 None => {}
             }
             match kind {
-                Kind::Duplicate => made[function].duplicated += calls as u32,
+                VersionKind::Duplicate => made[function].duplicated += calls as u32,
                 _ if calls > 0 => made[function].duplicated += calls as u32,
                 _ => made[function].inlined += 1,
             }
@@ -143,7 +144,7 @@ impl Supergraph {
 
 /// What was made of a function.
 #[derive(Debug, Default)]
-pub struct Made {
+pub struct MadeVersions {
     /// Copies that there are.
     pub copies: Vec<Value>,
     /// Calls that are inlined.
@@ -163,24 +164,24 @@ struct Site {
 /// Calls on segments by function, and what the choice needs of them.
 struct Sites {
     of_function: Vec<Vec<Site>>,
-    candidates: Vec<Candidate>,
+    candidates: Vec<InliningCandidate>,
 }
 
 impl Sites {
-    fn of(functions: &[OnSegments]) -> Sites {
+    fn from_functions(functions: &[OnSegments]) -> Sites {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let can_be_copied: Vec<bool> = functions.iter().map(|f| reason_not_to_copy(f.function).is_none()).collect();
         let mut sites = Sites { of_function: Vec::new(), candidates: Vec::new() };
         for on in functions {
             let size = on.cfg.blocks.iter().map(|b| u64::from(b.instructions)).sum();
-            let (mut own, mut candidate) = (Vec::new(), Candidate { size, entries: on.entries, calls: Vec::new() });
+            let (mut own, mut candidate) = (Vec::new(), InliningCandidate { size, entries: on.entries, calls: Vec::new() });
             for call in on.plan.calls() {
                 let Some(&callee) = by_number.get(&call.callee).filter(|at| can_be_copied[**at]) else { continue };
                 let function = functions[callee].function;
                 if can_pass(call.call, function) && !(call.is_indirect && call.ends_function) {
                     let guard = call.is_indirect.then_some(function);
                     own.push(Site { call: call.call, number: call.callee, guard });
-                    candidate.calls.push(Call { callee, executions: call.executions });
+                    candidate.calls.push(CandidateCall { callee, executions: call.executions });
                 }
             }
             sites.of_function.push(own);
@@ -190,7 +191,7 @@ impl Sites {
     }
 
     /// The functions that read their context from the variable: another unit calls them, or a version of a function of this one.
-    fn by_variable(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &Choice) -> BTreeSet<usize> {
+    fn by_variable(&self, source: &str, set: &SegmentSet, functions: &[OnSegments], choice: &InliningChoice) -> BTreeSet<usize> {
         let by_number: HashMap<u32, usize> = functions.iter().enumerate().map(|(at, f)| (f.number, at)).collect();
         let is_elsewhere = |number: u32| set.functions()[number as usize].unit != source;
         let from_elsewhere = |f: &OnSegments| set.functions()[f.number as usize].contexts.iter().any(|c| is_elsewhere(c.caller));
@@ -260,7 +261,7 @@ fn size_of(module: Module) -> u64 {
 }
 
 /// A function for a version: as its function, with one argument more.
-fn declare(module: Module, function: Value, number: usize, kind: Kind) -> Value {
+fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = llvm!(LLVMGlobalGetValueType(function.0));
     let count = llvm!(LLVMCountParams(function.0));
     let mut types = vec![std::ptr::null_mut(); count as usize];
@@ -282,7 +283,7 @@ fn declare(module: Module, function: Value, number: usize, kind: Kind) -> Value 
     if !section.is_null() {
         llvm!(LLVMSetSection(code, section));
     }
-    if kind != Kind::Duplicate {
+    if kind != VersionKind::Duplicate {
         ["noinline", "optnone"].iter().for_each(|name| Value(code).remove_attribute(name));
         add_attribute(module, code, "alwaysinline");
     }

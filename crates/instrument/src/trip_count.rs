@@ -25,7 +25,7 @@ struct Number {
 }
 
 impl Number {
-    fn of(value: Value) -> Option<Number> {
+    fn from_value(value: Value) -> Option<Number> {
         if llvm!(LLVMIsAConstantInt(value.0)).is_null() {
             return None;
         }
@@ -72,7 +72,7 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     if llvm!(LLVMIsAICmpInst(compared.0)).is_null() {
         return None;
     }
-    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::of(operand(compared, 1))?);
+    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::from_value(operand(compared, 1))?);
     let (phi, first, step) = counted(operand(compared, 0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
@@ -151,8 +151,8 @@ fn progression(phi: Value, latch: Block) -> Option<(Number, Number)> {
     if !is_sum(next) || operand(next, 0) != phi {
         return None;
     }
-    let step = Number::of(operand(next, 1))?;
-    let mut begins = incoming.iter().filter(|(_, from)| *from != latch).map(|(value, _)| Number::of(*value));
+    let step = Number::from_value(operand(next, 1))?;
+    let mut begins = incoming.iter().filter(|(_, from)| *from != latch).map(|(value, _)| Number::from_value(*value));
     let first = begins.next()??;
     begins.all(|other| other.is_some_and(|o| o.value == first.value)).then_some((first, step))
 }

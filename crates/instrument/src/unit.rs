@@ -1,6 +1,6 @@
 //! The whole of a unit: describe, plan, insert, emit.
 
-use crate::addresses::{self, Copy, Marks, PseudoProbes};
+use crate::addresses::{self, FunctionProbes, ModuleCopy, PseudoProbes};
 use crate::block_properties;
 use crate::calls;
 use crate::counting::Counters;
@@ -17,12 +17,12 @@ use crate::line_graphs;
 use crate::llvm::{Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::no_return::NoReturnAnalysis;
-use crate::options::{Options, Threads, Tier};
+use crate::options::{CountingTier, PluginOptions, Threads};
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, Taking};
 use crate::places;
 use crate::probes;
 use crate::residual;
-use crate::sample::{self, Planned};
+use crate::sample::{self, PlannedFunction};
 use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::{Cells, Choices};
 use trodden_unit::events::CELLS;
-use trodden_unit::{Counted, Experiment, Frame, Identity, Skipped, UnitMap, UnitStore};
+use trodden_unit::{CountedEvent, Experiment, Frame, Identity, Skipped, UnitMap, UnitStore};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
 mod choice;
@@ -53,7 +53,7 @@ const NO_SEGMENT: &str = "no segment that is counted runs through it (--segments
 
 /// What is left to do with a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum UnitOutcome {
     /// To generate its code.
     Code,
     /// Nothing.
@@ -61,58 +61,58 @@ pub enum Outcome {
 }
 
 /// Instruments a module in place, or only writes what its blocks compute.
-pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<Outcome, Error> {
-    let options = Options::of_environment(|name| std::env::var_os(name))?;
+pub fn instrument(module: Module, machine: LLVMTargetMachineRef) -> Result<UnitOutcome, Error> {
+    let options = PluginOptions::from_environment(|name| std::env::var_os(name))?;
     line_graphs::take(module)?;
     if options.placeholders {
         placeholders::insert(module);
     }
     if !module.functions().any(is_emitted) && options.properties.is_none() {
-        return Ok(Outcome::Code);
+        return Ok(UnitOutcome::Code);
     }
     if let Some(plan) = &options.apply {
         let chosen: Vec<Value> = choose(module).0;
-        return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| Outcome::Code);
+        return transform::apply(module, machine, &chosen, plan, options.reach_all).map(|()| UnitOutcome::Code);
     }
-    if options.tier == Tier::Sleds {
+    if options.tier == CountingTier::Sleds {
         sleds::insert(module, choose(module).0);
-        return Ok(Outcome::Code);
+        return Ok(UnitOutcome::Code);
     }
     let bitcode = module.bitcode();
     let unit = identity(&bitcode, &options);
-    if options.tier == Tier::Addresses {
-        return mark_addresses(module, options, unit, bitcode).map(|()| Outcome::Code);
+    if options.tier == CountingTier::Addresses {
+        return mark_addresses(module, options, unit, bitcode).map(|()| UnitOutcome::Code);
     }
     let mut work = Unit::begin(module, options)?;
     let (chosen, skipped) = work.choose();
     if let Some(file) = work.options.properties.clone() {
         let properties = block_properties::of(module, &chosen, &work.no_return, work.positions);
         std::fs::write(&file, properties.to_bytes()).map_err(|source| Error::Properties { file, source })?;
-        return Ok(Outcome::NoCode);
+        return Ok(UnitOutcome::NoCode);
     }
     work.map.skipped = skipped;
     work.count_all(&chosen, machine)?;
     work.forget_unused();
     work.describe(unit, bitcode)?;
-    Ok(Outcome::Code)
+    Ok(UnitOutcome::Code)
 }
 
 /// Describes a copy of the module, and marks the blocks of the module itself.
-fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
+fn mark_addresses(module: Module, options: PluginOptions, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
         return Err(Error::ForeignAssembler);
     }
     if options.no_tail_merging {
         addresses::forbid_tail_merging();
     }
-    let copy = Copy::of(module);
+    let copy = ModuleCopy::from_module(module);
     let mut work = Unit::begin(copy.module, options)?;
     let (chosen, skipped) = work.choose();
     work.map.skipped = skipped;
     for &function in &chosen {
         work.instrument(function)?;
     }
-    addresses::insert(module, unit, &std::mem::take(&mut work.marks));
+    addresses::insert(module, unit, &std::mem::take(&mut work.probes));
     let (map, options) = work.finish();
     let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
     let frame = store(&Frame::pack(unit, &map, &bitcode))?;
@@ -121,13 +121,13 @@ fn mark_addresses(module: Module, options: Options, unit: Identity, bitcode: Vec
 }
 
 /// A unit is its code and how it is instrumented, by which version.
-fn identity(bitcode: &[u8], options: &Options) -> Identity {
-    let mut content = Identity::of(bitcode).0.to_vec();
+fn identity(bitcode: &[u8], options: &PluginOptions) -> Identity {
+    let mut content = Identity::from_content(bitcode).0.to_vec();
     content.extend(options.experiment.to_string().bytes());
     content.extend(code_generation_flags().concat().bytes());
     content.extend(env!("CARGO_PKG_VERSION").bytes());
     content.extend(trodden_unit::MAP_VERSION.to_le_bytes());
-    Identity::of(&content)
+    Identity::from_content(&content)
 }
 
 fn store(frame: &Frame) -> Result<PathBuf, Error> {
@@ -138,7 +138,7 @@ fn store(frame: &Frame) -> Result<PathBuf, Error> {
 
 struct Unit {
     module: Module,
-    options: Options,
+    options: PluginOptions,
     no_return: NoReturnAnalysis,
     positions: Positions,
     context: ModuleContext,
@@ -147,7 +147,7 @@ struct Unit {
     /// The runtime's function that counts, of the tier `residual`.
     count: Option<Value>,
     /// Of the tier `addresses`, for each function.
-    marks: Vec<Marks>,
+    probes: Vec<FunctionProbes>,
     placeholders: Option<Placeholders>,
     events: Option<Events>,
     /// Of stream builds.
@@ -159,7 +159,7 @@ struct Unit {
 }
 
 impl Unit {
-    fn begin(module: Module, options: Options) -> Result<Unit, Error> {
+    fn begin(module: Module, options: PluginOptions) -> Result<Unit, Error> {
         let counters = emit::declare_counters(module);
         let (bias, enter) = match options.threads {
             Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
@@ -177,9 +177,9 @@ impl Unit {
         };
         let events = options.events.map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
-        let no_return = NoReturnAnalysis::of(module, options.reach_all).with_calls(options.reach_calls);
+        let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
-        let count = (options.tier == Tier::Residual).then(|| emit::declare_count(module));
+        let count = (options.tier == CountingTier::Residual).then(|| emit::declare_count(module));
         Ok(Unit {
             module,
             options,
@@ -189,7 +189,7 @@ impl Unit {
             count,
             chosen: IndexSet::new(),
             map,
-            marks: Vec::new(),
+            probes: Vec::new(),
             placeholders,
             events,
             streams,
@@ -201,14 +201,14 @@ impl Unit {
     /// The functions to instrument, and those that cannot be, with the reasons.
     fn choose(&mut self) -> (Vec<Value>, Vec<Skipped>) {
         let (chosen, mut skipped) = choose(self.module);
-        let doubles = self.options.tier == Tier::Sample;
+        let doubles = self.options.tier == CountingTier::Sample;
         let reason = |f: &Value| doubles.then(|| sample::reason_not_to_double(*f)).flatten();
         let (refused, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(|f| reason(f).is_some());
         // Where a copy has no part it counts nothing, and no code is put in.
         let (chosen, absent): (Vec<Value>, Vec<Value>) =
             chosen.into_iter().partition(|f| self.options.parts.is_none() || self.part_of(&f.name()).is_some());
         // It would be reported itself.
-        let is_callback = |f: &Value| self.options.tier == Tier::Residual && f.name() == UNTESTED_SYMBOL;
+        let is_callback = |f: &Value| self.options.tier == CountingTier::Residual && f.name() == UNTESTED_SYMBOL;
         let (callbacks, chosen): (Vec<Value>, Vec<Value>) = chosen.into_iter().partition(is_callback);
         skipped.extend(callbacks.iter().map(|f| Skipped { name: f.name(), reason: "it is called at untested paths".into() }));
         skipped.extend(absent.iter().map(|f| Skipped { name: f.name(), reason: "other copies of the program count its paths".into() }));
@@ -225,7 +225,7 @@ impl Unit {
         if self.options.threads != Threads::Own {
             emit::shared_bias(self.module);
         }
-        if self.options.tier == Tier::Sample {
+        if self.options.tier == CountingTier::Sample {
             self.sample(chosen)?;
         } else if let Some(set) = self.options.segments.clone() {
             self.count_segments(chosen, &set, machine)?;
@@ -235,7 +235,7 @@ impl Unit {
             }
         }
         hoisting::limit(chosen);
-        if self.options.tier == Tier::Residual {
+        if self.options.tier == CountingTier::Residual {
             emit::define_direct_bias(self.module);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl Unit {
     fn describe(self, unit: Identity, bitcode: Vec<u8>) -> Result<(), Error> {
         let module = self.module;
         let each = match self.options.tier {
-            Tier::Residual => 2,
+            CountingTier::Residual => 2,
             _ if self.options.events.is_some() => CELLS,
             _ => 1,
         };
@@ -280,11 +280,11 @@ impl Unit {
     }
 
     fn instrument(&mut self, function: Value) -> Result<(), Error> {
-        let pseudo_probes = (self.options.tier == Tier::Addresses).then(|| PseudoProbes::of(function));
+        let pseudo_probes = (self.options.tier == CountingTier::Addresses).then(|| PseudoProbes::from_function(function));
         let mut planned = self.plan(function)?;
         let choices = self.choices(&planned);
         match pseudo_probes {
-            Some(pseudo_probes) => self.marks.push(pseudo_probes.marks(function, &planned.cfg)),
+            Some(pseudo_probes) => self.probes.push(pseudo_probes.probes(function, &planned.cfg)),
             None if let Some(count) = self.count => residual::insert(self.context, count, &planned, self.map.counters, choices),
             None => self.insert(&mut planned, choices),
         }
@@ -294,8 +294,8 @@ impl Unit {
     }
 
     /// Makes the code that counts a function's paths, or writes them to a stream.
-    fn insert(&mut self, planned: &mut Planned, choices: Choices) {
-        let Planned { function, cfg, graph, program, frequencies, .. } = planned;
+    fn insert(&mut self, planned: &mut PlannedFunction, choices: Choices) {
+        let PlannedFunction { function, cfg, graph, program, frequencies, .. } = planned;
         let function = *function;
         probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), choices);
         if self.options.count_hits {
@@ -314,7 +314,7 @@ impl Unit {
             None => entry::counters_of_thread(self.context, function, location, planned.open),
         };
         let events = self.events.map(|e| e.begin(self.module, entry, location));
-        let Planned { cfg, program, .. } = &*planned;
+        let PlannedFunction { cfg, program, .. } = &*planned;
         let words = match program.cells() {
             Cells::Interesting(cells) => Some(Words::declare(self.module, &function.name(), &cells.ending)),
             Cells::Paths | Cells::Labels { .. } => None,
@@ -332,7 +332,7 @@ impl Unit {
     /// The sample tier: what becomes of a function depends on the others, so all are planned first.
     fn sample(&mut self, functions: &[Value]) -> Result<(), Error> {
         let planned = functions.iter().map(|f| self.plan(*f)).collect::<Result<Vec<_>, _>>()?;
-        let tier = sample::Tier::of(self.context, &planned, self.options.choices.trip_counts);
+        let tier = sample::SampleTier::new(self.context, &planned, self.options.choices.trip_counts);
         for mut planned in planned {
             let function = planned.function;
             tier.insert(&mut planned, self.map.counters).map_err(|what| Error::Probes { function: function.name(), what })?;
@@ -356,7 +356,7 @@ impl Unit {
         Ok(())
     }
 
-    fn finish(mut self) -> (UnitMap, Options) {
+    fn finish(mut self) -> (UnitMap, PluginOptions) {
         // Behind the words come the paths of functions whose words are not one for each path.
         for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
             function.first_counter = self.map.counters;
@@ -376,7 +376,7 @@ fn empty_map(module: Module, experiment: &Experiment) -> UnitMap {
         producer: String::new(),
         target: module.target(),
         experiment: experiment.clone(),
-        counted: Counted::Paths,
+        counted: CountedEvent::Paths,
         codegen: code_generation_flags(),
         files: Vec::new(),
         scopes: Vec::new(),

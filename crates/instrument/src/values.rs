@@ -1,14 +1,14 @@
 //! Counting values: where indirect calls go, how much memory operations move.
 //!
 //! LLVM's own way is a list per place, searched and extended by its runtime. Here a place has a few plain counters of
-//! the unit, so that threads and runs add up; which, and what they mean, is said with [`ValueKind`].
+//! the unit, so that threads and runs add up; which, and what they mean, is said with [`ProfiledValueKind`].
 
 use crate::llvm::{Builder, Module, Value, c_string, llvm};
 use indexmap::IndexSet;
 use llvm_sys::LLVMIntPredicate::{LLVMIntNE, LLVMIntUGT, LLVMIntULT};
 use llvm_sys::core::*;
 use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMVisibility};
-use trodden_unit::ValueKind;
+use trodden_unit::ProfiledValueKind;
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, TARGET_HASH, size_of_class};
 
 /// The linker's symbol for the beginning of an image.
@@ -17,16 +17,16 @@ const IMAGE_START: &str = "__ehdr_start";
 const MOST_DISTANCE: i64 = 1 << 32;
 
 /// What values a call notes.
-pub fn kind(call: Value) -> ValueKind {
-    if call.callee().name().ends_with("_memop") { ValueKind::Size } else { ValueKind::Target }
+pub fn kind(call: Value) -> ProfiledValueKind {
+    if call.callee().name().ends_with("_memop") { ProfiledValueKind::Size } else { ProfiledValueKind::Target }
 }
 
 /// The number of a place among those of its kind, given LLVM's running number over all kinds and the numbers of places.
-pub fn site(kind: ValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
+pub fn site(kind: ProfiledValueKind, sites: [u16; 3], number: i64) -> Option<u16> {
     let number = u16::try_from(number).ok()?;
     match kind {
-        ValueKind::Target => (number < sites[0]).then_some(number),
-        ValueKind::Size => number.checked_sub(sites[0]).filter(|n| *n < sites[1]),
+        ProfiledValueKind::Target => (number < sites[0]).then_some(number),
+        ProfiledValueKind::Size => number.checked_sub(sites[0]).filter(|n| *n < sites[1]),
     }
 }
 
@@ -51,17 +51,17 @@ pub fn tables_behind(address: Value) -> Vec<Value> {
 pub fn computed_first(module: Module, builder: &Builder, call: Value) -> Value {
     let begin = llvm!(LLVMBuildPtrToInt(builder.raw(), llvm!(LLVMGetOperand(call.0, 1)), module.i64(), c"".as_ptr()));
     let number = llvm!(LLVMBuildZExt(builder.raw(), llvm!(LLVMGetOperand(call.0, 2)), module.i64(), c"".as_ptr()));
-    let each = module.constant(i64::from(ValueKind::Target.counters()));
+    let each = module.constant(i64::from(ProfiledValueKind::Target.counters()));
     let distance = Value(llvm!(LLVMBuildMul(builder.raw(), number, each.0, c"".as_ptr())));
     builder.add(Value(begin), distance)
 }
 
 /// Which counters of a place get how much for a value.
-pub fn increments(module: Module, builder: &Builder, kind: ValueKind, value: Value) -> Vec<(Value, Value)> {
+pub fn increments(module: Module, builder: &Builder, kind: ProfiledValueKind, value: Value) -> Vec<(Value, Value)> {
     let make = Make { module, builder };
     match kind {
-        ValueKind::Target => make.target(value),
-        ValueKind::Size => vec![(make.class_of_size(value), module.constant(1))],
+        ProfiledValueKind::Target => make.target(value),
+        ProfiledValueKind::Size => vec![(make.class_of_size(value), module.constant(1))],
     }
 }
 

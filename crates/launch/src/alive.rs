@@ -4,7 +4,7 @@
 //! waits for that lock in a thread: it gets it when the launcher is gone, and then ends its process group, in which are
 //! all programs that the task has started and that did not leave it.
 
-use crate::{Error, Job};
+use crate::{Error, LaunchJob};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::getpgrp;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub(crate) struct Alive {
 
 impl Alive {
     /// Takes the lock of a job's file, which is made.
-    pub(crate) fn of(job: &Job) -> Result<Alive, Error> {
+    pub(crate) fn from_job(job: &LaunchJob) -> Result<Alive, Error> {
         let path = job.folder.join("alive");
         let failed = |source| Error::File { path: path.clone(), source };
         let file = File::create(&path).map_err(failed)?;

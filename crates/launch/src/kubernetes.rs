@@ -2,13 +2,13 @@
 //!
 //! The job's folder must be on a volume that the pods see under the same name. Pods that fail are started again, each task for itself.
 
-use crate::{Error, Event, Job, Stop};
+use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::fs;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// What pods need.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct Kubernetes {
 }
 
 /// The manifest of a job.
-pub fn manifest(job: &Job, kubernetes: &Kubernetes) -> String {
+pub fn manifest(job: &LaunchJob, kubernetes: &Kubernetes) -> String {
     // JSON strings are YAML strings.
     let text = |s: &str| format!("\"{}\"", s.replace('\\', "\\\\").replace('"', "\\\""));
     let (image, claim, mount) = (text(&kubernetes.image), text(&kubernetes.claim), text(&kubernetes.mount.to_string_lossy()));
@@ -59,21 +59,26 @@ spec:
 }
 
 /// Writes the manifest and waits for results.
-pub(crate) fn run(job: &Job, kubernetes: &Kubernetes, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(
+    job: &LaunchJob,
+    kubernetes: &Kubernetes,
+    stop: &LaunchStop,
+    report: &mut dyn FnMut(JobEvent),
+) -> Result<Vec<u32>, Error> {
     let path = job.folder.join("job.yaml");
     fs::write(&path, manifest(job, kubernetes)).map_err(|source| Error::File { path: path.clone(), source })?;
-    tell(Event::Note(format!("waiting for results; start the job with: kubectl apply -f {}", path.display())));
+    report(JobEvent::Note(format!("waiting for results; start the job with: kubectl apply -f {}", path.display())));
     let mut known = 0;
     loop {
         stop.check()?;
         let done = job.tasks.len() - job.open().len();
         if done != known {
-            tell(Event::Done(done, job.tasks.len()));
+            report(JobEvent::Done(done, job.tasks.len()));
             known = done;
         }
         if done == job.tasks.len() {
             return Ok(vec![1; done]);
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_EVERY);
     }
 }

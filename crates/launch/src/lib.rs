@@ -1,8 +1,8 @@
 //! Runs jobs: lists of independent commands, each of which makes one result file. What a command does is not known here.
 //!
-//! 1. A [`Job`] is a folder that all machines see, and its [`Task`]s: a command with environment, working folder,
+//! 1. A [`LaunchJob`] is a folder that all machines see, and its [`LaunchTask`]s: a command with environment, working folder,
 //!    standard input, and the name of its result.
-//! 2. [`Job::write`] makes a script of each task ([`script`]); the engines run scripts and nothing else.
+//! 2. [`LaunchJob::write`] makes a script of each task ([`script`]); the engines run scripts and nothing else.
 //! 3. An [`Engine`] runs them: [`local`] processes, a [`slurm`] job array, a command [`template`], or Kubernetes by a
 //!    generated manifest ([`kubernetes`]).
 //!
@@ -38,18 +38,18 @@ pub const MEMORY_VARIABLE: &str = "LAUNCH_MEMORY_KIB";
 
 /// Commands to be run, each once.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct LaunchJob {
     /// What it is called where jobs are listed: letters, digits, `-`.
     pub name: String,
     /// Where its scripts and logs are; absolute, and on all machines the same.
     pub folder: PathBuf,
     /// Its tasks.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<LaunchTask>,
 }
 
 /// A command and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct LaunchTask {
     /// The command; it writes its result to the file that [`RESULT_VARIABLE`] names, and ends with status 0.
     pub command: Vec<OsString>,
     /// Variables besides those that it inherits.
@@ -77,7 +77,7 @@ pub enum Engine {
 
 /// How a job goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum JobEvent {
     /// So many of so many results are there.
     Done(usize, usize),
     /// A task ended without a result, and is run again.
@@ -90,19 +90,19 @@ pub enum Event {
 ///
 /// # Errors
 /// See [`Error`]. What ran is ended then; results that are there stay.
-pub fn run(job: &Job, engine: &Engine, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+pub fn run(job: &LaunchJob, engine: &Engine, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     job.write()?;
     let attempts = match engine {
-        Engine::Local(local) => local::run(job, local, stop, tell),
-        Engine::Slurm(slurm) => slurm::run(job, slurm, stop, tell),
-        Engine::Template(template) => template::run(job, template, stop, tell),
-        Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, tell),
+        Engine::Local(local) => local::run(job, local, stop, report),
+        Engine::Slurm(slurm) => slurm::run(job, slurm, stop, report),
+        Engine::Template(template) => template::run(job, template, stop, report),
+        Engine::Kubernetes(kubernetes) => kubernetes::run(job, kubernetes, stop, report),
     }?;
     job.check()?;
     Ok(attempts)
 }
 
-impl Job {
+impl LaunchJob {
     /// Tasks without a result.
     pub fn open(&self) -> Vec<usize> {
         (0..self.tasks.len()).filter(|at| !self.tasks[*at].result.exists()).collect()
@@ -131,22 +131,22 @@ impl Job {
 }
 
 /// Whether a signal asked this process to end: while one of these is there, such signals are noted, and do nothing else.
-pub struct Stop {
+pub struct LaunchStop {
     flag: Arc<AtomicBool>,
     handlers: Vec<signal_hook::SigId>,
 }
 
-/// How many [`Stop`]s there are.
+/// How many [`LaunchStop`]s there are.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 /// Set while there is none: then signals do what they do by default. Taking a handler away does not bring that back.
 static IDLE: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-impl Stop {
+impl LaunchStop {
     /// Begins to note the signals.
     ///
     /// # Errors
     /// The system does not let us.
-    pub fn new() -> Result<Stop, Error> {
+    pub fn new() -> Result<LaunchStop, Error> {
         if IDLE.get().is_none() {
             let idle = Arc::new(AtomicBool::new(false));
             for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -156,7 +156,7 @@ impl Stop {
             let _ = IDLE.set(idle);
         }
         WATCHED.fetch_add(1, Ordering::SeqCst);
-        let mut stop = Stop { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
+        let mut stop = LaunchStop { flag: Arc::new(AtomicBool::new(false)), handlers: Vec::new() };
         set_idle(false);
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             stop.handlers.push(signal_hook::flag::register(signal, stop.flag.clone()).map_err(Error::Signals)?);
@@ -179,7 +179,7 @@ fn set_idle(idle: bool) {
     }
 }
 
-impl Drop for Stop {
+impl Drop for LaunchStop {
     fn drop(&mut self) {
         self.handlers.drain(..).for_each(|id| _ = signal_hook::low_level::unregister(id));
         if WATCHED.fetch_sub(1, Ordering::SeqCst) == 1 {

@@ -1,7 +1,7 @@
 //! Tasks as processes of this machine: so many at a time, each in a process group of its own and on cores of its own, ended together.
 
 use crate::alive::{ALIVE_VARIABLE, Alive};
-use crate::{Error, Event, Job, MEMORY_VARIABLE, Stop};
+use crate::{Error, JobEvent, LaunchJob, LaunchStop, MEMORY_VARIABLE};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
@@ -12,8 +12,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How often running tasks are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often running tasks are polled.
+const POLL_EVERY: Duration = Duration::from_millis(10);
 /// How long tasks have to end when they are asked to, before they are ended.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -42,12 +42,14 @@ impl Default for Local {
 }
 
 /// Runs a job.
-pub(crate) fn run(job: &Job, local: &Local, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
-    let alive = Alive::of(job)?;
+pub(crate) fn run(job: &LaunchJob, local: &Local, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+    let alive = Alive::from_job(job)?;
     let cores = cores();
     let pinned = local.parallel <= cores.len() && is_there("taskset");
     if !pinned {
-        tell(Event::Note("tasks are not pinned to cores: there are more at a time than cores, or no taskset (package util-linux)".into()));
+        report(JobEvent::Note(
+            "tasks are not pinned to cores: there are more at a time than cores, or no taskset (package util-linux)".into(),
+        ));
     }
     let start = |task: usize, slot: usize| {
         let mut command = match pinned {
@@ -63,7 +65,7 @@ pub(crate) fn run(job: &Job, local: &Local, stop: &Stop, tell: &mut dyn FnMut(Ev
         }
         command
     };
-    run_commands(job, local.parallel, local.retries, &start, stop, tell)
+    run_commands(job, local.parallel, local.retries, &start, stop, report)
 }
 
 /// The cores that this process may use.
@@ -96,7 +98,7 @@ impl Drop for All {
         self.0.iter().for_each(|r| _ = killpg(group(r), Signal::SIGTERM));
         let begun = Instant::now();
         while begun.elapsed() < GRACE && self.0.iter_mut().any(|r| matches!(r.child.try_wait(), Ok(None))) {
-            sleep(LOOK_EVERY);
+            sleep(POLL_EVERY);
         }
         for running in &mut self.0 {
             // The group may have outlived its leader.
@@ -108,12 +110,12 @@ impl Drop for All {
 
 /// Runs a command for each task, some at a time; those without a result again.
 pub(crate) fn run_commands(
-    job: &Job,
+    job: &LaunchJob,
     parallel: usize,
     retries: u32,
     start: &dyn Fn(usize, usize) -> Command,
-    stop: &Stop,
-    tell: &mut dyn FnMut(Event),
+    stop: &LaunchStop,
+    report: &mut dyn FnMut(JobEvent),
 ) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     let mut waiting: VecDeque<usize> = job.open().into();
@@ -128,13 +130,13 @@ pub(crate) fn run_commands(
             attempts[task] += 1;
             running.0.push(Running { task, slot, child });
         }
-        sleep(LOOK_EVERY);
+        sleep(POLL_EVERY);
         for done in ended(job, &mut running)? {
             free.push(done.slot);
             if job.tasks[done.task].result.exists() {
-                tell(Event::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
+                report(JobEvent::Done(job.tasks.len() - job.open().len(), job.tasks.len()));
             } else if attempts[done.task] <= retries {
-                tell(Event::Retried(done.task));
+                report(JobEvent::Retried(done.task));
                 waiting.push_back(done.task);
             } else {
                 return Err(job.failed(done.task));
@@ -144,7 +146,7 @@ pub(crate) fn run_commands(
     Ok(attempts)
 }
 
-fn spawn(job: &Job, task: usize, mut command: Command) -> Result<Child, Error> {
+fn spawn(job: &LaunchJob, task: usize, mut command: Command) -> Result<Child, Error> {
     let path = job.log(task);
     let log = OpenOptions::new().create(true).append(true).open(&path).map_err(|source| Error::File { path: path.clone(), source })?;
     let copy = log.try_clone().map_err(|source| Error::File { path, source })?;
@@ -155,7 +157,7 @@ fn spawn(job: &Job, task: usize, mut command: Command) -> Result<Child, Error> {
 
 /// Takes out tasks that have ended. What one without a result has started is ended before the task runs again, or its
 /// like would run beside it.
-fn ended(job: &Job, running: &mut All) -> Result<Vec<Running>, Error> {
+fn ended(job: &LaunchJob, running: &mut All) -> Result<Vec<Running>, Error> {
     let failed = |source| Error::Tool { program: "sh".into(), source, remedy: "run it again" };
     let mut done = Vec::new();
     let mut at = 0;

@@ -4,7 +4,7 @@
 //! result's name. Linking fails where a result is there already: then both must be equal. So results appear whole,
 //! once, and do not change.
 
-use crate::{Error, Job, MEMORY_VARIABLE, RESULT_VARIABLE, Task};
+use crate::{Error, LaunchJob, LaunchTask, MEMORY_VARIABLE, RESULT_VARIABLE};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Variables by which launchers give a process its number: Open MPI, MPICH and others, Slurm, Kubernetes.
 const NUMBERS: [&str; 5] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX"];
 
-impl Job {
+impl LaunchJob {
     /// Writes the scripts.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ fn write(path: &Path, text: &[u8]) -> Result<(), Error> {
     fs::write(path, text).map_err(|source| Error::File { path: path.to_owned(), source })
 }
 
-fn text(task: &Task) -> Vec<u8> {
+fn text(task: &LaunchTask) -> Vec<u8> {
     let mut text = b"#!/bin/sh\n".to_vec();
     let mut line = |parts: &[&[u8]]| {
         parts.iter().for_each(|p| text.extend(*p));

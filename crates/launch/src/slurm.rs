@@ -5,7 +5,7 @@
 //! rarely.
 
 use crate::script::quoted;
-use crate::{Error, Event, Job, Stop};
+use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -14,8 +14,8 @@ use std::process::{Command, Output};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often signals are looked for while waiting.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How often signals are polled while waiting.
+const POLL_EVERY: Duration = Duration::from_millis(100);
 /// How much later than the end of its task a result may be seen.
 const LATE: Duration = Duration::from_secs(3);
 /// How often the queue may fail to answer, one time after the other, before that is an error.
@@ -26,7 +26,7 @@ const MOST_SILENCE: u32 = 60;
 pub struct Slurm {
     /// More options of `sbatch`.
     pub options: Vec<String>,
-    /// Time between two looks at the queue.
+    /// Time between two polls of the queue.
     pub poll: Duration,
     /// How often what ended without a result is submitted again.
     pub retries: u32,
@@ -53,7 +53,7 @@ impl Drop for Submitted {
 }
 
 /// Runs a job.
-pub(crate) fn run(job: &Job, slurm: &Slurm, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, slurm: &Slurm, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=slurm.retries {
         let open = job.open();
@@ -61,18 +61,18 @@ pub(crate) fn run(job: &Job, slurm: &Slurm, stop: &Stop, tell: &mut dyn FnMut(Ev
             break;
         }
         if round > 0 {
-            open.iter().for_each(|task| tell(Event::Retried(*task)));
+            open.iter().for_each(|task| report(JobEvent::Retried(*task)));
         }
         open.iter().for_each(|task| attempts[*task] += 1);
         let mut submitted = submit(job, slurm, &open)?;
-        tell(Event::Note(format!("job {} of the Slurm cluster", submitted.id)));
-        wait(job, slurm, &submitted, stop, tell)?;
+        report(JobEvent::Note(format!("job {} of the Slurm cluster", submitted.id)));
+        wait(job, slurm, &submitted, stop, report)?;
         submitted.done = true;
     }
     Ok(attempts)
 }
 
-fn submit(job: &Job, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
+fn submit(job: &LaunchJob, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> {
     let path: PathBuf = job.folder.join("slurm.sh");
     let mut text = b"#!/bin/sh\nexec sh ".to_vec();
     text.extend(quoted(job.folder.as_os_str()));
@@ -97,7 +97,7 @@ fn submit(job: &Job, slurm: &Slurm, open: &[usize]) -> Result<Submitted, Error> 
 }
 
 /// Where tasks print to; `%` means something to Slurm.
-fn pattern_of_logs(job: &Job) -> OsString {
+fn pattern_of_logs(job: &LaunchJob) -> OsString {
     let folder = job.folder.as_os_str().as_bytes().iter().flat_map(|b| if *b == b'%' { vec![b'%'; 2] } else { vec![*b] });
     OsString::from_vec(folder.chain(*b"/task-%a.log").collect())
 }
@@ -107,19 +107,19 @@ fn refused(program: &str, output: &Output) -> Error {
 }
 
 /// Waits until the queue has nothing of the array any more.
-fn wait(job: &Job, slurm: &Slurm, submitted: &Submitted, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<(), Error> {
+fn wait(job: &LaunchJob, slurm: &Slurm, submitted: &Submitted, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<(), Error> {
     let (mut known, mut silent) = (usize::MAX, 0);
     loop {
         let mut left = slurm.poll;
         while !left.is_zero() {
             stop.check()?;
-            let nap = left.min(LOOK_EVERY);
+            let nap = left.min(POLL_EVERY);
             sleep(nap);
             left -= nap;
         }
         let done = job.tasks.len() - job.open().len();
         if done != known {
-            tell(Event::Done(done, job.tasks.len()));
+            report(JobEvent::Done(done, job.tasks.len()));
             known = done;
         }
         match queued(&submitted.id) {
@@ -136,12 +136,12 @@ fn wait(job: &Job, slurm: &Slurm, submitted: &Submitted, stop: &Stop, tell: &mut
 }
 
 /// Results of other machines may be seen a little late.
-fn wait_for_files(job: &Job, stop: &Stop) -> Result<(), Error> {
+fn wait_for_files(job: &LaunchJob, stop: &LaunchStop) -> Result<(), Error> {
     let mut left = LATE;
     while !job.open().is_empty() && !left.is_zero() {
         stop.check()?;
-        sleep(LOOK_EVERY);
-        left = left.saturating_sub(LOOK_EVERY);
+        sleep(POLL_EVERY);
+        left = left.saturating_sub(POLL_EVERY);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@
 
 use crate::local::run_commands;
 use crate::script::quoted_word;
-use crate::{Error, Event, Job, Stop};
+use crate::{Error, JobEvent, LaunchJob, LaunchStop};
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
@@ -24,7 +24,7 @@ pub struct Template {
 }
 
 /// Runs a job.
-pub(crate) fn run(job: &Job, template: &Template, stop: &Stop, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
+pub(crate) fn run(job: &LaunchJob, template: &Template, stop: &LaunchStop, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
     let one_by_one = template.line.contains("{script}") || template.line.contains("{index}");
     if !one_by_one && !template.line.contains("{each}") {
         return Err(Error::NoPlaceholder(template.line.clone()));
@@ -35,18 +35,18 @@ pub(crate) fn run(job: &Job, template: &Template, stop: &Stop, tell: &mut dyn Fn
         command
     };
     if one_by_one {
-        return run_commands(job, template.parallel, template.retries, &start, stop, tell);
+        return run_commands(job, template.parallel, template.retries, &start, stop, report);
     }
-    run_all_at_once(job, template, &start, stop, tell)
+    run_all_at_once(job, template, &start, stop, report)
 }
 
 /// Runs a command that runs all tasks, again while results are missing. It prints to the first task's log, which is the others', too.
 fn run_all_at_once(
-    job: &Job,
+    job: &LaunchJob,
     template: &Template,
     start: &dyn Fn(usize, usize) -> Command,
-    stop: &Stop,
-    tell: &mut dyn FnMut(Event),
+    stop: &LaunchStop,
+    report: &mut dyn FnMut(JobEvent),
 ) -> Result<Vec<u32>, Error> {
     let mut attempts = vec![0; job.tasks.len()];
     for round in 0..=template.retries {
@@ -55,11 +55,11 @@ fn run_all_at_once(
         for &task in &open {
             attempts[task] += 1;
             if round > 0 {
-                tell(Event::Retried(task));
+                report(JobEvent::Retried(task));
             }
         }
-        let one = Job { tasks: vec![job.tasks[first].clone()], ..job.clone() };
-        match run_commands(&one, 1, 0, start, stop, tell) {
+        let one = LaunchJob { tasks: vec![job.tasks[first].clone()], ..job.clone() };
+        match run_commands(&one, 1, 0, start, stop, report) {
             // It is checked again, and reported in the end.
             Ok(_) | Err(Error::Failed { .. }) => {}
             Err(error) => return Err(error),
@@ -72,7 +72,7 @@ fn run_all_at_once(
     Ok(attempts)
 }
 
-fn filled(job: &Job, line: &str, task: usize) -> OsString {
+fn filled(job: &LaunchJob, line: &str, task: usize) -> OsString {
     let word = |path: std::path::PathBuf| quoted_word(path.as_os_str()).into_vec();
     let values: [(&str, Vec<u8>); 5] = [
         ("{script}", word(job.script(task))),

@@ -5,21 +5,21 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use trodden_launch::{Engine, Error, Event, Job, Kubernetes, Local, Stop, Task, Template, kubernetes};
+use trodden_launch::{Engine, Error, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Template, kubernetes};
 
-fn job(folder: &Path, commands: &[&[&str]]) -> Job {
-    let task = |(at, words): (usize, &&[&str])| Task {
+fn job(folder: &Path, commands: &[&[&str]]) -> LaunchJob {
+    let task = |(at, words): (usize, &&[&str])| LaunchTask {
         command: words.iter().map(OsString::from).collect(),
         environment: vec![("WORD".into(), "it's $HOME".into())],
         directory: folder.to_owned(),
         input: None,
         result: folder.join(format!("result-{at}")),
     };
-    Job { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
+    LaunchJob { name: "test".into(), folder: folder.join("the job's"), tasks: commands.iter().enumerate().map(task).collect() }
 }
 
-fn run(job: &Job, engine: &Engine, tell: &mut dyn FnMut(Event)) -> Result<Vec<u32>, Error> {
-    trodden_launch::run(job, engine, &Stop::new().unwrap(), tell)
+fn run(job: &LaunchJob, engine: &Engine, report: &mut dyn FnMut(JobEvent)) -> Result<Vec<u32>, Error> {
+    trodden_launch::run(job, engine, &LaunchStop::new().unwrap(), report)
 }
 
 fn local() -> Engine {
@@ -31,7 +31,7 @@ fn result(folder: &Path, at: usize) -> String {
 }
 
 #[test]
-fn commands_run_with_their_words_input_and_environment_and_are_run_again() {
+fn commands_run_with_their_arguments_input_and_environment_and_are_run_again() {
     let folder = tempfile::tempdir().unwrap();
     let write = "printf '%s|' \"$@\" \"$WORD\" > \"$LAUNCH_RESULT\"; cat >> \"$LAUNCH_RESULT\"";
     let second = "test -e tried && echo again > \"$LAUNCH_RESULT\" && exit 0; touch tried; exit 1";
@@ -39,11 +39,11 @@ fn commands_run_with_their_words_input_and_environment_and_are_run_again() {
     fs::write(folder.path().join("in"), "input").unwrap();
     job.tasks[0].input = Some(folder.path().join("in"));
     let mut retried = Vec::new();
-    let attempts = run(&job, &local(), &mut |event| retried.extend(matches!(event, Event::Retried(_)).then_some(event))).unwrap();
-    assert_eq!((attempts, retried), (vec![1, 2], vec![Event::Retried(1)]));
+    let attempts = run(&job, &local(), &mut |event| retried.extend(matches!(event, JobEvent::Retried(_)).then_some(event))).unwrap();
+    assert_eq!((attempts, retried), (vec![1, 2], vec![JobEvent::Retried(1)]));
     assert_eq!(result(folder.path(), 0), "a b|'*'|$x||it's $HOME|input");
     assert_eq!(result(folder.path(), 1), "again\n");
-    // Results that are there are not made again.
+    // Results that are there are not computed again.
     assert_eq!(run(&job, &local(), &mut |_| {}).unwrap(), [0, 0]);
 }
 
@@ -94,7 +94,7 @@ fn a_second_result_must_equal_the_first() {
 }
 
 #[test]
-fn templates_name_scripts_and_launchers_tell_numbers() {
+fn templates_name_scripts_and_launchers_give_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let write = ["sh", "-c", "echo $PLACE > \"$LAUNCH_RESULT\""];
     let template = |line: &str| Engine::Template(Template { line: line.into(), parallel: 2, retries: 0 });

@@ -1,4 +1,4 @@
-//! Paths from branches, held against counted ones: a program is built twice from the same sources, once with counters
+//! Paths from branches, compared with counted ones: a program is built twice from the same sources, once with counters
 //! and once with addresses only, and the branches of the second are recorded step by step ([`crate::step`]).
 //!
 //! From the trace of all branches the same counts must come, counter by counter. From windows of branches come
@@ -7,9 +7,9 @@
 use crate::check::{Build, Variant};
 use crate::counts::{UnitCounts, counts_of};
 use crate::error::Error;
-use crate::random::Language;
+use crate::random::RandomLanguage;
 use crate::step::{record, windows};
-use crate::subject::{Run, Subject};
+use crate::subject::{Subject, SubjectRun};
 use crate::tools::{Toolkit, run as run_tool};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ pub struct BranchFindings {
 /// It could not be checked.
 pub fn check(
     sources: &[PathBuf],
-    language: Language,
+    language: RandomLanguage,
     variant: &Variant,
     kind: &str,
     samplers: &[Sampler],
@@ -64,17 +64,17 @@ pub fn check(
     let counted = folder.join("counted");
     counting.link(&counting.objects(sources, true)?, &counted, true)?;
     let subject = Subject::read(&counted, counting.link_of_units(&counted)?, folder)?;
-    let run = Run { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
+    let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let (expected, counts) = subject.count_paths(&run, &[])?;
     let words = Variant { parameters: format!("{} observe=addresses", variant.parameters), ..variant.clone() };
     let marking = Build { variant: &words, ..counting };
-    let marked = folder.join("addresses");
+    let probed = folder.join("addresses");
     let objects = marking.objects(sources, true)?;
     // Without the dynamic linker, which would take most of the steps.
-    run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&marked))?;
+    run_tool(tools.command(marking.driver()).args(&objects).args([kind, "-pthread", "-o"]).arg(&probed))?;
     let mut trace = Vec::new();
-    let outcome = record(&marked, &[], Stdio::null(), folder, &mut trace)?;
-    let read = |text: &[u8]| import(text, Path::new("branches"), std::slice::from_ref(&marked), None, trodden_profile::Run::default());
+    let outcome = record(&probed, &[], Stdio::null(), folder, &mut trace)?;
+    let read = |text: &[u8]| import(text, Path::new("branches"), std::slice::from_ref(&probed), None, trodden_profile::Run::default());
     let mut findings = compare(&subject, &counts, &read(&trace)?);
     if outcome != expected {
         findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));

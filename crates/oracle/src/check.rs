@@ -1,8 +1,8 @@
 //! A random program put against all oracles.
 
 use crate::error::Error;
-use crate::random::{Language, Program};
-use crate::subject::{Link, LinkWord, Run, Subject};
+use crate::random::{RandomLanguage, RandomProgram};
+use crate::subject::{Link, LinkArgument, Subject, SubjectRun};
 use crate::tools::{Toolkit, run};
 use crate::{counts, log, pgo};
 use std::ffi::OsString;
@@ -24,13 +24,13 @@ pub struct Variant {
 
 /// What was found, in numbers, and everything that differs.
 #[derive(Clone, Debug, Default)]
-pub struct Findings {
+pub struct CheckFindings {
     /// Functions compared.
     pub functions: usize,
     /// Functions with unfinished paths.
     pub unfinished: usize,
     /// Functions that LLVM could check as well.
-    pub judged_by_pgo: usize,
+    pub verified_by_pgo: usize,
     /// What differs.
     pub differences: Vec<String>,
 }
@@ -39,8 +39,8 @@ pub struct Findings {
 ///
 /// # Errors
 /// It could not be checked.
-pub fn check(program: &Program, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<Findings, Error> {
-    let source = folder.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
+pub fn check(program: &RandomProgram, variant: &Variant, tools: &Toolkit, folder: &Path) -> Result<CheckFindings, Error> {
+    let source = folder.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     fs::write(&source, &program.text).map_err(Error::file(&source))?;
     check_sources(&[source], program.language, variant, tools, folder)
 }
@@ -51,38 +51,38 @@ pub fn check(program: &Program, variant: &Variant, tools: &Toolkit, folder: &Pat
 /// It could not be checked.
 pub fn check_sources(
     sources: &[PathBuf],
-    language: Language,
+    language: RandomLanguage,
     variant: &Variant,
     tools: &Toolkit,
     folder: &Path,
-) -> Result<Findings, Error> {
+) -> Result<CheckFindings, Error> {
     let build = Build { language, variant, tools, folder };
     let (objects, plain) = (build.objects(sources, true)?, build.objects(sources, false)?);
     let (instrumented, original) = (folder.join("instrumented"), folder.join("plain"));
     build.link(&objects, &instrumented, true)?;
     build.link(&plain, &original, false)?;
     let subject = Subject::read(&instrumented, build.link_of_units(&instrumented)?, folder)?;
-    let run = Run { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
+    let run = SubjectRun { place: folder.join("subject"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     let expected = run.make(&original, &[])?;
     let (outcome, paths) = subject.count_paths(&run, &[])?;
-    let mut findings = Findings::default();
+    let mut findings = CheckFindings::default();
     if outcome != expected {
         findings.differences.push(format!("the program behaves differently: {outcome:?} instead of {expected:?}"));
     }
-    let (marked_outcome, marked, blocks) = counts::count_blocks(&subject, tools, &run)?;
+    let (probed_outcome, probed, blocks) = counts::count_blocks(&subject, tools, &run)?;
     let (log_outcome, replay) = log::replay(&subject, tools, &run)?;
-    if marked_outcome != expected || log_outcome != expected {
+    if probed_outcome != expected || log_outcome != expected {
         findings
             .differences
-            .push(format!("the program behaves differently with marks: {marked_outcome:?}, {log_outcome:?}, not {expected:?}"));
+            .push(format!("the program behaves differently with probes: {probed_outcome:?}, {log_outcome:?}, not {expected:?}"));
     }
-    let by_blocks = counts::check(&subject, &paths, &marked, &blocks)?;
+    let by_blocks = counts::check(&subject, &paths, &probed, &blocks)?;
     let by_log = replay.check(&subject, &paths)?;
     findings.functions = by_log.functions;
     findings.unfinished = by_log.unfinished.len();
     findings.differences.extend(by_blocks.differences.iter().map(|d| format!("block counters: {d}")));
     let (_, by_pgo) = pgo::check(&subject, tools, &run, &by_blocks.left_by_tail_call)?;
-    findings.judged_by_pgo = by_pgo.functions;
+    findings.verified_by_pgo = by_pgo.functions;
     findings.differences.extend(by_pgo.differences.iter().map(|d| format!("LLVM: {d}")));
     findings.differences.extend(by_log.differences.iter().map(|d| format!("log: {d}")));
     Ok(findings)
@@ -98,7 +98,7 @@ pub fn request(settings: &str, store: &Path) -> Result<PathBuf, Error> {
 }
 
 pub(crate) struct Build<'a> {
-    pub language: Language,
+    pub language: RandomLanguage,
     pub variant: &'a Variant,
     pub tools: &'a Toolkit,
     pub folder: &'a Path,
@@ -106,7 +106,7 @@ pub(crate) struct Build<'a> {
 
 impl Build<'_> {
     pub fn driver(&self) -> &'static str {
-        if self.language == Language::C { "clang" } else { "clang++" }
+        if self.language == RandomLanguage::C { "clang" } else { "clang++" }
     }
 
     pub fn objects(&self, sources: &[PathBuf], instrumented: bool) -> Result<Vec<PathBuf>, Error> {
@@ -152,10 +152,10 @@ impl Build<'_> {
     /// The link of the same program from its units.
     pub fn link_of_units(&self, program: &Path) -> Result<Link, Error> {
         let image = Image::read(&fs::read(program).map_err(Error::file(program))?)?;
-        let mut words: Vec<LinkWord> = image.units.iter().map(|u| LinkWord::Unit(u.unit)).collect();
-        words.push(LinkWord::Plain("-pthread".into()));
-        words.extend(self.helper()?.map(|helper| LinkWord::Plain(helper.into())));
-        Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), words })
+        let mut arguments: Vec<LinkArgument> = image.units.iter().map(|u| LinkArgument::Unit(u.unit)).collect();
+        arguments.push(LinkArgument::Plain("-pthread".into()));
+        arguments.extend(self.helper()?.map(|helper| LinkArgument::Plain(helper.into())));
+        Ok(Link { driver: self.driver(), directory: self.folder.to_owned(), arguments })
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! It knows nothing of paths, and is right whatever becomes of calls. What trodden derives from its paths, unfinished
 //! ones included, must be what it counted, block by block. The exception is a tail call that does not come back (see
-//! [`crate::mark`]): the returning block was counted before it.
+//! [`crate::probes`]): the returning block was counted before it.
 
 use crate::error::Error;
-use crate::mark::{Marked, Purpose};
-use crate::subject::{MarkedProgram, Outcome, Run, Subject};
+use crate::probes::{FunctionProbes, ProbePurpose};
+use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
 use crate::tools::Toolkit;
-use crate::verdict::Verdict;
+use crate::verdict::CountVerdict;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,12 +22,12 @@ pub type UnitCounts = HashMap<u64, u64>;
 ///
 /// # Errors
 /// A tool fails, or the program cannot be run.
-pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Outcome, MarkedProgram, Vec<u64>), Error> {
-    let marked = subject.with_marks(tools, Purpose::Counts, 0, false)?;
+pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, ProbedProgram, Vec<u64>), Error> {
+    let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, false)?;
     let file = fresh_file(subject)?;
-    let outcome = run.make(&marked.program, &[("ORACLE_FILE", &file)])?;
+    let outcome = run.make(&probed.program, &[("ORACLE_FILE", &file)])?;
     let counts = read_counts(&file)?;
-    Ok((outcome, marked, counts))
+    Ok((outcome, probed, counts))
 }
 
 /// Makes the program with counters and probes, runs it once, and compares what both counted. For programs of which no
@@ -35,12 +35,12 @@ pub fn count_blocks(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Ou
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or a map is damaged.
-pub fn judge_in_one_run(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Outcome, Verdict), Error> {
-    let marked = subject.with_marks(tools, Purpose::Counts, 0, true)?;
+pub fn verify_in_one_run(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, CountVerdict), Error> {
+    let probed = subject.with_probes(tools, ProbePurpose::Counts, 0, true)?;
     let file = fresh_file(subject)?;
-    let both = subject.again(&marked.program)?;
+    let both = subject.again(&probed.program)?;
     let (outcome, paths) = both.count_paths(run, &[("ORACLE_FILE", &file)])?;
-    let verdict = check(&both, &paths, &marked, &read_counts(&file)?)?;
+    let verdict = check(&both, &paths, &probed, &read_counts(&file)?)?;
     Ok((outcome, verdict))
 }
 
@@ -61,12 +61,12 @@ fn read_counts(file: &Path) -> Result<Vec<u64>, Error> {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn check(subject: &Subject, paths: &[UnitCounts], marked: &MarkedProgram, counts: &[u64]) -> Result<Verdict, Error> {
-    let mut verdict = Verdict::default();
-    for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&marked.functions) {
-        for (function, marks) in unit.map.functions.iter().zip(functions) {
+pub fn check(subject: &Subject, paths: &[UnitCounts], probed: &ProbedProgram, counts: &[u64]) -> Result<CountVerdict, Error> {
+    let mut verdict = CountVerdict::default();
+    for ((unit, counted), functions) in subject.units.iter().zip(paths).zip(&probed.functions) {
+        for (function, probes) in unit.map.functions.iter().zip(functions) {
             let decoded = decode(function, counted)?;
-            judge_function(function, &decoded, marks, counts, &mut verdict);
+            verify_function(function, &decoded, probes, counts, &mut verdict);
         }
     }
     Ok(verdict)
@@ -92,10 +92,10 @@ pub fn decode(function: &FunctionMap, counts: &UnitCounts) -> Result<FunctionPat
     Ok(FunctionPaths::decode(function, counts_of(function, counts))?)
 }
 
-fn judge_function(function: &FunctionMap, paths: &FunctionPaths, marks: &Marked, counts: &[u64], verdict: &mut Verdict) {
+fn verify_function(function: &FunctionMap, paths: &FunctionPaths, probes: &FunctionProbes, counts: &[u64], verdict: &mut CountVerdict) {
     let count = |number: u32| counts.get(number as usize).copied().unwrap_or(0);
-    let mut expected: Vec<u64> = (0..function.blocks.len() as u32).map(|n| count(marks.first + n)).collect();
-    for tail in &marks.tails {
+    let mut expected: Vec<u64> = (0..function.blocks.len() as u32).map(|n| count(probes.first + n)).collect();
+    for tail in &probes.tails {
         let left = count(tail.before).wrapping_sub(count(tail.after));
         if left > 0 {
             expected[tail.returning as usize] = expected[tail.returning as usize].wrapping_add(left);

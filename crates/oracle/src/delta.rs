@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 use trodden_flow::numbering::{Budget, Classification, NumberOptions, SearchEnd, number, preferential};
-use trodden_flow::{DagEdgeId, InterestingSet, Numbering, Scheme};
+use trodden_flow::{DagEdgeId, InterestingSet, Numbering, NumberingScheme};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::MapError;
 
@@ -35,7 +35,7 @@ pub struct Compactness {
 
 /// How long spans are searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct DeltaLimits {
     /// In one function.
     pub function: Duration,
     /// In all of them: once this has passed, there are no other orders and no searches.
@@ -46,7 +46,7 @@ pub struct Limits {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn measure(profile: &Profile, limits: Limits) -> Result<Vec<Compactness>, MapError> {
+pub fn measure(profile: &Profile, limits: DeltaLimits) -> Result<Vec<Compactness>, MapError> {
     let started = Instant::now();
     let mut all = Vec::new();
     for (_, unit, function) in profile.functions() {
@@ -78,7 +78,7 @@ pub fn measure(profile: &Profile, limits: Limits) -> Result<Vec<Compactness>, Ma
             let options = NumberOptions { restarts: RESTARTS, budget: Budget { steps: u64::MAX, stop: &stop }, ..NumberOptions::default() };
             let set = InterestingSet::from_ids(&dag, &numbering, &ids).map_err(|e| damaged(e.to_string()))?;
             let weights = vec![1.0; dag.edges().len()];
-            if let Ok(labelling) = number(Scheme::PppOptimal, &dag, &weights, &set, &options)
+            if let Ok(labelling) = number(NumberingScheme::PppOptimal, &dag, &weights, &set, &options)
                 && let (Some(proof), Classification::Checked { .. }) = (labelling.proof(), labelling.classification())
             {
                 row.searched = u64::try_from(labelling.span().width()).ok();

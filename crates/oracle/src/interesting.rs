@@ -1,4 +1,4 @@
-//! Programs that count interesting paths only, held against one that counts all, in the same run: each path of the set
+//! Programs that count interesting paths only, compared with one that counts all, in the same run: each path of the set
 //! has the same count, and all others together have theirs.
 //!
 //! The oracle is the full numbering's probes, which share neither numbers nor words with those of interesting paths.
@@ -9,7 +9,7 @@ use trodden_unit::{FunctionMap, MapError};
 
 /// What was compared, and what differs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
+pub struct InterestingFindings {
     /// Functions that count interesting paths.
     pub functions: usize,
     /// Functions that count all paths instead.
@@ -32,12 +32,12 @@ pub struct Findings {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn compare(full: &Profile, interesting: &Profile) -> Result<Findings, MapError> {
+pub fn compare(full: &Profile, interesting: &Profile) -> Result<InterestingFindings, MapError> {
     let mut known: HashMap<(&str, &str, u64), (&UnitProfile, &FunctionMap)> = HashMap::new();
     for (_, unit, function) in full.functions() {
         known.insert((&unit.map.source, &function.name, function.shape), (unit, function));
     }
-    let mut findings = Findings::default();
+    let mut findings = InterestingFindings::default();
     for (_, unit, function) in interesting.functions() {
         match known.get(&(unit.map.source.as_str(), function.name.as_str(), function.shape)) {
             Some((in_full, oracle)) => one(&mut findings, (in_full, oracle), (unit, function))?,
@@ -47,7 +47,11 @@ pub fn compare(full: &Profile, interesting: &Profile) -> Result<Findings, MapErr
     Ok(findings)
 }
 
-fn one(findings: &mut Findings, full: (&UnitProfile, &FunctionMap), interesting: (&UnitProfile, &FunctionMap)) -> Result<(), MapError> {
+fn one(
+    findings: &mut InterestingFindings,
+    full: (&UnitProfile, &FunctionMap),
+    interesting: (&UnitProfile, &FunctionMap),
+) -> Result<(), MapError> {
     let (unit, function) = interesting;
     let checked: HashMap<u64, u64> = full.0.counts_of(full.1).collect();
     let counted: HashMap<u64, u64> = unit.counts_of(function).collect();

@@ -1,6 +1,6 @@
 //! Oracles of exactness.
 //!
-//! Path profiles are claimed to be exact. Here is what that claim is held against, each made from the same bitcode (the
+//! Path profiles are claimed to be exact. Here is what that claim is compared with, each made from the same bitcode (the
 //! one that the build kept) and the same run, and none of it by trodden's probes:
 //!
 //! 1. [`counts`]: a plain counter in every block;
@@ -21,8 +21,8 @@ pub mod delta;
 mod error;
 pub mod interesting;
 pub mod log;
-pub mod mark;
 pub mod pgo;
+pub mod probes;
 pub mod program;
 pub mod random;
 pub mod step;
@@ -33,6 +33,6 @@ pub mod untested;
 pub mod verdict;
 
 pub use error::Error;
-pub use subject::{Link, LinkWord, Outcome, Run, Subject, Unit};
+pub use subject::{Link, LinkArgument, Subject, SubjectOutcome, SubjectRun, SubjectUnit};
 pub use tools::Toolkit;
-pub use verdict::{Difference, Verdict};
+pub use verdict::{CountDifference, CountVerdict};

@@ -7,10 +7,10 @@
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
-use crate::mark::Purpose;
-use crate::subject::{MarkedProgram, Outcome, Run, Subject};
+use crate::probes::ProbePurpose;
+use crate::subject::{ProbedProgram, Subject, SubjectOutcome, SubjectRun};
 use crate::tools::Toolkit;
-use crate::verdict::{Difference, Verdict};
+use crate::verdict::{CountDifference, CountVerdict};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
@@ -42,16 +42,16 @@ enum Step {
 ///
 /// # Errors
 /// A tool fails, the program cannot be run, or the log is full or damaged.
-pub fn replay(subject: &Subject, tools: &Toolkit, run: &Run) -> Result<(Outcome, Replay), Error> {
-    let marked = subject.with_marks(tools, Purpose::Log, LOG_BYTES, false)?;
+pub fn replay(subject: &Subject, tools: &Toolkit, run: &SubjectRun) -> Result<(SubjectOutcome, Replay), Error> {
+    let probed = subject.with_probes(tools, ProbePurpose::Log, LOG_BYTES, false)?;
     let file = subject.folder.join("log-of-steps");
     if file.exists() {
         fs::remove_file(&file).map_err(Error::file(&file))?;
     }
-    let outcome = run.make(&marked.program, &[("ORACLE_FILE", &file)])?;
+    let outcome = run.make(&probed.program, &[("ORACLE_FILE", &file)])?;
     let records = read_log(&file)?;
     fs::remove_file(&file).map_err(Error::file(&file))?;
-    Ok((outcome, Replay::of(subject, &marked, &records)?))
+    Ok((outcome, Replay::new(subject, &probed, &records)?))
 }
 
 fn read_log(file: &Path) -> Result<Vec<u64>, Error> {
@@ -119,12 +119,12 @@ struct Activation {
 }
 
 impl Replay {
-    fn of(subject: &Subject, marked: &MarkedProgram, records: &[u64]) -> Result<Replay, Error> {
+    fn new(subject: &Subject, probed: &ProbedProgram, records: &[u64]) -> Result<Replay, Error> {
         let mut walks: Vec<Vec<Walk>> = Vec::new();
         let mut owner = Vec::new();
-        for (u, (unit, functions)) in subject.units.iter().zip(&marked.functions).enumerate() {
+        for (u, (unit, functions)) in subject.units.iter().zip(&probed.functions).enumerate() {
             walks.push(unit.map.functions.iter().map(Walk::new).collect());
-            owner.extend(functions.iter().enumerate().map(|(f, marks)| (marks.first, u, f)));
+            owner.extend(functions.iter().enumerate().map(|(f, probes)| (probes.first, u, f)));
         }
         let mut observed: Vec<Vec<Observed>> = walks.iter().map(|unit| unit.iter().map(Walk::nothing).collect()).collect();
         let mut running: BTreeMap<u32, Activation> = BTreeMap::new();
@@ -157,14 +157,14 @@ impl Replay {
     ///
     /// # Errors
     /// A map is damaged.
-    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<Verdict, Error> {
-        let mut verdict = Verdict::default();
+    pub fn check(&self, subject: &Subject, counts: &[UnitCounts]) -> Result<CountVerdict, Error> {
+        let mut verdict = CountVerdict::default();
         for ((unit, counted), observed) in subject.units.iter().zip(counts).zip(&self.units) {
             for (function, observed) in unit.map.functions.iter().zip(observed) {
                 verdict.functions += 1;
                 verdict.executed += usize::from(!observed.paths.is_empty());
-                judge_counters(function, observed, counted, &mut verdict);
-                judge_paths(function, observed, &decode(function, counted)?, &mut verdict);
+                verify_counters(function, observed, counted, &mut verdict);
+                verify_paths(function, observed, &decode(function, counted)?, &mut verdict);
             }
         }
         Ok(verdict)
@@ -341,13 +341,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn judge_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCounts, verdict: &mut Verdict) {
+fn verify_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCounts, verdict: &mut CountVerdict) {
     for what in &observed.nonsense {
-        verdict.differences.push(Difference { function: function.name.clone(), what: what.clone() });
+        verdict.differences.push(CountDifference { function: function.name.clone(), what: what.clone() });
     }
     for at in &observed.stopped {
         let what = format!("control left block {at} for good, where no call was expected not to return");
-        verdict.differences.push(Difference { function: function.name.clone(), what });
+        verdict.differences.push(CountDifference { function: function.name.clone(), what });
     }
     let own: HashMap<u64, u64> = counts_of(function, counts).into_iter().collect();
     let either: BTreeSet<u64> = own.keys().chain(observed.counters.keys()).copied().filter(|id| *id < function.counters).collect();
@@ -358,11 +358,11 @@ fn judge_counters(function: &FunctionMap, observed: &Observed, counts: &UnitCoun
     }
     if let Some(path) = observed.counters.keys().find(|id| **id >= function.counters) {
         let what = format!("the steps make up path {path}, and there are {}", function.counters);
-        verdict.differences.push(Difference { function: function.name.clone(), what });
+        verdict.differences.push(CountDifference { function: function.name.clone(), what });
     }
 }
 
-fn judge_paths(function: &FunctionMap, observed: &Observed, paths: &FunctionPaths, verdict: &mut Verdict) {
+fn verify_paths(function: &FunctionMap, observed: &Observed, paths: &FunctionPaths, verdict: &mut CountVerdict) {
     let name = &function.name;
     for (at, (trodden, oracle)) in paths.blocks.iter().zip(&observed.blocks).enumerate() {
         verdict.compare(name, || format!("block {at}"), *trodden, *oracle);

@@ -12,7 +12,7 @@ use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 use trodden_oracle::baselines::cost;
 use trodden_oracle::check::{Variant, check, check_sources};
-use trodden_oracle::delta::Limits;
+use trodden_oracle::delta::DeltaLimits;
 use trodden_oracle::interesting::compare;
 use trodden_oracle::{Error, Toolkit, delta, random, step, untested};
 use trodden_profile::Profile;
@@ -135,7 +135,7 @@ fn run(task: Task) -> Result<ExitCode, Error> {
         Task::Interesting { full, interesting } => interesting_paths(&full, &interesting),
         Task::Untested { tests, field } => untested_paths(&tests, &field),
         Task::Delta { profile, limit_ms, total_s } => {
-            compactness(&profile, Limits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
+            compactness(&profile, DeltaLimits { function: Duration::from_millis(limit_ms), profile: Duration::from_secs(total_s) })
         }
         Task::Branches { output, window, apart, command } => branches(&output, window, apart, &command),
         Task::Check { store, report, log, command } => trial::check(&trial::Trial { store, report, log, command }),
@@ -178,7 +178,7 @@ fn untested_paths(tests: &Path, field: &Path) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn compactness(profile: &Path, limits: Limits) -> Result<ExitCode, Error> {
+fn compactness(profile: &Path, limits: DeltaLimits) -> Result<ExitCode, Error> {
     for row in delta::measure(&Profile::read(profile)?, limits)? {
         let line = serde_json::json!({
             "function": row.function,
@@ -224,7 +224,7 @@ fn files(sources: &[PathBuf], options: &[String]) -> Result<ExitCode, Error> {
     let folder = tempfile::tempdir().map_err(Error::file(&std::env::temp_dir()))?;
     let tools = Toolkit::prepare(folder.path())?;
     let is_c = sources.iter().all(|s| s.extension().is_some_and(|e| e == "c"));
-    let language = if is_c { random::Language::C } else { random::Language::Cxx };
+    let language = if is_c { random::RandomLanguage::C } else { random::RandomLanguage::Cxx };
     let mut differences = 0;
     for (number, mut variant) in (0..6).flat_map(Variant::some_for).enumerate() {
         variant.options.extend_from_slice(options);
@@ -254,7 +254,7 @@ fn random_programs(seeds: std::ops::Range<u64>, keep: Option<PathBuf>) -> Result
             checked += 1;
             functions += findings.functions;
             unfinished += findings.unfinished;
-            by_pgo += findings.judged_by_pgo;
+            by_pgo += findings.verified_by_pgo;
             if findings.differences.is_empty() {
                 let _ = std::fs::remove_dir_all(&place);
                 continue;

@@ -10,11 +10,11 @@
 
 use crate::counts::{UnitCounts, counts_of, decode};
 use crate::error::Error;
-use crate::mark::without_memory_promise;
-use crate::subject::{Outcome, Run, Subject, Unit};
-use crate::text::Module;
+use crate::probes::without_memory_promise;
+use crate::subject::{Subject, SubjectOutcome, SubjectRun, SubjectUnit};
+use crate::text::TextModule;
 use crate::tools::{Toolkit, run};
-use crate::verdict::Verdict;
+use crate::verdict::CountVerdict;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,23 +43,30 @@ struct ReadBack {
 }
 
 /// Makes the program with LLVM's counters and, after them, trodden's probes, runs it once, and compares every function.
-/// `left_by_tail_call` names functions that a tail call left for good, see [`crate::mark`]; LLVM is wrong there too.
+/// `left_by_tail_call` names functions that a tail call left for good, see [`crate::probes`]; LLVM is wrong there too.
 ///
 /// # Errors
 /// A tool fails, or the program cannot be run.
-pub fn check(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &[String]) -> Result<(Outcome, Verdict), Error> {
+pub fn check(
+    subject: &Subject,
+    tools: &Toolkit,
+    run: &SubjectRun,
+    left_by_tail_call: &[String],
+) -> Result<(SubjectOutcome, CountVerdict), Error> {
     let both = subject.again(&build(subject, tools)?)?;
     let raw = subject.folder.join("pgo.profraw");
     let (outcome, paths) = both.count_paths(run, &[("LLVM_PROFILE_FILE", &raw)])?;
     if fs::metadata(&raw).map_or(0, |m| m.len()) == 0 {
-        let verdict =
-            Verdict { not_checked: vec!["all: the program ended in a way that LLVM writes no profile".into()], ..Verdict::default() };
+        let verdict = CountVerdict {
+            not_checked: vec!["all: the program ended in a way that LLVM writes no profile".into()],
+            ..CountVerdict::default()
+        };
         return Ok((outcome, verdict));
     }
     let profile = merge(subject, tools, &raw)?;
     let known = functions_in(tools, &profile)?;
     let read = subject.units.iter().map(|unit| read_back(subject, unit, tools, &profile, &known)).collect::<Result<Vec<_>, _>>()?;
-    let mut verdict = Verdict::default();
+    let mut verdict = CountVerdict::default();
     let kept = linked_copies(&both, &paths);
     for (at, (unit, counted)) in both.units.iter().zip(&paths).enumerate() {
         for function in &unit.map.functions {
@@ -68,7 +75,7 @@ pub fn check(subject: &Subject, tools: &Toolkit, run: &Run, left_by_tail_call: &
             }
             let decoded = decode(function, counted)?;
             let by_tail_call = left_by_tail_call.iter().any(|l| l.starts_with(&format!("{} (", function.name)));
-            judge_function(&subject.units[at], function, &decoded, &read[at], by_tail_call, &mut verdict);
+            verify_function(&subject.units[at], function, &decoded, &read[at], by_tail_call, &mut verdict);
         }
     }
     Ok((outcome, verdict))
@@ -132,17 +139,17 @@ fn merge(subject: &Subject, tools: &Toolkit, raw: &Path) -> Result<PathBuf, Erro
     Ok(merged)
 }
 
-fn counting(subject: &Subject, unit: &Unit) -> PathBuf {
+fn counting(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
     subject.file(unit, "pgo", "ll")
 }
 
-fn named(subject: &Subject, unit: &Unit) -> PathBuf {
+fn named(subject: &Subject, unit: &SubjectUnit) -> PathBuf {
     subject.file(unit, "named", "ll")
 }
 
 /// Gives the unit a source name that no other has: local functions are distinguished by it. Functions that are not to be
 /// optimised would not get names for their blocks.
-fn own_name(text: &str, unit: &Unit) -> String {
+fn own_name(text: &str, unit: &SubjectUnit) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {
         match line.starts_with("source_filename = ") {
@@ -161,7 +168,7 @@ fn functions_in(tools: &Toolkit, profile: &Path) -> Result<HashSet<String>, Erro
     Ok(text.lines().filter_map(name).collect())
 }
 
-fn read_back(subject: &Subject, unit: &Unit, tools: &Toolkit, profile: &Path, known: &HashSet<String>) -> Result<ReadBack, Error> {
+fn read_back(subject: &Subject, unit: &SubjectUnit, tools: &Toolkit, profile: &Path, known: &HashSet<String>) -> Result<ReadBack, Error> {
     let named = named(subject, unit);
     let mut opt = tools.command("opt");
     opt.args(OPTIONS).args(["-passes=pgo-instr-use", "-pgo-view-raw-counts=text", "-disable-output"]);
@@ -171,8 +178,10 @@ fn read_back(subject: &Subject, unit: &Unit, tools: &Toolkit, profile: &Path, kn
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let counting = counting(subject, unit);
     let text = fs::read_to_string(&counting).map_err(Error::file(&counting))?;
-    let labels =
-        Module::read(&text).functions.into_iter().map(|f| (f.name, f.blocks.into_iter().map(|b| b.label.unwrap_or_default()).collect()));
+    let labels = TextModule::read(&text)
+        .functions
+        .into_iter()
+        .map(|f| (f.name, f.blocks.into_iter().map(|b| b.label.unwrap_or_default()).collect()));
     let known = known.iter().map(|n| n.strip_prefix(&format!("{};", unit.identity)).unwrap_or(n).to_owned()).collect();
     let refused =
         said.lines().filter(|l| l.contains("warning") && l.contains("mismatch")).flat_map(|l| l.split(' ').map(str::to_owned)).collect();
@@ -225,7 +234,14 @@ fn assemble(names: &HashMap<u32, String>, blocks: &HashMap<u32, u64>, edges: &[(
     Dump { blocks, edges: sums }
 }
 
-fn judge_function(unit: &Unit, function: &FunctionMap, paths: &FunctionPaths, read: &ReadBack, left: bool, verdict: &mut Verdict) {
+fn verify_function(
+    unit: &SubjectUnit,
+    function: &FunctionMap,
+    paths: &FunctionPaths,
+    read: &ReadBack,
+    left: bool,
+    verdict: &mut CountVerdict,
+) {
     let executed = paths.blocks.iter().any(|c| *c > 0);
     if let Some(reason) = why_not(function, paths, read, left) {
         if executed {

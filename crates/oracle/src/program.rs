@@ -3,7 +3,7 @@
 //! The build's folder need not be there any more: inputs of the link that are gone are taken from the store.
 
 use crate::error::Error;
-use crate::subject::{Link, LinkWord, Subject};
+use crate::subject::{Link, LinkArgument, Subject};
 use object::read::archive::ArchiveFile;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -35,40 +35,40 @@ struct Recipe<'a> {
 
 impl Recipe<'_> {
     fn link(&self) -> Result<Link, Error> {
-        let directory = PathBuf::from(word(&self.value["directory"]));
+        let directory = PathBuf::from(system_text(&self.value["directory"]));
         let inputs = self.inputs()?;
         let sources: HashMap<u64, &Value> = items(&self.value["sources"]).map(|s| (s["at"].as_u64().unwrap_or(u64::MAX), s)).collect();
         let mut folders: Vec<PathBuf> = Vec::new();
-        let mut words = Vec::new();
-        let mut arguments = items(&self.value["arguments"]).map(word).enumerate();
+        let mut linked = Vec::new();
+        let mut arguments = items(&self.value["arguments"]).map(system_text).enumerate();
         while let Some((at, argument)) = arguments.next() {
             let text = argument.to_string_lossy().into_owned();
             if let Some(source) = sources.get(&(at as u64)) {
-                words.push(self.source(source)?);
+                linked.push(self.source(source)?);
             } else if matches!(text.as_str(), "-o" | "-x" | "-MF" | "-MT" | "-MQ") {
                 arguments.next();
             } else if text.starts_with("-flto") || text.starts_with("-fpass-plugin") {
             } else if let Some(input) = inputs.get(&plain(&directory.join(&argument))) {
-                words.push(input.clone());
+                linked.push(input.clone());
             } else if let Some(found) = text.strip_prefix("-l").and_then(|name| in_folders(&folders, name, &inputs)) {
-                words.push(found);
+                linked.push(found);
             } else {
                 if let Some(folder) = text.strip_prefix("-L") {
                     folders.push(plain(&directory.join(folder)));
                 }
-                words.push(LinkWord::Plain(argument));
+                linked.push(LinkArgument::Plain(argument));
             }
         }
         let driver = if self.value["driver"] == "clang++" { "clang++" } else { "clang" };
         let directory = if directory.is_dir() { directory } else { self.folder.to_owned() };
-        Ok(Link { driver, directory, words })
+        Ok(Link { driver, directory, arguments: linked })
     }
 
-    /// Input files by path, as words of a link.
-    fn inputs(&self) -> Result<HashMap<PathBuf, LinkWord>, Error> {
+    /// Input files by path, as arguments of a link.
+    fn inputs(&self) -> Result<HashMap<PathBuf, LinkArgument>, Error> {
         let mut inputs = HashMap::new();
         for (number, file) in items(&self.value["files"]).enumerate() {
-            let path = PathBuf::from(word(&file["path"]));
+            let path = PathBuf::from(system_text(&file["path"]));
             let content = self.content(&file["content"]);
             let bytes = fs::read(&content).map_err(Error::file(&content))?;
             let name = path.file_name().unwrap_or_default().to_owned();
@@ -83,25 +83,25 @@ impl Recipe<'_> {
         self.store.join("objects").join(name.get(..2).unwrap_or_default()).join(name)
     }
 
-    fn source(&self, source: &Value) -> Result<LinkWord, Error> {
+    fn source(&self, source: &Value) -> Result<LinkArgument, Error> {
         if let Some(unit) = source["unit"].as_str().and_then(Identity::parse) {
-            return Ok(LinkWord::Unit(unit));
+            return Ok(LinkArgument::Unit(unit));
         }
         let content = self.content(&source["object"]);
         let copy = self.folder.join(format!("source-{}.o", source["at"]));
         fs::copy(&content, &copy).map_err(Error::file(&content))?;
-        Ok(LinkWord::Plain(copy.into()))
+        Ok(LinkArgument::Plain(copy.into()))
     }
 }
 
 /// What stands for an input file: the units in it, or the file as it is.
-fn input(bytes: &[u8], copy: &Path) -> Result<LinkWord, Error> {
+fn input(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let mut units =
-        Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkWord::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
+        Image::read(bytes).map(|image| image.frames.into_iter().map(|f| LinkArgument::Unit(f.unit)).collect()).unwrap_or_else(|_| vec![]);
     match units.len() {
         1 => return Ok(units.remove(0)),
         // Units of an object that `ld -r` made, in an archive that is linked as a whole.
-        n if n > 1 => return Ok(LinkWord::Whole(units)),
+        n if n > 1 => return Ok(LinkArgument::Whole(units)),
         _ => {}
     }
     let Ok(archive) = ArchiveFile::parse(bytes) else { return keep(bytes, copy) };
@@ -112,20 +112,20 @@ fn input(bytes: &[u8], copy: &Path) -> Result<LinkWord, Error> {
         let data = member.and_then(|m| m.data(bytes)).map_err(damaged)?.to_vec();
         members.push(input(&data, &copy.with_extension(format!("{number}.o")))?);
     }
-    if members.iter().all(|m| matches!(m, LinkWord::Plain(_))) {
+    if members.iter().all(|m| matches!(m, LinkArgument::Plain(_))) {
         return keep(bytes, copy);
     }
-    Ok(LinkWord::Archive(members))
+    Ok(LinkArgument::Archive(members))
 }
 
-fn keep(bytes: &[u8], copy: &Path) -> Result<LinkWord, Error> {
+fn keep(bytes: &[u8], copy: &Path) -> Result<LinkArgument, Error> {
     let folder = copy.parent().unwrap_or(copy);
     fs::create_dir_all(folder).map_err(Error::file(folder))?;
     fs::write(copy, bytes).map_err(Error::file(copy))?;
-    Ok(LinkWord::Plain(copy.into()))
+    Ok(LinkArgument::Plain(copy.into()))
 }
 
-fn in_folders(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkWord>) -> Option<LinkWord> {
+fn in_folders(folders: &[PathBuf], name: &str, inputs: &HashMap<PathBuf, LinkArgument>) -> Option<LinkArgument> {
     folders.iter().find_map(|folder| inputs.get(&folder.join(format!("lib{name}.a"))).cloned())
 }
 
@@ -133,8 +133,8 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A word of the recipe: text, or bytes where it is none.
-fn word(value: &Value) -> OsString {
+/// An argument of the recipe: text, or bytes where they are no UTF-8.
+fn system_text(value: &Value) -> OsString {
     match value.as_str() {
         Some(text) => text.into(),
         None => OsString::from_vec(items(value).map(|b| b.as_u64().unwrap_or(0) as u8).collect()),

@@ -9,7 +9,7 @@
 
 /// A language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub enum RandomLanguage {
     /// C
     C,
     /// C++
@@ -18,9 +18,9 @@ pub enum Language {
 
 /// A random program.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct RandomProgram {
     /// Its language.
-    pub language: Language,
+    pub language: RandomLanguage,
     /// Its text.
     pub text: String,
 }
@@ -57,9 +57,9 @@ impl Dice {
 }
 
 /// Makes the program of a seed.
-pub fn program(seed: u64) -> Program {
+pub fn program(seed: u64) -> RandomProgram {
     let mut dice = Dice::new(seed);
-    let language = if dice.chance(40) { Language::Cxx } else { Language::C };
+    let language = if dice.chance(40) { RandomLanguage::Cxx } else { RandomLanguage::C };
     let threads = dice.chance(25);
     let functions = 3 + dice.below(6) as usize;
     let entrances = Dice::new(seed ^ ENTRANCES);
@@ -70,7 +70,7 @@ pub fn program(seed: u64) -> Program {
         maker.function(function);
     }
     maker.main();
-    Program { language, text: maker.text }
+    RandomProgram { language, text: maker.text }
 }
 
 /// Separates the dice of [`Maker::entrances`] from the others.
@@ -82,7 +82,7 @@ struct Maker {
     dice: Dice,
     /// Which functions have loops with several entrances.
     entrances: Dice,
-    language: Language,
+    language: RandomLanguage,
     threads: bool,
     functions: usize,
     /// The function being written.
@@ -138,7 +138,7 @@ impl Maker {
         let leave = if self.threads { -1_000_000 } else { [-1_000_000, 60, fuel][self.dice.below(3) as usize] };
         self.line(&format!("#define FUEL {fuel}\n#define LEAVE_BELOW {leave}"));
         self.line(PRELUDE);
-        if self.language == Language::Cxx {
+        if self.language == RandomLanguage::Cxx {
             self.line(CXX_PRELUDE);
         }
         for i in 0..self.functions {
@@ -153,7 +153,7 @@ impl Maker {
     fn function(&mut self, number: usize) {
         self.function = number;
         self.labels = 0;
-        let jumps_back = self.language == Language::C && self.dice.chance(35);
+        let jumps_back = self.language == RandomLanguage::C && self.dice.chance(35);
         let quality = if jumps_back { "volatile " } else { "" };
         let start = self.dice.below(100);
         self.line(&format!("u64 f{number}(u64 a0, u64 b0) {{\n{quality}u64 a = a0, b = b0, c = {start}, d = 0;"));
@@ -189,7 +189,7 @@ impl Maker {
         self.line("}");
     }
 
-    /// A block that `longjmp` comes back to. Nothing in it returns by another way than at its end.
+    /// A block that `longjmp` comes back to. Nothing in it returns by another exit than its end.
     fn landing(&mut self) {
         let target = self.dice.below(self.functions as u64);
         let other = self.dice.below(self.functions as u64);
@@ -278,11 +278,11 @@ impl Maker {
 
     fn main(&mut self) {
         let work = match self.language {
-            Language::C => {
+            RandomLanguage::C => {
                 "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { landings = 0; sum = twist(sum + f0(x + i, i)); } \
                     return sum + memory[x % 16]; }"
             }
-            Language::Cxx => {
+            RandomLanguage::Cxx => {
                 "static u64 work(u64 x) { u64 sum = 0; for (u64 i = 0; i < 5; i++) { try { sum = twist(sum + f0(x + i, i)); }\n\
                  catch (Trouble &t) { sum += t.x; } catch (int n) { sum ^= (u64)n; } catch (...) { sum++; } } return sum + memory[x % \
                  16]; }"

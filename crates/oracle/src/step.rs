@@ -7,7 +7,7 @@
 //! short jumps forward and system calls have to be known by their first bytes.
 
 use crate::error::Error;
-use crate::subject::Outcome;
+use crate::subject::SubjectOutcome;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -33,7 +33,13 @@ const MMAP: u64 = 9;
 ///
 /// # Errors
 /// It cannot be run or traced, or a text not be written.
-pub fn record(program: &Path, arguments: &[OsString], input: Stdio, directory: &Path, trace: &mut dyn Write) -> Result<Outcome, Error> {
+pub fn record(
+    program: &Path,
+    arguments: &[OsString],
+    input: Stdio,
+    directory: &Path,
+    trace: &mut dyn Write,
+) -> Result<SubjectOutcome, Error> {
     let _pinned = OneProcessor::keep();
     let failed = |what: &'static str| move |source: nix::Error| Error::Trace { program: program.to_owned(), what, source };
     // The shell stops itself, so that it can be seized before it becomes the program.
@@ -55,7 +61,7 @@ pub fn record(program: &Path, arguments: &[OsString], input: Stdio, directory: &
         Stop::Write(source) => Error::File { path: "the text of branches".into(), source },
     })?;
     let output = reader.join().expect("the reader does not panic").map_err(Error::file(program))?;
-    Ok(Outcome { status, output })
+    Ok(SubjectOutcome { status, output })
 }
 
 /// Windows of the last branches of each thread in a trace, as lines of branch stacks: of `size` branches, about `apart`

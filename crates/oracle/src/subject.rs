@@ -1,7 +1,7 @@
 //! A program that is checked: its units with maps and bitcode, and how it is linked, so that it can be rebuilt of other objects.
 
 use crate::error::Error;
-use crate::mark::{Marked, Numbers, Purpose, mark};
+use crate::probes::{FunctionProbes, NodeNumbers, ProbePurpose, insert_probes};
 use crate::tools::{RECORDER, Toolkit, run};
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use trodden_profile::collect::counters;
-use trodden_unit::experiment::{Action, InputFolder, Keep, Request};
+use trodden_unit::experiment::{InputFolder, Keep, PluginRequest, UnitAction};
 use trodden_unit::{Identity, Image, UnitMap, UnitStore};
 
 /// A program.
@@ -18,7 +18,7 @@ pub struct Subject {
     /// The instrumented program.
     pub program: PathBuf,
     /// Its units, in link order.
-    pub units: Vec<Unit>,
+    pub units: Vec<SubjectUnit>,
     /// How it is linked.
     pub link: Link,
     /// Where the oracle keeps its files.
@@ -29,7 +29,7 @@ pub struct Subject {
 
 /// A unit of a program.
 #[derive(Debug)]
-pub struct Unit {
+pub struct SubjectUnit {
     /// Its identity.
     pub identity: Identity,
     /// Its map.
@@ -45,26 +45,26 @@ pub struct Link {
     pub driver: &'static str,
     /// Folder in which it runs.
     pub directory: PathBuf,
-    /// Its words.
-    pub words: Vec<LinkWord>,
+    /// Its arguments.
+    pub arguments: Vec<LinkArgument>,
 }
 
-/// A word of a link.
+/// An argument of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkWord {
+pub enum LinkArgument {
     /// As it is.
     Plain(OsString),
     /// The object of a unit.
     Unit(Identity),
     /// An archive: its members are files or units.
-    Archive(Vec<LinkWord>),
+    Archive(Vec<LinkArgument>),
     /// Units that are linked together, whether needed or not.
-    Whole(Vec<LinkWord>),
+    Whole(Vec<LinkArgument>),
 }
 
 /// A run of a program.
 #[derive(Debug)]
-pub struct Run {
+pub struct SubjectRun {
     /// The file to run it as: all variants run under the same name, since programs look at theirs.
     pub place: PathBuf,
     /// Words after the program's name.
@@ -79,20 +79,20 @@ pub struct Run {
 
 /// What a run showed.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct SubjectOutcome {
     /// How it ended.
     pub status: ExitStatus,
     /// Standard output.
     pub output: Vec<u8>,
 }
 
-/// A program with marks.
+/// A program with probes.
 #[derive(Debug)]
-pub struct MarkedProgram {
+pub struct ProbedProgram {
     /// The program.
     pub program: PathBuf,
     /// For each unit, for each function of its map: its numbers.
-    pub functions: Vec<Vec<Marked>>,
+    pub functions: Vec<Vec<FunctionProbes>>,
     /// How many numbers there are.
     pub slots: u32,
 }
@@ -113,7 +113,7 @@ impl Subject {
             })?;
             let bitcode = folder.join(format!("{}.bc", placed.unit));
             fs::write(&bitcode, frame.bitcode()?).map_err(Error::file(&bitcode))?;
-            units.push(Unit { identity: placed.unit, map: frame.map()?, bitcode });
+            units.push(SubjectUnit { identity: placed.unit, map: frame.map()?, bitcode });
         }
         let inputs = UnitStore::at(folder.join("store")).inputs();
         Ok(Subject { program: program.to_owned(), units, link, folder: folder.to_owned(), inputs })
@@ -125,21 +125,21 @@ impl Subject {
         Subject { inputs: store.inputs(), ..self }
     }
 
-    /// Makes the program with marks: in the place of trodden's probes, or beside them, so that both count in one run.
+    /// Makes the program with probes: in the place of trodden's probes, or beside them, so that both count in one run.
     ///
     /// # Errors
     /// A tool fails, or a unit's text does not match its map.
-    pub fn with_marks(&self, tools: &Toolkit, purpose: Purpose, log_bytes: u64, beside: bool) -> Result<MarkedProgram, Error> {
-        let name = if purpose == Purpose::Log { "log" } else { "counts" };
-        let mut numbers = Numbers::default();
+    pub fn with_probes(&self, tools: &Toolkit, purpose: ProbePurpose, log_bytes: u64, beside: bool) -> Result<ProbedProgram, Error> {
+        let name = if purpose == ProbePurpose::Log { "log" } else { "counts" };
+        let mut numbers = NodeNumbers::default();
         let (mut functions, mut objects) = (Vec::new(), HashMap::new());
         for unit in &self.units {
-            let (text, marked) = mark(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
+            let (text, probed) = insert_probes(&tools.text(&unit.bitcode)?, &unit.map, purpose, &mut numbers)?;
             let (module, object) = (self.file(unit, name, "ll"), self.file(unit, name, "o"));
             fs::write(&module, text).map_err(Error::file(&module))?;
             self.object(tools, unit, &module, &object, beside)?;
             fs::remove_file(&module).map_err(Error::file(&module))?;
-            functions.push(marked);
+            functions.push(probed);
             objects.insert(unit.identity, object);
         }
         let recorder = self.recorder(tools, purpose, numbers.count(), log_bytes)?;
@@ -148,14 +148,14 @@ impl Subject {
         more.extend(beside.then(|| tools.runtime.clone().into()));
         self.link.make(tools, &objects, &more, &program)?;
         let count = numbers.count();
-        Ok(MarkedProgram { program, functions, slots: count })
+        Ok(ProbedProgram { program, functions, slots: count })
     }
 
     /// Makes an object of a variant of a unit.
     ///
     /// # Errors
     /// Clang refuses it.
-    pub fn object(&self, tools: &Toolkit, unit: &Unit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
+    pub fn object(&self, tools: &Toolkit, unit: &SubjectUnit, module: &Path, object: &Path, probes: bool) -> Result<(), Error> {
         let store = self.folder.join("store");
         let request = match probes {
             true => Some(self.request(unit, &UnitStore::at(&store).inputs())?),
@@ -165,11 +165,11 @@ impl Subject {
     }
 
     /// The request by which a unit was built, and the files that it names, in a folder of the oracle's own.
-    fn request(&self, unit: &Unit, folder: &InputFolder) -> Result<PathBuf, Error> {
+    fn request(&self, unit: &SubjectUnit, folder: &InputFolder) -> Result<PathBuf, Error> {
         for (kind, identity) in unit.map.experiment.inputs() {
             folder.put(&self.inputs.get(kind, identity)?)?;
         }
-        Ok(Request::new(unit.map.experiment.clone(), Action::Instrument, Keep::Bitcode).write(folder)?)
+        Ok(PluginRequest::new(unit.map.experiment.clone(), UnitAction::Instrument, Keep::Bitcode).write(folder)?)
     }
 
     /// The same program instrumented again after its units were changed; the units are in the same order.
@@ -189,16 +189,16 @@ impl Subject {
     }
 
     /// Name of a file made of a unit.
-    pub fn file(&self, unit: &Unit, purpose: &str, extension: &str) -> PathBuf {
+    pub fn file(&self, unit: &SubjectUnit, purpose: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{}.{purpose}.{extension}", unit.identity))
     }
 
-    fn recorder(&self, tools: &Toolkit, purpose: Purpose, slots: u32, log_bytes: u64) -> Result<PathBuf, Error> {
-        let (source, object) = (self.folder.join("marks.c"), self.folder.join(format!("marks-{purpose:?}.o")));
+    fn recorder(&self, tools: &Toolkit, purpose: ProbePurpose, slots: u32, log_bytes: u64) -> Result<PathBuf, Error> {
+        let (source, object) = (self.folder.join("probes.c"), self.folder.join(format!("probes-{purpose:?}.o")));
         fs::write(&source, RECORDER).map_err(Error::file(&source))?;
         let size = match purpose {
-            Purpose::Counts => format!("-DSLOTS={slots}ul"),
-            Purpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),
+            ProbePurpose::Counts => format!("-DSLOTS={slots}ul"),
+            ProbePurpose::Log => format!("-DLOG_BYTES={log_bytes}ul"),
         };
         run(tools.command("clang").args(["-O2", "-fPIC", "-w", "-c", &size]).arg(&source).arg("-o").arg(&object))?;
         Ok(object)
@@ -208,7 +208,7 @@ impl Subject {
     ///
     /// # Errors
     /// It cannot be run, or its raw file not be read.
-    pub fn count_paths(&self, run: &Run, more: &[(&str, &Path)]) -> Result<(Outcome, Vec<HashMap<u64, u64>>), Error> {
+    pub fn count_paths(&self, run: &SubjectRun, more: &[(&str, &Path)]) -> Result<(SubjectOutcome, Vec<HashMap<u64, u64>>), Error> {
         let folder = self.folder.join("raw");
         if folder.exists() {
             fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
@@ -236,12 +236,12 @@ impl Link {
     pub fn make(&self, tools: &Toolkit, objects: &HashMap<Identity, PathBuf>, more: &[OsString], output: &Path) -> Result<(), Error> {
         let mut command = tools.command(self.driver);
         command.current_dir(&self.directory).args(["-Qunused-arguments", "-o"]).arg(output).args(more);
-        for (i, word) in self.words.iter().enumerate() {
-            match word {
-                LinkWord::Archive(members) => {
+        for (i, argument) in self.arguments.iter().enumerate() {
+            match argument {
+                LinkArgument::Archive(members) => {
                     command.arg(archive(tools, members, objects, &output.with_extension(format!("{i}.a")))?);
                 }
-                word => add(&mut command, word, objects),
+                argument => add(&mut command, argument, objects),
             }
         }
         run(&mut command).map(drop)
@@ -249,15 +249,15 @@ impl Link {
 }
 
 /// Adds files and objects of units. A unit that the program does not consist of (an archive's member that nothing needed) is left out.
-fn add(command: &mut Command, word: &LinkWord, objects: &HashMap<Identity, PathBuf>) {
-    match word {
-        LinkWord::Plain(word) => drop(command.arg(word)),
-        LinkWord::Unit(unit) => drop(command.args(objects.get(unit))),
-        LinkWord::Archive(words) | LinkWord::Whole(words) => words.iter().for_each(|w| add(command, w, objects)),
+fn add(command: &mut Command, argument: &LinkArgument, objects: &HashMap<Identity, PathBuf>) {
+    match argument {
+        LinkArgument::Plain(argument) => drop(command.arg(argument)),
+        LinkArgument::Unit(unit) => drop(command.args(objects.get(unit))),
+        LinkArgument::Archive(arguments) | LinkArgument::Whole(arguments) => arguments.iter().for_each(|w| add(command, w, objects)),
     }
 }
 
-fn archive(tools: &Toolkit, members: &[LinkWord], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, Error> {
+fn archive(tools: &Toolkit, members: &[LinkArgument], objects: &HashMap<Identity, PathBuf>, output: &Path) -> Result<PathBuf, Error> {
     let mut command = tools.command("llvm-ar");
     command.arg("qc").arg(output);
     members.iter().for_each(|m| add(&mut command, m, objects));
@@ -266,12 +266,12 @@ fn archive(tools: &Toolkit, members: &[LinkWord], objects: &HashMap<Identity, Pa
     Ok(output.to_owned())
 }
 
-impl Run {
+impl SubjectRun {
     /// Runs a program with variables set.
     ///
     /// # Errors
     /// It cannot be run.
-    pub fn make(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<Outcome, Error> {
+    pub fn make(&self, program: &Path, variables: &[(&str, &Path)]) -> Result<SubjectOutcome, Error> {
         self.put_in_place(program)?;
         let mut command = Command::new("timeout");
         command.args(["-s", "KILL", &self.limit_s.to_string()]).arg(&self.place).args(&self.arguments).current_dir(&self.directory);
@@ -281,7 +281,7 @@ impl Run {
         };
         command.env_remove("TRODDEN_OUTPUT").envs(variables.iter().copied()).stdin(input).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let output = command.output().map_err(|source| Error::Tool { tool: program.display().to_string(), source })?;
-        Ok(Outcome { status: output.status, output: output.stdout })
+        Ok(SubjectOutcome { status: output.status, output: output.stdout })
     }
 
     /// Copies the program to where it runs, by another process: a file that this one had open for writing cannot be
@@ -301,12 +301,12 @@ impl Run {
 mod tests {
     use super::*;
     use trodden_unit::experiment::InputError;
-    use trodden_unit::{Counted, KnownPaths, Settings};
+    use trodden_unit::{CountedEvent, KnownPaths, Settings};
 
     #[test]
     fn programs_run_where_they_were_just_put_while_other_threads_start_some() {
         let place = tempfile::tempdir().unwrap();
-        let run = |name: &str| Run {
+        let run = |name: &str| SubjectRun {
             place: place.path().join(name),
             arguments: Vec::new(),
             input: None,
@@ -343,7 +343,7 @@ mod tests {
             producer: String::new(),
             target: String::new(),
             experiment: experiment.clone(),
-            counted: Counted::Paths,
+            counted: CountedEvent::Paths,
             codegen: vec![],
             files: vec![],
             scopes: vec![],
@@ -356,14 +356,14 @@ mod tests {
             aliases: vec![],
             line_graphs: Default::default(),
         };
-        let unit = Unit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
-        let link = Link { driver: "clang", directory: PathBuf::new(), words: Vec::new() };
+        let unit = SubjectUnit { identity: Identity([1; 16]), map, bitcode: PathBuf::new() };
+        let link = Link { driver: "clang", directory: PathBuf::new(), arguments: Vec::new() };
         let inputs = InputFolder::at(place.path().join("nothing"));
         let subject = Subject { program: PathBuf::new(), units: Vec::new(), link, folder: oracle.clone(), inputs };
         let missing = subject.request(&unit, &InputFolder::at(&oracle));
         assert!(matches!(missing, Err(Error::Input(InputError::Missing { .. }))), "{missing:?}");
         let file = subject.of_store(&store).request(&unit, &InputFolder::at(&oracle)).unwrap();
-        let (read, folder) = Request::read(&file).unwrap();
+        let (read, folder) = PluginRequest::read(&file).unwrap();
         assert_eq!((&read.experiment, folder.path(experiment.known().unwrap()).is_file()), (&experiment, true));
     }
 }

@@ -7,11 +7,11 @@
 use std::collections::{HashMap, HashSet};
 
 /// A module's text.
-pub struct Module<'a> {
+pub struct TextModule<'a> {
     /// Its lines.
     pub lines: Vec<&'a str>,
     /// The functions it defines.
-    pub functions: Vec<Function>,
+    pub functions: Vec<TextFunction>,
     /// Names of functions with the numbers of their attribute groups.
     attributes: HashMap<String, Vec<u32>>,
     /// Groups that hold `returns_twice`, and `noreturn`.
@@ -20,16 +20,16 @@ pub struct Module<'a> {
 }
 
 /// A definition.
-pub struct Function {
+pub struct TextFunction {
     /// Its name, as in a unit's map.
     pub name: String,
     /// The lines of its body, `define` and `}` left out.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<TextBlock>,
 }
 
 /// A basic block.
 #[derive(Default)]
-pub struct Block {
+pub struct TextBlock {
     /// Its label; the entry may have none.
     pub label: Option<String>,
     /// First lines of its instructions.
@@ -39,12 +39,12 @@ pub struct Block {
 /// Calls by which a process becomes two.
 const FORKS: [&str; 8] = ["fork", "_Fork", "__fork", "__libc_fork", "forkpty", "vfork", "__vfork", "daemon"];
 /// Intrinsics that make no code.
-const MARKERS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
+const CODELESS: [&str; 6] = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
 
-impl<'a> Module<'a> {
+impl<'a> TextModule<'a> {
     /// Reads a module.
-    pub fn read(text: &'a str) -> Module<'a> {
-        let mut module = Module {
+    pub fn read(text: &'a str) -> TextModule<'a> {
+        let mut module = TextModule {
             lines: text.lines().collect(),
             functions: Vec::new(),
             attributes: HashMap::new(),
@@ -60,7 +60,7 @@ impl<'a> Module<'a> {
             } else if line.starts_with("define ") {
                 let name = callee_of(line).unwrap_or_default();
                 module.attributes.insert(name.clone(), groups_of(line));
-                module.functions.push(Function { name, blocks: vec![Block::default()] });
+                module.functions.push(TextFunction { name, blocks: vec![TextBlock::default()] });
                 inside = true;
             } else if line.starts_with("declare ") {
                 module.attributes.insert(callee_of(line).unwrap_or_default(), groups_of(line));
@@ -82,7 +82,7 @@ impl<'a> Module<'a> {
                 let label = label_of(line);
                 match blocks.last_mut().expect("a body has a block") {
                     first if first.label.is_none() && first.instructions.is_empty() => first.label = Some(label),
-                    _ => blocks.push(Block { label: Some(label), instructions: Vec::new() }),
+                    _ => blocks.push(TextBlock { label: Some(label), instructions: Vec::new() }),
                 }
             }
         }
@@ -154,8 +154,8 @@ pub fn is_intrinsic(line: &str) -> bool {
 }
 
 /// Whether a line calls an intrinsic that makes no code.
-pub fn is_marker(line: &str) -> bool {
-    call_kind(line).is_some() && callee_of(line).is_some_and(|name| MARKERS.iter().any(|m| name.starts_with(m)))
+pub fn is_codeless(line: &str) -> bool {
+    call_kind(line).is_some() && callee_of(line).is_some_and(|name| CODELESS.iter().any(|m| name.starts_with(m)))
 }
 
 /// The function that a line calls, declares or defines: the first name that a parenthesis follows. None if it is a
@@ -245,7 +245,7 @@ mod tests {
         let text = "define i32 @f(i32 %0) #0 {\n  switch i32 %0, label %3 [\n    i32 1, label %2\n  ]\n\n2:                ; preds = %1\n  \
                     br label %3\n\n\"a b\":\n    #dbg_value(i32 0)\n  ret i32 0\n}\ndeclare i32 @setjmp(ptr) #1\nattributes #1 = { \
                     nounwind returns_twice }\n";
-        let module = Module::read(text);
+        let module = TextModule::read(text);
         let blocks = &module.functions[0].blocks;
         assert_eq!(blocks.iter().map(|b| b.label.as_deref()).collect::<Vec<_>>(), [None, Some("2"), Some("a b")]);
         assert_eq!(blocks.iter().map(|b| b.instructions.len()).collect::<Vec<_>>(), [1, 1, 1]);

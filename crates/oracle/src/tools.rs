@@ -1,4 +1,4 @@
-//! Running the tools of LLVM, and where the parts of trodden under judgement are.
+//! Running the tools of LLVM, and where the parts of trodden under test are.
 
 use crate::error::Error;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ pub struct Toolkit {
 /// The object that a build script made.
 const RUNTIME: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/trodden_rt.o"));
 /// The recorder's source.
-pub const RECORDER: &str = include_str!("marks.c");
+pub const RECORDER: &str = include_str!("probes.c");
 /// Where LLVM's packages put its tools.
 const PACKAGED: &str = "/usr/lib/llvm-22";
 

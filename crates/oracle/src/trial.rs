@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_oracle::{Error, Run, Subject, Toolkit, Verdict, counts, log, pgo, program};
+use trodden_oracle::{CountVerdict, Error, Subject, SubjectRun, Toolkit, counts, log, pgo, program};
 use trodden_unit::UnitStore;
 
 /// What to check.
@@ -31,7 +31,7 @@ pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
     let store = trial.store.clone().or_else(|| UnitStore::root_from(|name| std::env::var_os(name))).unwrap_or_default();
     let subject = program::read(Path::new(name), &store, folder.path())?.of_store(&UnitStore::at(&store));
     let mut text = String::new();
-    let (outcome, by_blocks) = counts::judge_in_one_run(&subject, &tools, &run)?;
+    let (outcome, by_blocks) = counts::verify_in_one_run(&subject, &tools, &run)?;
     let mut equal = describe(&mut text, name, "block counters", &by_blocks);
     let (_, by_pgo) = pgo::check(&subject, &tools, &run, &by_blocks.left_by_tail_call)?;
     equal &= describe(&mut text, name, "LLVM's edge profile", &by_pgo);
@@ -48,7 +48,7 @@ pub fn check(trial: &Trial) -> Result<ExitCode, Error> {
 fn replay(
     subject: &Subject,
     tools: &Toolkit,
-    run: &Run,
+    run: &SubjectRun,
     paths: &[counts::UnitCounts],
     text: &mut String,
     name: &OsString,
@@ -58,21 +58,21 @@ fn replay(
 }
 
 /// The run as it is asked for; what comes by standard input is kept, for it is needed several times.
-fn run_of(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<Run, Error> {
+fn run_of(name: &OsString, arguments: &[OsString], folder: &Path) -> Result<SubjectRun, Error> {
     let mut input = Vec::new();
     std::io::stdin().read_to_end(&mut input).map_err(Error::file(Path::new("standard input")))?;
     let kept = folder.join("standard-input");
     fs::write(&kept, &input).map_err(Error::file(&kept))?;
     let directory = std::env::current_dir().map_err(Error::file(Path::new(".")))?;
     let place = folder.join("run").join(Path::new(name).file_name().unwrap_or(name));
-    Ok(Run { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
+    Ok(SubjectRun { place, arguments: arguments.to_vec(), input: Some(kept), directory, limit_s: 3600 })
 }
 
-fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &Verdict) -> bool {
+fn describe(text: &mut String, program: &OsString, oracle: &str, verdict: &CountVerdict) -> bool {
     let program = Path::new(program).file_name().unwrap_or(program).to_string_lossy();
     let different: std::collections::BTreeSet<&str> = verdict.differences.iter().map(|d| d.function.as_str()).collect();
     let equal = verdict.functions - different.len();
-    let Verdict { functions, executed, .. } = verdict;
+    let CountVerdict { functions, executed, .. } = verdict;
     let mut put = |line: String| writeln!(text, "{line}").expect("text grows");
     put(format!("{program}: {oracle}: {equal} of {functions} functions equal ({executed} executed), {} differ", different.len()));
     let lists =

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// What was checked, and how it went.
 #[derive(Clone, Debug, Default)]
-pub struct Verdict {
+pub struct CountVerdict {
     /// Functions that were compared.
     pub functions: usize,
     /// Of those, executed at least once.
@@ -16,19 +16,19 @@ pub struct Verdict {
     /// Functions that the oracle cannot check, each with the reason.
     pub not_checked: Vec<String>,
     /// Differences.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<CountDifference>,
 }
 
 /// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct CountDifference {
     /// The function.
     pub function: String,
     /// What differs.
     pub what: String,
 }
 
-impl Verdict {
+impl CountVerdict {
     /// Whether trodden and the oracle agree on everything.
     pub fn is_equal(&self) -> bool {
         self.differences.is_empty()
@@ -38,12 +38,12 @@ impl Verdict {
     pub fn compare<T: PartialEq + fmt::Display>(&mut self, function: &str, what: impl FnOnce() -> String, trodden: T, oracle: T) {
         if trodden != oracle {
             let what = format!("{}: trodden {trodden}, oracle {oracle}", what());
-            self.differences.push(Difference { function: function.to_owned(), what });
+            self.differences.push(CountDifference { function: function.to_owned(), what });
         }
     }
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for CountDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.function, self.what)
     }

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
-use trodden_flow::plan::{Action, PlanOptions};
+use trodden_flow::plan::{PlanOptions, RegisterAction};
 use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Origin};
 use trodden_oracle::baselines::cold::{Left, leave_out};
-use trodden_oracle::baselines::{Baseline, Step, is_obvious, practical, structural, targeted};
+use trodden_oracle::baselines::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{Cycles, forced, graph, options};
 
@@ -43,22 +43,22 @@ fn walk(random: &mut Random, graph: &Graph, plan: &Baseline, excluded: &[bool], 
         }
         let edge = random.pick(&out);
         let action = match plan.step(graph, edge) {
-            Step::Plan(action) => action,
-            Step::Poison(value) => {
+            RegisterStep::Plan(action) => action,
+            RegisterStep::Poison(value) => {
                 register = value;
-                Action::Add { increment: 0 }
+                RegisterAction::Add { increment: 0 }
             }
         };
         match action {
-            Action::Add { increment } => register += increment,
-            Action::Count { increment } => *counts.entry(register + increment).or_default() += 1,
-            Action::CountAndRestart { increment, start } => {
+            RegisterAction::Add { increment } => register += increment,
+            RegisterAction::Count { increment } => *counts.entry(register + increment).or_default() += 1,
+            RegisterAction::CountAndRestart { increment, start } => {
                 *counts.entry(register + increment).or_default() += 1;
                 register = start;
                 log.push((begin, std::mem::take(&mut edges), End::Cut(edge)));
                 begin = (graph.to(edge) != graph.entry()).then_some(graph.to(edge));
             }
-            Action::Dead => panic!("a walk took a dead edge"),
+            RegisterAction::Dead => panic!("a walk took a dead edge"),
         }
         if plan.dag.cut(edge).is_none() {
             edges.push(edge);

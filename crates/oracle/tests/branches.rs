@@ -6,7 +6,7 @@
 use std::path::Path;
 use trodden_oracle::branches::{BranchFindings, Sampler, check};
 use trodden_oracle::check::Variant;
-use trodden_oracle::random::{Language, program};
+use trodden_oracle::random::{RandomLanguage, program};
 use trodden_oracle::{Toolkit, step};
 
 /// Short programs; in the second, functions call each other through tables and jump to computed addresses.
@@ -42,7 +42,7 @@ fn a_trace_of_all_branches_gives_the_counts() {
 
 fn findings(seed: u64, variant: &Variant, tools: &Toolkit, place: &Path) -> BranchFindings {
     let program = program(seed);
-    let source = place.join(if program.language == Language::C { "subject.c" } else { "subject.cpp" });
+    let source = place.join(if program.language == RandomLanguage::C { "subject.c" } else { "subject.cpp" });
     std::fs::write(&source, &program.text).unwrap();
     let samplers = [Sampler { size: 32, apart: 0 }, Sampler { size: 16, apart: 0 }, Sampler { size: 32, apart: 40 }];
     let kind = if seed.is_multiple_of(2) { "-static" } else { "-static-pie" };

@@ -3,8 +3,8 @@
 
 mod plain;
 
-use trodden_flow::Scheme;
-use trodden_oracle::interesting::{Findings, compare};
+use trodden_flow::NumberingScheme;
+use trodden_oracle::interesting::{InterestingFindings, compare};
 use trodden_oracle::random::Dice;
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::exactness::Inexact;
@@ -22,14 +22,14 @@ fn seeds() -> Vec<u64> {
 fn interesting_paths_are_counted_as_the_full_tier_counts_them() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
-    let mut all = Findings::default();
+    let mut all = InterestingFindings::default();
     for seed in seeds() {
         let program = random::program(seed);
         let (level, words) = [("-O2", ""), ("-O1", "max-paths=16"), ("-O3", "threads=atomic"), ("-O0", "chords=off")][seed as usize % 4];
         let place = |name: &str| folder.path().join(format!("{seed}/{name}"));
         let full = plain::execute(&plain::build(&program, level, words, &[], &tools, &place("full")), &[]);
         // All schemes in turn, some for each program.
-        for scheme in Scheme::ALL.into_iter().filter(|s| (*s as u64 + seed).is_multiple_of(3)) {
+        for scheme in NumberingScheme::ALL.into_iter().filter(|s| (*s as u64 + seed).is_multiple_of(3)) {
             let (share, mut dice) = ([20, 60, 95][(seed as usize + scheme as usize / 3) % 3], Dice::new(seed ^ scheme as u64));
             let mut asked = full.profile.clone();
             for unit in asked.images.iter_mut().flat_map(|i| &mut i.units) {
@@ -51,7 +51,7 @@ fn interesting_paths_are_counted_as_the_full_tier_counts_them() {
                 .inexact()
                 .iter()
                 .any(|i| matches!(i, Inexact::Interesting { executions, .. } if u128::from(*executions) == found.others));
-            assert!(reported || scheme == Scheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
+            assert!(reported || scheme == NumberingScheme::BallLarus || found.misplaced > 0, "seed {seed} {}: {found:?}", scheme.name());
             all.functions += found.functions;
             all.executed += found.executed;
             all.others += found.others;

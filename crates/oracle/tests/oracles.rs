@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use trodden_oracle::check::{Variant, check_sources};
-use trodden_oracle::random::Language;
-use trodden_oracle::{Run, Subject, Toolkit, counts, log};
+use trodden_oracle::random::RandomLanguage;
+use trodden_oracle::{Subject, SubjectRun, Toolkit, counts, log};
 
 /// One for all tests: building the plugin takes cargo's lock.
 static TOOLS: LazyLock<Toolkit> = LazyLock::new(|| Toolkit::prepare(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracles")).unwrap());
@@ -28,8 +28,8 @@ impl Bench {
     }
 
     /// A program of `tests/subjects`, which must have functions with unfinished paths or have none.
-    fn judge_file(&self, name: &str, unfinished: bool) {
-        let language = if name.ends_with(".c") { Language::C } else { Language::Cxx };
+    fn verify_file(&self, name: &str, unfinished: bool) {
+        let language = if name.ends_with(".c") { RandomLanguage::C } else { RandomLanguage::Cxx };
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/subjects").join(name);
         let found = self.check(&[path], language);
         // The optimiser may leave no call in which a path could stop.
@@ -37,14 +37,14 @@ impl Bench {
     }
 
     /// All oracles, at several levels of optimisation; gives the number of functions with unfinished paths at each.
-    fn check(&self, sources: &[PathBuf], language: Language) -> Vec<usize> {
+    fn check(&self, sources: &[PathBuf], language: RandomLanguage) -> Vec<usize> {
         let mut unfinished = Vec::new();
         for level in ["-O0", "-O2"] {
             for parameters in ["", "max-paths=2 chords=off"] {
                 let folder = self.folder.path().join(format!("{level}{}", parameters.len()));
                 fs::create_dir(&folder).unwrap();
                 let mut options = vec![level.to_owned()];
-                options.extend((language == Language::Cxx).then(|| "-std=c++20".to_owned()));
+                options.extend((language == RandomLanguage::Cxx).then(|| "-std=c++20".to_owned()));
                 let variant = Variant { options, parameters: parameters.into(), helper: None };
                 let findings = check_sources(sources, language, &variant, self.tools, &folder).unwrap();
                 assert!(findings.differences.is_empty(), "{level} {parameters}: {:#?}", findings.differences);
@@ -63,7 +63,7 @@ fn tail_calls_that_never_come_back() {
     let text = "int end(int); int mid(int x) { if (x % 2) return end(x); if (x % 3) return end(x + 1) + 1; return 7; }
         int last(int x) { int y; switch (x) { case 1: y = end(2); break; case 2: y = 5; break; default: y = end(x); } return y; }
         int main(void) { int s = 0; for (int i = 0; i < 100; i++) s += mid(i % 5) + last(i); return s; }";
-    bench.check(&[bench.source("a.c", text), other], Language::C);
+    bench.check(&[bench.source("a.c", text), other], RandomLanguage::C);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn exits_deep_in_the_stack_leave_paths_unfinished() {
     let text = "#include <stdlib.h>
         __attribute__((noinline)) int f(int n) { if (n == 0) exit(0); int r = f(n - 1); return r + n % 2 ? 3 : 4; }
         int main(void) { for (int i = 0; i < 3; i++) f(20); return 1; }";
-    let unfinished = bench.check(&[bench.source("a.c", text)], Language::C);
+    let unfinished = bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -86,7 +86,7 @@ fn setjmp_in_a_loop_and_jumps_out_of_two_levels() {
         int main(void) { volatile int sum = 0; for (volatile int i = 0; i < 40; i++) {
             switch (setjmp(here)) { case 0: sum += outer(i); break; case 1: sum++; break; case 3: sum += 3; i++; break; default: sum--; } }
             return sum & 63; }";
-    let unfinished = bench.check(&[bench.source("a.c", text)], Language::C);
+    let unfinished = bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -102,7 +102,7 @@ fn exceptions_pass_through_frames_with_and_without_cleanups() {
         __attribute__((noinline)) static int again(int n) { try { return guarded(n); } catch (int x) { if (x % 2) throw; return x; } }
         int main() { int s = 0; for (int i = 0; i < 60; i++) { try { s += again(i); } catch (int x) { s ^= x; } catch (...) { s++; } }
             std::printf(\"%d %d\\n\", s, level); }";
-    let unfinished = bench.check(&[bench.source("a.cpp", text)], Language::Cxx);
+    let unfinished = bench.check(&[bench.source("a.cpp", text)], RandomLanguage::Cxx);
     assert!(unfinished.iter().all(|n| *n > 0), "{unfinished:?}");
 }
 
@@ -120,20 +120,20 @@ fn computed_jumps_into_a_block_that_others_lead_to() {
             for (int i = 0; i < 50; i++) { for (int k = 0; k < 63; k++) { x = x * 1664525 + 1013904223; code[k] = x >> 24; } code[62] = \
             code[63] = code[61] = 3; s += run(code, i); }
             printf(\"%d\\n\", s); return 0; }";
-    bench.check(&[bench.source("a.c", text)], Language::C);
+    bench.check(&[bench.source("a.c", text)], RandomLanguage::C);
 }
 
 #[test]
 fn coroutines_signals_and_switches() {
     let bench = Bench::new();
-    bench.judge_file("coroutines.cpp", false);
-    bench.judge_file("signals.c", true);
-    bench.judge_file("switches.c", false);
+    bench.verify_file("coroutines.cpp", false);
+    bench.verify_file("signals.c", true);
+    bench.verify_file("switches.c", false);
 }
 
 #[test]
 fn exceptions_from_odd_places() {
-    Bench::new().judge_file("exceptions.cpp", true);
+    Bench::new().verify_file("exceptions.cpp", true);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn both_processes_of_a_fork_are_counted() {
         _exit(s & 63); return s & 31; }
             int status; waitpid(child, &status, 0); s += status > 9 ? f(3) : f(1); } return s & 63; }";
     let (subject, run) = small_subject(&bench, &bench.source("a.c", text));
-    let (_, verdict) = counts::judge_in_one_run(&subject, bench.tools, &run).unwrap();
+    let (_, verdict) = counts::verify_in_one_run(&subject, bench.tools, &run).unwrap();
     assert!(verdict.is_equal(), "{:#?}", verdict.differences);
     assert_eq!(verdict.executed, 2);
 }
@@ -157,17 +157,17 @@ fn a_wrong_count_is_noticed() {
         __attribute__((noinline)) int g(int x) { return x % 3 ? x : -x; }";
     let (subject, run) = small_subject(&bench, &bench.source("a.c", text));
     let (_, mut paths) = subject.count_paths(&run, &[]).unwrap();
-    let (_, marked, blocks) = counts::count_blocks(&subject, bench.tools, &run).unwrap();
+    let (_, probed, blocks) = counts::count_blocks(&subject, bench.tools, &run).unwrap();
     let (_, replay) = log::replay(&subject, bench.tools, &run).unwrap();
-    assert!(counts::check(&subject, &paths, &marked, &blocks).unwrap().is_equal());
+    assert!(counts::check(&subject, &paths, &probed, &blocks).unwrap().is_equal());
     assert!(replay.check(&subject, &paths).unwrap().is_equal());
     let counted: &mut HashMap<u64, u64> = &mut paths[0];
     *counted.values_mut().next().unwrap() += 1;
-    assert!(!counts::check(&subject, &paths, &marked, &blocks).unwrap().is_equal());
+    assert!(!counts::check(&subject, &paths, &probed, &blocks).unwrap().is_equal());
     assert!(!replay.check(&subject, &paths).unwrap().is_equal());
 }
 
-fn small_subject(bench: &Bench, source: &Path) -> (Subject, Run) {
+fn small_subject(bench: &Bench, source: &Path) -> (Subject, SubjectRun) {
     let folder = bench.folder.path();
     let (object, program) = (folder.join("a.o"), folder.join("a"));
     let mut plugin = std::ffi::OsString::from("-fpass-plugin=");
@@ -177,8 +177,8 @@ fn small_subject(bench: &Bench, source: &Path) -> (Subject, Run) {
     assert!(clang.status().unwrap().success());
     assert!(bench.tools.command("clang").arg(&object).arg(&bench.tools.runtime).arg("-o").arg(&program).status().unwrap().success());
     let image = trodden_unit::Image::read(&fs::read(&program).unwrap()).unwrap();
-    let words = image.units.iter().map(|u| trodden_oracle::LinkWord::Unit(u.unit)).collect();
-    let link = trodden_oracle::Link { driver: "clang", directory: folder.to_owned(), words };
-    let run = Run { place: folder.join("run/a"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
+    let arguments = image.units.iter().map(|u| trodden_oracle::LinkArgument::Unit(u.unit)).collect();
+    let link = trodden_oracle::Link { driver: "clang", directory: folder.to_owned(), arguments };
+    let run = SubjectRun { place: folder.join("run/a"), arguments: vec![], input: None, directory: folder.to_owned(), limit_s: 60 };
     (Subject::read(&program, link, folder).unwrap(), run)
 }

@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 use std::path::Path;
-use trodden_oracle::check::{Findings, Variant, check};
+use trodden_oracle::check::{CheckFindings, Variant, check};
 use trodden_oracle::{Toolkit, random};
 
 /// Two dozen programs in five variants each would take minutes; these have something of everything.
@@ -17,18 +17,18 @@ fn random_programs_are_counted_exactly() {
     let tools = Toolkit::prepare(folder.path()).unwrap();
     let seeds: Vec<u64> = seeds().collect();
     let halves = seeds.chunks(seeds.len().div_ceil(2));
-    let all: Vec<Findings> = std::thread::scope(|scope| {
-        let threads: Vec<_> = halves.map(|half| scope.spawn(|| judge_all(half, &tools, folder.path()))).collect();
+    let all: Vec<CheckFindings> = std::thread::scope(|scope| {
+        let threads: Vec<_> = halves.map(|half| scope.spawn(|| verify_all(half, &tools, folder.path()))).collect();
         threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
     });
     let differences: Vec<&String> = all.iter().flat_map(|f| &f.differences).collect();
     assert!(differences.is_empty(), "{differences:#?}");
-    let sum = |of: fn(&Findings) -> usize| all.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&CheckFindings) -> usize| all.iter().map(of).sum::<usize>();
     // The oracles had something to check.
-    assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.judged_by_pgo) > 0);
+    assert!(sum(|f| f.functions) > 10 * seeds.len() && sum(|f| f.unfinished) > 0 && sum(|f| f.verified_by_pgo) > 0);
 }
 
-fn judge_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<Findings> {
+fn verify_all(seeds: &[u64], tools: &Toolkit, folder: &Path) -> Vec<CheckFindings> {
     let mut all = Vec::new();
     for &seed in seeds {
         let program = random::program(seed);

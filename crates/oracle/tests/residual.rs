@@ -4,8 +4,8 @@
 mod plain;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use trodden_analysis::untested::{Sightings, Summary};
-use trodden_oracle::random::{Dice, Language, Program};
+use trodden_analysis::untested::{Sightings, UntestedSummary};
+use trodden_oracle::random::{Dice, RandomLanguage, RandomProgram};
 use trodden_oracle::untested::{Untested, compare};
 use trodden_oracle::{Toolkit, random};
 use trodden_profile::paths::Beginning;
@@ -39,7 +39,7 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
             for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
                 unit.counts.executions.retain(|_| dice.below(100) < share);
             }
-            summary_is_what_two_profiles_tell(&tested, &full.profile);
+            summary_is_what_two_profiles_say(&tested, &full.profile);
             // Code is copied for what is executed often.
             let times = [100_000, 1][(seed + share / 10) as usize % 2];
             tested
@@ -71,7 +71,7 @@ fn unknown_paths_are_counted_exactly_and_known_ones_not() {
 fn results_of_calls_that_may_throw_outlive_their_version() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
-    let program = Program { language: Language::Cxx, text: include_str!("subjects/invokes.cpp").to_owned() };
+    let program = RandomProgram { language: RandomLanguage::Cxx, text: include_str!("subjects/invokes.cpp").to_owned() };
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
@@ -81,10 +81,10 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
         let counts = tested.images.iter_mut().flat_map(|i| &mut i.units).flat_map(|u| &mut u.counts.executions);
         counts.for_each(|(_, count)| *count *= 100_000);
         for unit in tested.images.iter_mut().flat_map(|i| &mut i.units) {
-            let rounds = rounds(unit);
+            let iterations = iterations(unit);
             unit.counts.executions.retain(|(at, _)| match trial % 3 {
-                0 => rounds.contains(at),
-                1 => rounds.contains(at) || dice.below(2) == 0,
+                0 => iterations.contains(at),
+                1 => iterations.contains(at) || dice.below(2) == 0,
                 _ => dice.below(10) < trial,
             });
         }
@@ -106,7 +106,7 @@ fn results_of_calls_that_may_throw_outlive_their_version() {
 fn paths_are_looked_up_before_tail_calls_that_do_not_return() {
     let folder = tempfile::tempdir().unwrap();
     let tools = Toolkit::prepare(folder.path()).unwrap();
-    let program = Program { language: Language::C, text: include_str!("subjects/tail_calls.c").to_owned() };
+    let program = RandomProgram { language: RandomLanguage::C, text: include_str!("subjects/tail_calls.c").to_owned() };
     let place = |name: &str| folder.path().join(name);
     let full = plain::execute(&plain::build(&program, "-O2", "", &[], &tools, &place("full")), &[]);
     assert_eq!(full.outcome.1, Some(0));
@@ -142,7 +142,7 @@ fn differences(counts: &Counts, expected: &Counts) -> Vec<((String, u64), u64, u
 }
 
 /// Counters of paths that begin elsewhere than at the entry of their function.
-fn rounds(unit: &UnitProfile) -> HashSet<u64> {
+fn iterations(unit: &UnitProfile) -> HashSet<u64> {
     let of = |function: &FunctionMap| -> Vec<u64> {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
         paths.complete.iter().filter(|p| p.beginning != Beginning::Entry).map(|p| function.first_counter + p.id).collect()
@@ -150,10 +150,10 @@ fn rounds(unit: &UnitProfile) -> HashSet<u64> {
     unit.map.functions.iter().flat_map(of).collect()
 }
 
-fn summary_is_what_two_profiles_tell(tests: &Profile, field: &Profile) {
+fn summary_is_what_two_profiles_say(tests: &Profile, field: &Profile) {
     let (known, mut filtered, mut sightings) = (tests.known_paths().unwrap(), field.clone(), Sightings::default());
     sightings.add(0, &mut filtered, &known).unwrap();
-    let reported = Summary::of(&filtered, &known).unwrap();
+    let reported = UntestedSummary::new(&filtered, &known).unwrap();
     let checked = compare(tests, field).unwrap();
     let reported = Untested {
         tested_paths: checked.tested_paths,

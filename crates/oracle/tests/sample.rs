@@ -4,7 +4,7 @@
 mod plain;
 
 use trodden_oracle::check::{Variant, check};
-use trodden_oracle::random::{Language, Program};
+use trodden_oracle::random::{RandomLanguage, RandomProgram};
 use trodden_oracle::{Toolkit, random};
 
 /// Turns the switch on, or flips it at random, from the first constructor on. The page that the runtime mapped gives
@@ -83,7 +83,7 @@ fn loops_with_two_entrances_are_sampled() {
     for level in ["-O1", "-O2", "-O3", "-Os"] {
         let place = folder.path().join(&level[1..]);
         std::fs::create_dir(&place).unwrap();
-        let program = Program { language: Language::C, text: text.to_owned() };
+        let program = RandomProgram { language: RandomLanguage::C, text: text.to_owned() };
         let found = check(&program, &variant(level, ""), &tools, &place).unwrap();
         assert!(found.differences.is_empty() && found.functions >= 2, "{level}: {:#?}", found.differences);
     }
@@ -131,7 +131,7 @@ void turn(int on) { __trodden_switch[0] = on; }
 
 /// An interpreter that is one `switch` in a loop, and what it runs: instructions 0 turn the switch, 1 jump, 2 end, and
 /// others go on. The switch is off before.
-fn interpreter() -> Program {
+fn interpreter() -> RandomProgram {
     let going_on: String = (3..70).map(|i| format!("case {i}: __asm__ volatile(\"# {i}\" : \"+r\"(a)); break;\n")).collect();
     let text = format!(
         "#include <stdio.h>\nvoid turn(int);\nstruct step {{ unsigned char code; int to; }};\n\
@@ -143,7 +143,7 @@ fn interpreter() -> Program {
         case 1: p += p->to; break;\ncase 2: return a;\n{going_on}}}\n}}\n\
         int main(int argc, char **argv) {{ turn(0); printf(\"%ld\\n\", run(program, argc)); return 0; }}\n"
     );
-    Program { language: Language::C, text }
+    RandomProgram { language: RandomLanguage::C, text }
 }
 
 #[test]

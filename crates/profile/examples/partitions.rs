@@ -10,11 +10,12 @@ use std::error::Error;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{Measure, Options, Procedure, Strategy, hits, plan};
+use trodden_flow::partition::{Measure, PartitionOptions, PartitionStrategy, Procedure, hits, plan};
 use trodden_profile::Profile;
 use trodden_profile::procedures::measured;
 
-const STRATEGIES: [(Strategy, &str); 3] = [(Strategy::Pbl, "pbl"), (Strategy::P3, "p3, all procedures"), (Strategy::Weighted, "weighted")];
+const STRATEGIES: [(PartitionStrategy, &str); 3] =
+    [(PartitionStrategy::Pbl, "pbl"), (PartitionStrategy::P3, "p3, all procedures"), (PartitionStrategy::Weighted, "weighted")];
 const COPIES: [usize; 3] = [2, 4, 8];
 
 /// Shares of the sequential cost in per cent, and distances.
@@ -90,9 +91,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn row(procedures: &[Procedure], strategy: Strategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
+fn row(procedures: &[Procedure], strategy: PartitionStrategy, copies: usize, bounds: &[LowerBound; 2]) -> Row {
     let slowest = |measure: Measure| {
-        let options = Options { copies, all_procedures: true, fold_again: false, measure };
+        let options = PartitionOptions { copies, all_procedures: true, fold_again: false, measure };
         hits::slowest(procedures, &plan(procedures, strategy, &options), measure)
     };
     let (labels, all) = (slowest(Measure::Labels), slowest(Measure::All));

@@ -35,7 +35,7 @@ const MOST_UNPACKED: u64 = 1 << 30;
 
 /// The kind of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ContentKind {
     /// [`Run`].
     Run = 1,
     /// [`UnitMap`]; the subject is the unit.
@@ -54,34 +54,43 @@ pub enum Kind {
     Times = 8,
 }
 
-impl Kind {
-    fn of(number: u32) -> Option<Kind> {
-        let all = [Kind::Run, Kind::Map, Kind::Image, Kind::Counts, Kind::End, Kind::Sampling, Kind::Events, Kind::Times];
+impl ContentKind {
+    fn from_number(number: u32) -> Option<ContentKind> {
+        let all = [
+            ContentKind::Run,
+            ContentKind::Map,
+            ContentKind::Image,
+            ContentKind::Counts,
+            ContentKind::End,
+            ContentKind::Sampling,
+            ContentKind::Events,
+            ContentKind::Times,
+        ];
         all.into_iter().find(|k| *k as u32 == number)
     }
 
     /// Version of the content of a block of this kind.
     fn layout(self) -> u32 {
         match self {
-            Kind::Map => MAP_VERSION,
+            ContentKind::Map => MAP_VERSION,
             // Version 1 had no weights.
-            Kind::Sampling => 2,
+            ContentKind::Sampling => 2,
             // Version 1 had no test, version 2 no divergence of copies, version 3 no counts that are lost.
-            Kind::Run => 4,
+            ContentKind::Run => 4,
             _ => 1,
         }
     }
 
     fn words(self) -> &'static str {
         match self {
-            Kind::Run => "the description of the run",
-            Kind::Map => "the map of unit",
-            Kind::Image => "image",
-            Kind::Counts => "the counts of unit",
-            Kind::End => "the end",
-            Kind::Sampling => "how it was sampled",
-            Kind::Events => "the events of unit",
-            Kind::Times => "the times of unit",
+            ContentKind::Run => "the description of the run",
+            ContentKind::Map => "the map of unit",
+            ContentKind::Image => "image",
+            ContentKind::Counts => "the counts of unit",
+            ContentKind::End => "the end",
+            ContentKind::Sampling => "how it was sampled",
+            ContentKind::Events => "the events of unit",
+            ContentKind::Times => "the times of unit",
         }
     }
 }
@@ -169,7 +178,7 @@ impl<'a> BlockWriter<'a> {
     }
 
     /// Writes a block.
-    pub fn put(&mut self, kind: Kind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
+    pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
         let content = postcard::to_allocvec(content).map_err(io::Error::other)?;
         let packed = zstd::bulk::compress(&content, 3)?;
         let mut head = Vec::with_capacity(BLOCK_HEAD);
@@ -189,13 +198,13 @@ impl<'a> BlockWriter<'a> {
     /// Writes the last block.
     pub fn finish(mut self) -> io::Result<()> {
         let blocks = self.blocks;
-        self.put(Kind::End, Identity([0; 16]), &blocks)
+        self.put(ContentKind::End, Identity([0; 16]), &blocks)
     }
 }
 
 /// Head of a block.
 #[derive(Clone, Debug)]
-pub struct Head {
+pub struct BlockHead {
     kind: u32,
     layout: u32,
     /// What it is about.
@@ -208,7 +217,7 @@ pub struct Head {
 
 /// The content of a block.
 #[derive(Debug)]
-pub enum Content {
+pub enum BlockContent {
     /// The run.
     Run(Run),
     /// A map.
@@ -231,15 +240,15 @@ pub enum Content {
 
 /// What comes next in a file.
 #[derive(Debug)]
-pub enum Item {
+pub enum BlockItem {
     /// An intact block.
     Block {
         /// Where it begins.
         offset: u64,
         /// Its head.
-        head: Head,
+        head: BlockHead,
         /// Its content.
-        content: Box<Content>,
+        content: Box<BlockContent>,
     },
     /// Bytes that are no intact block; the reader continues at the next marker.
     Damage {
@@ -287,26 +296,26 @@ impl BlockReader {
     }
 
     /// The next block; maps of `known` units are not unpacked. `None` at the end of the file.
-    pub fn next(&mut self, known: &Maps) -> Result<Option<Item>, ProfileError> {
+    pub fn next(&mut self, known: &Maps) -> Result<Option<BlockItem>, ProfileError> {
         if self.at >= self.length {
             return Ok(None);
         }
         let offset = self.at;
         match self.block(known)? {
-            Ok((head, content)) => Ok(Some(Item::Block { offset, head, content: Box::new(content) })),
+            Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
                 // If the checksum is right, so is the length: the next block follows directly.
                 if self.at == offset {
                     self.skip_to_marker(offset + 1)?;
                 }
-                Ok(Some(Item::Damage { offset, what }))
+                Ok(Some(BlockItem::Damage { offset, what }))
             }
         }
     }
 
     /// The block here; the inner error says what is wrong with it.
     #[allow(clippy::type_complexity)]
-    fn block(&mut self, known: &Maps) -> Result<Result<(Head, Content), String>, ProfileError> {
+    fn block(&mut self, known: &Maps) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
         if left < BLOCK_HEAD as u64 {
             return Ok(Err("the file ends within the head of a block".into()));
@@ -316,7 +325,7 @@ impl BlockReader {
         if bytes[..8] != MARKER {
             return Ok(Err("there is no block here".into()));
         }
-        let head = Head::parse(bytes);
+        let head = BlockHead::parse(bytes);
         let name = head.name();
         if head.packed > left - BLOCK_HEAD as u64 {
             return Ok(Err(format!("the file ends within {name}")));
@@ -365,17 +374,17 @@ impl BlockReader {
     }
 }
 
-impl Head {
-    fn parse(bytes: [u8; BLOCK_HEAD]) -> Head {
+impl BlockHead {
+    fn parse(bytes: [u8; BLOCK_HEAD]) -> BlockHead {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let subject = Identity(bytes[16..32].try_into().expect("sixteen bytes"));
-        Head { kind: half(8), layout: half(12), subject, packed: word(32), unpacked: word(40), checksum: word(48), bytes }
+        BlockHead { kind: half(8), layout: half(12), subject, packed: word(32), unpacked: word(40), checksum: word(48), bytes }
     }
 
     fn name(&self) -> String {
-        match Kind::of(self.kind) {
-            Some(kind @ (Kind::Map | Kind::Image | Kind::Counts | Kind::Events | Kind::Times)) => {
+        match ContentKind::from_number(self.kind) {
+            Some(kind @ (ContentKind::Map | ContentKind::Image | ContentKind::Counts | ContentKind::Events | ContentKind::Times)) => {
                 format!("{} {}", kind.words(), self.subject)
             }
             Some(kind) => kind.words().into(),
@@ -385,7 +394,7 @@ impl Head {
 
     /// Refuses what another version of trodden wrote: that is no damage, and nothing of it can be shown without the rest.
     fn check_layout(&self, path: &Path) -> Result<(), ProfileError> {
-        let Some(kind) = Kind::of(self.kind) else { return Ok(()) };
+        let Some(kind) = ContentKind::from_number(self.kind) else { return Ok(()) };
         let (path, what, found, known) = (path.to_owned(), self.name(), self.layout, kind.layout());
         match found.cmp(&known) {
             Ordering::Less => Err(ProfileError::Older { path, what, found, known }),
@@ -394,21 +403,21 @@ impl Head {
         }
     }
 
-    fn content(&self, packed: &[u8], known: &Maps) -> Result<Content, String> {
-        let kind = Kind::of(self.kind).ok_or("a newer version of trodden wrote it")?;
-        if kind == Kind::Map && known.contains_key(&self.subject) {
-            return Ok(Content::KnownMap);
+    fn content(&self, packed: &[u8], known: &Maps) -> Result<BlockContent, String> {
+        let kind = ContentKind::from_number(self.kind).ok_or("a newer version of trodden wrote it")?;
+        if kind == ContentKind::Map && known.contains_key(&self.subject) {
+            return Ok(BlockContent::KnownMap);
         }
         let bytes = unpack(packed, self.unpacked)?;
         Ok(match kind {
-            Kind::Run => Content::Run(parse(&bytes)?),
-            Kind::Map => Content::Map(Box::new(parse(&bytes)?)),
-            Kind::Image => Content::Image(parse(&bytes)?),
-            Kind::Counts => Content::Counts(parse(&bytes)?),
-            Kind::End => Content::End(parse(&bytes)?),
-            Kind::Sampling => Content::Sampling(parse(&bytes)?),
-            Kind::Events => Content::Events(parse(&bytes)?),
-            Kind::Times => Content::Times(parse(&bytes)?),
+            ContentKind::Run => BlockContent::Run(parse(&bytes)?),
+            ContentKind::Map => BlockContent::Map(Box::new(parse(&bytes)?)),
+            ContentKind::Image => BlockContent::Image(parse(&bytes)?),
+            ContentKind::Counts => BlockContent::Counts(parse(&bytes)?),
+            ContentKind::End => BlockContent::End(parse(&bytes)?),
+            ContentKind::Sampling => BlockContent::Sampling(parse(&bytes)?),
+            ContentKind::Events => BlockContent::Events(parse(&bytes)?),
+            ContentKind::Times => BlockContent::Times(parse(&bytes)?),
         })
     }
 }

@@ -5,7 +5,9 @@
 //! temporary name and renamed: a reader never sees an incomplete one.
 
 pub use crate::blocks::Maps;
-use crate::blocks::{BlockReader, BlockWriter, Content, CountsBlock, EventsBlock, Head, ImageBlock, Item, Kind, UnitEntry};
+use crate::blocks::{
+    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, ImageBlock, UnitEntry,
+};
 use crate::counts::Counts;
 use crate::error::ProfileError;
 use crate::events::PathEvents;
@@ -97,29 +99,29 @@ impl Profile {
     /// Those of the writer.
     pub fn write_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let mut blocks = BlockWriter::new(out)?;
-        blocks.put(Kind::Run, Identity([0; 16]), &self.run)?;
+        blocks.put(ContentKind::Run, Identity([0; 16]), &self.run)?;
         if let Some(sampling) = &self.sampling {
-            blocks.put(Kind::Sampling, Identity([0; 16]), sampling)?;
+            blocks.put(ContentKind::Sampling, Identity([0; 16]), sampling)?;
         }
         let mut written = HashSet::new();
         for (number, image) in self.images.iter().enumerate() {
             for unit in &image.units {
                 if written.insert(unit.unit) {
-                    blocks.put(Kind::Map, unit.unit, &*unit.map)?;
+                    blocks.put(ContentKind::Map, unit.unit, &*unit.map)?;
                 }
             }
             let entry = |u: &UnitProfile| UnitEntry { unit: u.unit, executed: u.counts.executions.len() as u64 };
             let units = image.units.iter().map(entry).collect();
             let (path, build_id) = (image.path.clone(), image.build_id.clone());
-            blocks.put(Kind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
+            blocks.put(ContentKind::Image, image.identity, &ImageBlock { number: number as u32, path, build_id, units })?;
             for (place, unit) in image.units.iter().enumerate().filter(|(_, u)| !u.counts.is_empty()) {
-                blocks.put(Kind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.executions))?;
+                blocks.put(ContentKind::Counts, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.executions))?;
                 if !unit.counts.events.is_empty() {
                     let events = EventsBlock { image: number as u32, place: place as u32, events: unit.counts.events.clone() };
-                    blocks.put(Kind::Events, unit.unit, &events)?;
+                    blocks.put(ContentKind::Events, unit.unit, &events)?;
                 }
                 if !unit.counts.first_seen.is_empty() {
-                    blocks.put(Kind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.first_seen))?;
+                    blocks.put(ContentKind::Times, unit.unit, &CountsBlock::pack(number as u32, place as u32, &unit.counts.first_seen))?;
                 }
             }
         }
@@ -171,30 +173,30 @@ impl<'a> Parts<'a> {
         Parts { maps, run: None, sampling: None, images: Vec::new(), blocks: 0, complete: false, lost: Vec::new() }
     }
 
-    fn take(&mut self, item: Item) {
+    fn take(&mut self, item: BlockItem) {
         let (offset, head, content) = match item {
-            Item::Block { offset, head, content } => (offset, head, content),
-            Item::Damage { offset, what } => return self.lose(offset, what),
+            BlockItem::Block { offset, head, content } => (offset, head, content),
+            BlockItem::Damage { offset, what } => return self.lose(offset, what),
         };
         if self.complete {
             return self.lose(offset, "something follows the last block".into());
         }
         match *content {
-            Content::End(blocks) => {
+            BlockContent::End(blocks) => {
                 self.complete = true;
                 if blocks != self.blocks {
                     self.lose(offset, format!("of {blocks} blocks {} could be read", self.blocks));
                 }
                 return;
             }
-            Content::Run(run) => self.run = Some(run),
-            Content::Sampling(sampling) => self.sampling = Some(sampling),
-            Content::Map(map) => match map.check() {
+            BlockContent::Run(run) => self.run = Some(run),
+            BlockContent::Sampling(sampling) => self.sampling = Some(sampling),
+            BlockContent::Map(map) => match map.check() {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
-            Content::KnownMap => {}
-            Content::Image(image) => self.images.push(Pending {
+            BlockContent::KnownMap => {}
+            BlockContent::Image(image) => self.images.push(Pending {
                 offset,
                 identity: head.subject,
                 image,
@@ -202,14 +204,14 @@ impl<'a> Parts<'a> {
                 events: HashMap::new(),
                 times: HashMap::new(),
             }),
-            Content::Counts(counts) => self.take_counts(offset, &head, &counts, false),
-            Content::Events(events) => self.take_events(offset, &head, events),
-            Content::Times(times) => self.take_counts(offset, &head, &times, true),
+            BlockContent::Counts(counts) => self.take_counts(offset, &head, &counts, false),
+            BlockContent::Events(events) => self.take_events(offset, &head, events),
+            BlockContent::Times(times) => self.take_counts(offset, &head, &times, true),
         }
         self.blocks += 1;
     }
 
-    fn take_counts(&mut self, offset: u64, head: &Head, block: &CountsBlock, are_times: bool) {
+    fn take_counts(&mut self, offset: u64, head: &BlockHead, block: &CountsBlock, are_times: bool) {
         let lost = |what: &str| format!("{} of unit {}: {what}", if are_times { "times" } else { "counts" }, head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
             return self.lose(offset, lost("the image they belong to is lost"));
@@ -224,7 +226,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn take_events(&mut self, offset: u64, head: &Head, block: EventsBlock) {
+    fn take_events(&mut self, offset: u64, head: &BlockHead, block: EventsBlock) {
         let lost = |what: &str| format!("events of unit {}: {what}", head.subject);
         let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
             return self.lose(offset, lost("the image they belong to is lost"));

@@ -6,10 +6,10 @@
 //!
 //! All copies must have run the same execution. Two checks detect when they did not:
 //!
-//! - two copies count the same path, and their counts differ ([`Divergence::Counts`]); the same holds for images that all copies count in
-//!   full (libraries, other programs that were started);
+//! - two copies count the same path, and their counts differ ([`CopyDivergence::Counts`]);
+//!   the same holds for images that all copies count in full (libraries, other programs that were started);
 //! - several copies count paths of one function, and the counts violate the conservation of flow: the number of paths
-//!   that begin after a cut edge differs from the number that end with it ([`Divergence::Flow`]).
+//!   that begin after a cut edge differs from the number that end with it ([`CopyDivergence::Flow`]).
 //!
 //! If the same signal ended all copies, interrupted paths cause such differences, too. These are reported separately
 //! ([`MergedCopies::interrupted`]).
@@ -21,7 +21,7 @@ pub use within::Within;
 
 use crate::counts::Counts;
 use crate::merge::add_counts;
-use crate::model::{Ending, ImageProfile, Profile, Run, UnitProfile};
+use crate::model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -31,7 +31,7 @@ use trodden_unit::{FunctionMap, Identity, MapError, UnitMap, parts};
 
 /// A difference between copies, which therefore did not run the same execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Divergence {
+pub enum CopyDivergence {
     /// Two copies counted a path differently.
     Counts {
         /// The function.
@@ -61,36 +61,36 @@ pub enum Divergence {
     },
 }
 
-impl Divergence {
+impl CopyDivergence {
     /// Whether a path that a signal interrupted may be the cause: each copy counts a path as soon as its continuation
     /// is determined, and that is at different places in different copies.
     fn may_be_interrupted(&self) -> bool {
         match self {
-            Divergence::Flow { .. } => true,
-            Divergence::Counts { one, other, .. } => one.1.abs_diff(other.1) == 1,
-            Divergence::Image { .. } => false,
+            CopyDivergence::Flow { .. } => true,
+            CopyDivergence::Counts { one, other, .. } => one.1.abs_diff(other.1) == 1,
+            CopyDivergence::Image { .. } => false,
         }
     }
 }
 
-impl fmt::Display for Divergence {
+impl fmt::Display for CopyDivergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Divergence::Counts { function, path, one, other } => write!(
+            CopyDivergence::Counts { function, path, one, other } => write!(
                 f,
                 "path {path} of function `{function}` was executed {} times in copy {} and {} times in copy {}",
                 one.1, one.0, other.1, other.0
             ),
-            Divergence::Flow { function, missing: Some(missing) } => {
+            CopyDivergence::Flow { function, missing: Some(missing) } => {
                 write!(f, "the counts of several copies for function `{function}` do not add up (difference {missing})")
             }
-            Divergence::Flow { function, missing: None } => {
+            CopyDivergence::Flow { function, missing: None } => {
                 write!(f, "the edge counts of several copies for function `{function}` do not add up")
             }
-            Divergence::Image { image, copy, function: Some(function) } => {
+            CopyDivergence::Image { image, copy, function: Some(function) } => {
                 write!(f, "function `{function}` of `{image}` was executed differently in copy {copy} than in copy 0")
             }
-            Divergence::Image { image, copy, function: None } => write!(f, "`{image}` did not run in both copy {copy} and copy 0"),
+            CopyDivergence::Image { image, copy, function: None } => write!(f, "`{image}` did not run in both copy {copy} and copy 0"),
         }
     }
 }
@@ -138,9 +138,9 @@ pub struct MergedCopies {
     /// The profile.
     pub profile: Profile,
     /// The differences between copies.
-    pub divergences: Vec<Divergence>,
+    pub divergences: Vec<CopyDivergence>,
     /// Differences that arise because the same signal ended all copies in the middle of paths.
-    pub interrupted: Vec<Divergence>,
+    pub interrupted: Vec<CopyDivergence>,
     /// Paths on whose counts two or more copies agree.
     pub confirmed: u64,
     /// The counts of processes that started the program by its own name. Every copy has these in full.
@@ -182,8 +182,8 @@ pub fn merge_copies(program: &PartitionedProgram, run: Run, copies: &[Profile]) 
     let PartitionedProgram { identity, path, build_id, .. } = program.clone();
     merged.profile.images.push(ImageProfile { identity, path, build_id, units });
     merged.others(copies);
-    if let Some(end) = SignalEnd::of(copies) {
-        let is_expected = |at: &Divergence| end == SignalEnd::FromOutside || at.may_be_interrupted();
+    if let Some(end) = SignalEnd::from_copies(copies) {
+        let is_expected = |at: &CopyDivergence| end == SignalEnd::FromOutside || at.may_be_interrupted();
         (merged.interrupted, merged.divergences) = merged.divergences.into_iter().partition(is_expected);
         if end == SignalEnd::FromOutside {
             merged.profile.run.interrupted = copies.len() as u64;
@@ -206,17 +206,17 @@ impl SignalEnd {
     const FAULTS: [i32; 7] = [4, 5, 6, 7, 8, 11, 31];
 
     /// The signal that ended all copies, if it is one.
-    fn of(copies: &[Profile]) -> Option<SignalEnd> {
+    fn from_copies(copies: &[Profile]) -> Option<SignalEnd> {
         let first = copies.first()?.run.ending?;
         if copies.iter().any(|copy| copy.run.ending != Some(first)) {
             return None;
         }
         match first {
-            Ending::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
-            Ending::Signal(_) => Some(SignalEnd::OfProgram),
+            ProcessEnding::Signal(signal) if !SignalEnd::FAULTS.contains(&signal) => Some(SignalEnd::FromOutside),
+            ProcessEnding::Signal(_) => Some(SignalEnd::OfProgram),
             // Shells and signal handlers give the status 128 + signal. Only signals that end programs by default are
             // recognised: other numbers may be a program's own status.
-            Ending::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
+            ProcessEnding::Exit(status) => (129..=143).contains(&status).then_some(SignalEnd::OfProgram),
         }
     }
 }
@@ -243,9 +243,9 @@ struct Part {
 
 impl Part {
     /// Finds a copy's paths among all paths.
-    fn of(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
+    fn new(copy: usize, function: &FunctionMap, own: &FunctionMap, unit: &UnitProfile) -> Result<Part, CopiesError> {
         let other = || CopiesError::OtherProgram { copy, function: function.name.clone() };
-        let within = Within::of(function, own).ok_or_else(other)?;
+        let within = Within::new(function, own).ok_or_else(other)?;
         let mut part = Part { copy, within, counts: BTreeMap::new(), first_seen: Vec::new() };
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
@@ -275,7 +275,7 @@ impl MergedCopies {
         for (copy, unit) in units.iter().enumerate() {
             let Some(unit) = unit else { continue };
             if let Some(own) = unit.map.functions.iter().find(|f| f.name == function.name) {
-                parts.push(Part::of(copy, function, own, unit)?);
+                parts.push(Part::new(copy, function, own, unit)?);
             }
         }
         let seen = parts.iter().flat_map(|p| &p.first_seen);
@@ -312,7 +312,7 @@ impl MergedCopies {
                 let differing = |p: &&Part| p.counts.get(&id).copied().unwrap_or(0) != count;
                 let (wrong, right): (Vec<&Part>, Vec<&Part>) = others.partition(differing);
                 self.confirmed += u64::from(!right.is_empty());
-                self.divergences.extend(wrong.iter().map(|p| Divergence::Counts {
+                self.divergences.extend(wrong.iter().map(|p| CopyDivergence::Counts {
                     function: function.name.clone(),
                     path: id,
                     one: (part.copy, count),
@@ -326,7 +326,7 @@ impl MergedCopies {
     fn check_flow(&mut self, function: &FunctionMap, counts: &BTreeMap<u64, u64>) -> Result<(), CopiesError> {
         let paths = FunctionPaths::decode(function, counts.iter().map(|(id, count)| (*id, *count)))?;
         let missing = paths.lost.iter().map(|l| l.count).max_by_key(|c| c.unsigned_abs());
-        self.divergences.extend(missing.map(|missing| Divergence::Flow { function: function.name.clone(), missing: Some(missing) }));
+        self.divergences.extend(missing.map(|missing| CopyDivergence::Flow { function: function.name.clone(), missing: Some(missing) }));
         Ok(())
     }
 
@@ -338,12 +338,12 @@ impl MergedCopies {
             let own = others(profile);
             for image in &first {
                 match own.iter().find(|i| i.identity == image.identity) {
-                    None => self.divergences.push(Divergence::Image { image: image.path.clone(), copy, function: None }),
+                    None => self.divergences.push(CopyDivergence::Image { image: image.path.clone(), copy, function: None }),
                     Some(same) => self.divergences.extend(differing(image, same, copy)),
                 }
             }
             let more = own.iter().filter(|i| first.iter().all(|f| f.identity != i.identity));
-            self.divergences.extend(more.map(|i| Divergence::Image { image: i.path.clone(), copy, function: None }));
+            self.divergences.extend(more.map(|i| CopyDivergence::Image { image: i.path.clone(), copy, function: None }));
         }
         let program = self.profile.images[0].identity;
         let (again, others): (Vec<ImageProfile>, Vec<ImageProfile>) = first.into_iter().partition(|i| i.identity == program);
@@ -362,9 +362,9 @@ impl MergedCopies {
 }
 
 /// The first function that was counted differently.
-fn differing(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<Divergence> {
+fn differing(one: &ImageProfile, other: &ImageProfile, copy: usize) -> Option<CopyDivergence> {
     let pairs = one.units.iter().zip(&other.units);
     let mut functions = pairs.flat_map(|(a, b)| a.map.functions.iter().map(move |f| (a, b, f)));
     let (_, _, function) = functions.find(|(a, b, f)| a.counts_of(f).ne(b.counts_of(f)))?;
-    Some(Divergence::Image { image: one.path.clone(), copy, function: Some(function.name.clone()) })
+    Some(CopyDivergence::Image { image: one.path.clone(), copy, function: Some(function.name.clone()) })
 }

@@ -21,7 +21,7 @@ pub struct Counts {
 
 impl Counts {
     /// Executions alone; they are ascending by counter.
-    pub fn of_executions(executions: Vec<(u64, u64)>) -> Counts {
+    pub fn from_executions(executions: Vec<(u64, u64)>) -> Counts {
         Counts { executions, ..Counts::default() }
     }
 

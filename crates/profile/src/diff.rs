@@ -86,7 +86,7 @@ pub struct FunctionDiff {
 
 /// What happened to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
+pub enum PathChange {
     /// It was not executed before.
     Appeared,
     /// It is not executed any more.
@@ -103,7 +103,7 @@ pub struct PathDiff {
     /// Its number.
     pub id: u64,
     /// What happened.
-    pub change: Change,
+    pub change: PathChange,
     /// Executions before and after.
     pub counts: (u64, u64),
     /// Shares of the function's executions before and after, from 0 to 1.
@@ -142,7 +142,7 @@ pub fn diff(before: (&str, &Profile), after: (&str, &Profile), options: &DiffOpt
         check_builds(before, after)?;
     }
     let one = before.1.images.len() == 1 && after.1.images.len() == 1;
-    let (old, new) = (Side::of(before, options, one)?, Side::of(after, options, one)?);
+    let (old, new) = (Side::new(before, options, one)?, Side::new(after, options, one)?);
     let mut keys: Vec<&Key> = old.functions.keys().chain(new.functions.keys()).collect();
     keys.sort();
     keys.dedup();
@@ -232,7 +232,7 @@ fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &F
 impl<'a> Side<'a> {
     /// `one`: each profile has one image. These are matched whatever their files are called, because variants of a program have different
     /// names.
-    fn of((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
+    fn new((name, profile): (&str, &'a Profile), options: &DiffOptions, one: bool) -> Result<Side<'a>, ProfileError> {
         let mut side = Side { functions: BTreeMap::new(), instructions: 0, estimated: (0.0, 0.0) };
         let mut seen = HashMap::<(String, String, String), usize>::new();
         for image in &profile.images {
@@ -327,11 +327,11 @@ fn compare(old: &Entry, new: &Entry, programs: (u128, u128), options: &DiffOptio
 fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (u64, u64), programs: (u128, u128)) -> Option<PathDiff> {
     let change = match (old, new) {
         (0, 0) => return None,
-        (0, _) => Change::Appeared,
-        (_, 0) => Change::Vanished,
+        (0, _) => PathChange::Appeared,
+        (_, 0) => PathChange::Vanished,
         // Exact arithmetic: rounding must not make equal shares differ.
-        (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => Change::Share,
-        (a, b) if a != b => Change::Count,
+        (a, b) if u128::from(a) * u128::from(totals.1) != u128::from(b) * u128::from(totals.0) => PathChange::Share,
+        (a, b) if a != b => PathChange::Count,
         _ => return None,
     };
     let share = |part: u128, whole: u128| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -349,7 +349,7 @@ fn change(map: &FunctionMap, (old, new, path): (u64, u64, &PathCount), totals: (
 fn matters(path: &PathDiff, options: &DiffOptions) -> bool {
     let enough = path.counts.0.max(path.counts.1) >= options.least_count;
     match path.change {
-        Change::Count => enough && options.counts,
+        PathChange::Count => enough && options.counts,
         _ => enough && path.function_change() >= options.least_function_share && path.program_change() >= options.least_program_share,
     }
 }

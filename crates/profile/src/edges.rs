@@ -8,9 +8,9 @@
 
 mod values;
 
-pub use values::{NotedValue, Target, Targets};
+pub use values::{CallTarget, NotedValue, Targets};
 
-use crate::forks::with_ways_of_children;
+use crate::forks::with_paths_of_children;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::FunctionPaths;
 use md5::{Digest, Md5};
@@ -84,7 +84,7 @@ pub enum EdgeError {
 
 /// The counters of a function.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct EdgeCounters {
     counters: Vec<i128>,
     bits: Vec<i128>,
     /// Values for each kind and site.
@@ -92,7 +92,7 @@ pub(crate) struct Known {
 }
 
 /// Functions by hash of the name and hash of the graph.
-pub(crate) type Functions = BTreeMap<(u64, u64), Known>;
+pub(crate) type ProfileFunctions = BTreeMap<(u64, u64), EdgeCounters>;
 
 impl EdgeCounts {
     /// The values of all counters. `targets` gives for each image the functions that indirect calls may have
@@ -100,8 +100,8 @@ impl EdgeCounts {
     ///
     /// # Errors
     /// The program was built without placeholders, or a map is damaged.
-    pub fn of(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
-        let (mut values, mut names) = (Functions::new(), HashMap::new());
+    pub fn new(profile: &Profile, targets: &dyn Fn(&ImageProfile) -> Targets) -> Result<EdgeCounts, EdgeError> {
+        let (mut values, mut names) = (ProfileFunctions::new(), HashMap::new());
         let (mut version, mut without_markers) = (None, Vec::new());
         for unit in profile.images.iter().flat_map(|image| &image.units) {
             let Some(edges) = &unit.map.edge_profile else {
@@ -128,7 +128,7 @@ impl EdgeCounts {
     }
 }
 
-fn functions(all: Functions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
+fn functions(all: ProfileFunctions, names: &HashMap<u64, String>) -> Result<Vec<FunctionEdges>, EdgeError> {
     let mut functions = Vec::with_capacity(all.len());
     for ((name, hash), known) in all {
         let name = names.get(&name).ok_or(EdgeError::Damaged { unit: format!("{name:#x}"), what: "a function without a name" })?.clone();
@@ -151,7 +151,7 @@ fn key(name: &str) -> u64 {
     u64::from_le_bytes(digest[..8].try_into().expect("eight bytes"))
 }
 
-fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
+fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile) -> Result<(), EdgeError> {
     let damaged = |what| EdgeError::Damaged { unit: unit.map.source.clone(), what };
     for function in &edges.functions {
         let known = all.entry((function.name, function.hash)).or_default();
@@ -181,7 +181,7 @@ fn add_unit(all: &mut Functions, unit: &UnitProfile, edges: &EdgeProfile) -> Res
         }
         let paths = FunctionPaths::decode(function, counts)?;
         let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
-        let paths = with_ways_of_children(function, &paths, &forks)?.unwrap_or(paths);
+        let paths = with_paths_of_children(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {
             let executions = executions(&paths, placeholder).ok_or(damaged("a block number out of range"))?;
             add(placeholder.counter, executions * i128::from(placeholder.amount))?;

@@ -7,7 +7,7 @@ use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
 use std::fmt;
 use trodden_unit::experiment::Spelling;
-use trodden_unit::{Aliases, Counted, FunctionMap, UnitMap, parts};
+use trodden_unit::{CountedEvent, FunctionMap, StorageAliases, UnitMap, parts};
 
 /// Prefix of the reasons for which functions of the sample tier are not counted.
 const NOT_SAMPLED: &str = "it is not sampled";
@@ -268,7 +268,7 @@ impl Found {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
             self.not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         }
-        self.edges += u64::from(map.counted == Counted::Edges);
+        self.edges += u64::from(map.counted == CountedEvent::Edges);
         self.watched += u64::from(map.is_watched());
         self.residual += u64::from(map.has_times() && !map.is_watched());
         self.copy += u64::from(parts::origin(map).is_some());
@@ -280,7 +280,7 @@ impl Found {
             self.interesting_scheme = scheme();
             self.interesting.add(unattributed);
             self.unproven += u64::from(!words.proven);
-            let (Aliases::Exactly(aliases) | Aliases::Drawn { aliases, .. }) = words.aliases;
+            let (StorageAliases::Exactly(aliases) | StorageAliases::Drawn { aliases, .. }) = words.aliases;
             if aliases > 0 {
                 self.aliases.add(aliases);
             }

@@ -18,7 +18,7 @@ use trodden_unit::{BlockKind, EdgeKind, FunctionMap, MapError};
 ///
 /// # Errors
 /// The map is damaged.
-pub fn with_ways_of_children(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
+pub fn with_paths_of_children(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> Result<Option<FunctionPaths>, MapError> {
     if function.is_partial() {
         return Ok(None);
     }

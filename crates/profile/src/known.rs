@@ -4,7 +4,7 @@ use crate::model::Profile;
 use crate::paths::FunctionPaths;
 use trodden_flow::Plan;
 use trodden_flow::dag::Entries;
-use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoWays};
+use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings};
 
 /// Why a residual build cannot use the paths of a profile.
 #[derive(Debug, thiserror::Error)]
@@ -14,7 +14,7 @@ pub enum NotKnown {
     Map(#[from] MapError),
     /// Two builds with different numberings.
     #[error(transparent)]
-    TwoWays(#[from] TwoWays),
+    TwoNumberings(#[from] TwoNumberings),
     /// Paths have other numbers than the build would give them.
     #[error(
         "the paths of function `{0}` are not numbered as a residual build numbers them: record a program that was built without \

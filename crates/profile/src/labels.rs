@@ -21,7 +21,7 @@ pub fn decode(function: &FunctionMap, words: &LabelWords, counts: &[(u64, u64)],
     let numbering =
         Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
     let all = vec![true; dag.edges().len()];
-    let search = labels::Sums::of(&dag, &words.labels, &all);
+    let search = labels::LabelSums::new(&dag, &words.labels, &all);
     for (word, count) in counts {
         if let Some(path) = search.path((word - words.first_word) as i64) {
             out.add(function.first_counter.saturating_add(numbering.id(&path)), *count);

@@ -37,7 +37,7 @@ pub struct Run {
     /// Wall time in nanoseconds; the sum over merged runs.
     pub duration_ns: u64,
     /// How it ended; `None` if unknown or if the merged runs differ.
-    pub ending: Option<Ending>,
+    pub ending: Option<ProcessEnding>,
     /// Number of runs merged into this profile.
     pub runs: u64,
     /// Version of trodden that recorded it.
@@ -54,7 +54,7 @@ pub struct Run {
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Ending {
+pub enum ProcessEnding {
     /// With an exit status.
     Exit(i32),
     /// By a signal.

@@ -27,7 +27,7 @@ pub struct FunctionPaths {
     /// Unfinished paths, by number.
     pub unfinished: Vec<Unfinished>,
     /// Paths that were neither completed nor stopped at a call: a signal interrupted them, and ended the program or jumped away.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<LostPath>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
     /// Executions of each edge of the function's graph (by its number); 0 for `Reach` edges, which control never takes.
@@ -88,7 +88,7 @@ pub struct Unfinished {
 
 /// Paths that began after cut edges to one block and were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
+pub struct LostPath {
     /// The block where they began.
     pub head: Node,
     /// Executions; negative if a forked process continued them.
@@ -170,8 +170,11 @@ impl FunctionPaths {
         // calls of the function and iterations of a loop whose head is the entry block.
         let whole =
             |node: &Node| *node != dag.entry() && function.blocks.get(node.index()).is_some_and(|b| b.kind != BlockKind::Continuation);
-        self.lost =
-            begun.into_iter().filter(|(head, n)| *n != 0 && whole(head)).map(|(head, n)| Lost { head, count: clamp_signed(n) }).collect();
+        self.lost = begun
+            .into_iter()
+            .filter(|(head, n)| *n != 0 && whole(head))
+            .map(|(head, n)| LostPath { head, count: clamp_signed(n) })
+            .collect();
         self.lost.sort_by_key(|l| l.head);
         self.blocks = blocks.into_iter().map(clamp).collect();
         self.edges = edges.into_iter().map(clamp).collect();
@@ -188,7 +191,7 @@ pub struct Walks<'a> {
 
 /// A path by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
+pub struct PathWalk {
     /// Its blocks.
     pub blocks: Vec<Node>,
     /// How it begins.
@@ -202,7 +205,7 @@ impl<'a> Walks<'a> {
     ///
     /// # Errors
     /// The map is damaged.
-    pub fn of(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
+    pub fn from_function(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
         let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
         let dag = function.dag()?;
         check_origins(function, &dag).map_err(inconsistent)?;
@@ -211,10 +214,10 @@ impl<'a> Walks<'a> {
     }
 
     /// The path of a number; `None` if no path has it.
-    pub fn walk(&self, id: u64) -> Option<Walk> {
+    pub fn walk(&self, id: u64) -> Option<PathWalk> {
         let path = self.numbering.path(&self.dag, id)?;
         let end = ending(self.function, &self.dag, &path);
-        Some(Walk { blocks: blocks(&self.dag, &path), beginning: beginning(&self.dag, &path), end })
+        Some(PathWalk { blocks: blocks(&self.dag, &path), beginning: beginning(&self.dag, &path), end })
     }
 }
 
@@ -252,7 +255,7 @@ fn unfinished(
     complete: &[PathCount],
     reached: Vec<(u64, u64, Vec<DagEdgeId>)>,
 ) -> Vec<Unfinished> {
-    let mut calls = Calls::of(function, dag);
+    let mut calls = Calls::new(function, dag);
     for path in complete {
         calls.went_on(&path.path, i128::from(path.count));
     }
@@ -293,7 +296,7 @@ struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    fn of(function: &'a FunctionMap, dag: &'a Dag) -> Calls<'a> {
+    fn new(function: &'a FunctionMap, dag: &'a Dag) -> Calls<'a> {
         let mut reach = vec![None; dag.node_count()];
         for id in dag.edge_ids() {
             if let Origin::Real(e) = dag.edge(id).origin

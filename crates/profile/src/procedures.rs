@@ -100,7 +100,7 @@ struct EndOf {
 impl EndOf {
     fn new(dag: &Dag) -> EndOf {
         let mut is_end = vec![false; dag.edges().len()];
-        Ends::of(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
+        Ends::from_dag(dag).edges().iter().for_each(|e| is_end[e.index()] = true);
         EndOf { is_end }
     }
 

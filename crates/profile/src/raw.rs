@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
 use trodden_wire::stream::{REGION_WORDS, STREAM_MAGIC};
-use trodden_wire::{Lost, LostReason, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
+use trodden_wire::{LostReason, LostThreads, RAW_GIVEN_UP, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, image_identity};
 use trodden_wire::{region_holder_offset, region_lost_offset};
 
 /// More units than any image has; a file with more is damaged.
@@ -154,7 +154,7 @@ impl RawProfile {
 
 /// A word of a unit in a region that is not zero.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Word {
+pub(crate) struct RawWord {
     /// Its place among the unit's words.
     pub index: u64,
     /// Where it is in the file.
@@ -205,7 +205,7 @@ impl RawFile {
     ///
     /// # Errors
     /// The file cannot be read, or became shorter.
-    pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, Word)) -> Result<(), ProfileError> {
+    pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
         let RawFile { header, length, .. } = *self;
         let raw =
             Raw { path: &self.path, file: self.file.try_clone().map_err(ProfileError::io(&self.path, "read"))?, length, magic: RAW_MAGIC };
@@ -218,13 +218,13 @@ impl RawFile {
         }
         let owners = Owners::new(&self.units);
         let mut stray: Option<(u64, u64)> = None;
-        let mut lost = Lost(header.lost);
+        let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
         raw.each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
             match owners.of(index).filter(|_| index < header.counters) {
-                Some((unit, first)) => visit(unit, Word { index: index - first, offset, value }),
-                None if index == losses => lost = lost.plus(Lost(value)),
+                Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
+                None if index == losses => lost = lost.plus(LostThreads(value)),
                 // The holder's number is there until another takes the region.
                 None if index == holder => {}
                 None => stray.get_or_insert((0, offset)).0 += 1,
@@ -274,7 +274,7 @@ pub(crate) struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     /// A stream file, which begins as a raw file does.
-    pub(crate) fn of_stream(path: &'a Path, file: File) -> Result<Raw<'a>, ProfileError> {
+    pub(crate) fn from_stream(path: &'a Path, file: File) -> Result<Raw<'a>, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         Ok(Raw { path, file, length, magic: STREAM_MAGIC })
     }

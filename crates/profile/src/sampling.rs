@@ -7,8 +7,8 @@ mod loss;
 mod quantile;
 pub mod readings;
 
-pub use branches::{BranchSampling, BranchSource, Losses, Observed};
-pub use bursts::{BurstSampling, CounterEstimate, Estimate, Switch, UnitEstimates, is_sampled, subtract};
+pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
+pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, is_sampled, subtract};
 pub use readings::{Readings, Sampled, SwitchedOn};
 
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@
 //! end of a longer one. [`of_depth`] adds up what ends with the same calls.
 
 use crate::model::ImageProfile;
-use crate::paths::{PathEnd, Walk};
+use crate::paths::{PathEnd, PathWalk};
 use crate::stream::FunctionPlace;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::Node;
@@ -63,7 +63,7 @@ pub fn are_counted(image: &ImageProfile) -> bool {
 
 /// What an image that counts segments has counted.
 pub fn counted(image: &ImageProfile) -> CountedSegments {
-    let contexts = Contexts::of(image);
+    let contexts = Contexts::from_image(image);
     let mut out = CountedSegments::default();
     for (place, map, words) in functions(image) {
         let unit = &image.units[place.unit];
@@ -116,7 +116,7 @@ struct Contexts<'a> {
 }
 
 impl<'a> Contexts<'a> {
-    fn of(image: &'a ImageProfile) -> Contexts<'a> {
+    fn from_image(image: &'a ImageProfile) -> Contexts<'a> {
         let named = |(place, map, _): (FunctionPlace, &'a FunctionMap, _)| ((unit(image, place).source.as_str(), map.name.as_str()), place);
         Contexts { image, places: functions(image).map(named).collect() }
     }
@@ -148,7 +148,7 @@ impl<'a> Contexts<'a> {
 }
 
 /// The block whose calls follow a path: its last, or the one that a tail call leaves, if the path comes to a call at all.
-pub fn calling_block(function: &FunctionMap, walk: &Walk) -> Option<Node> {
+pub fn calling_block(function: &FunctionMap, walk: &PathWalk) -> Option<Node> {
     let (last, before) = walk.blocks.split_last()?;
     let is_tail_call = |from: &Node| function.edges.iter().any(|e| e.from == *from && e.to == *last && e.kind == EdgeKind::TailCall);
     match walk.end {
@@ -162,7 +162,7 @@ pub fn calling_block(function: &FunctionMap, walk: &Walk) -> Option<Node> {
 }
 
 /// Whether a path is left by a tail call.
-pub fn ends_with_tail_call(function: &FunctionMap, walk: &Walk) -> bool {
+pub fn ends_with_tail_call(function: &FunctionMap, walk: &PathWalk) -> bool {
     let stops = matches!(walk.end, Some(PathEnd::Exit(edge)) if function.edges[edge.index()].kind == EdgeKind::NoReturn);
     walk.end.is_some() && !stops && calling_block(function, walk).is_some()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Saturating sums, and the overflow of the saturated ones.
-pub type Counted = (Vec<(u64, u64)>, Vec<(u64, u128)>);
+pub type SummedCount = (Vec<(u64, u64)>, Vec<(u64, u128)>);
 
 /// Collects counts in any order. Memory is at most twice that of the result (and of the largest run of repetitions in between).
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Sums {
     }
 
     /// The sums; and for those that stopped at the largest number, by how much they are beyond it.
-    pub fn finish(mut self) -> Counted {
+    pub fn finish(mut self) -> SummedCount {
         self.add_up();
         self.list.retain(|c| c.1 != 0);
         (self.list, self.overflow.into_iter().collect())

@@ -21,7 +21,7 @@ impl Built {
     fn new() -> Built {
         let folder = tempfile::tempdir().unwrap();
         let maps: Vec<_> = (1..=3).map(|n| unit_map(n, &format!("unit_{n}.c"))).collect();
-        let units = maps.iter().map(|m| (Identity::of(m.source.as_bytes()), m.counters)).collect();
+        let units = maps.iter().map(|m| (Identity::from_content(m.source.as_bytes()), m.counters)).collect();
         Built { image: folder.path().join("prog"), folder, maps, units }
     }
 
@@ -34,7 +34,7 @@ impl Built {
     }
 
     fn raw(&self, regions: Vec<BTreeMap<u64, u64>>, name: &str) -> PathBuf {
-        let mut raw = RawFile::of(&self.image, &self.units);
+        let mut raw = RawFile::new(&self.image, &self.units);
         raw.regions = regions;
         let path = self.folder.path().join(name);
         std::fs::write(&path, raw.bytes()).unwrap();
@@ -43,7 +43,7 @@ impl Built {
 
     /// Collects one count in the first counter of each unit.
     fn collect(&self, store: Option<&UnitStore>) -> Collected {
-        let raw = RawFile::of(&self.image, &self.units);
+        let raw = RawFile::new(&self.image, &self.units);
         let firsts = raw.units.iter().map(|u| (u.1, 5)).collect();
         self.raw(vec![firsts], "a.raw");
         collect(raw_files(self.folder.path()).unwrap(), run("./prog"), store)
@@ -112,7 +112,7 @@ fn rebuilt_programs_are_reported_with_both_identities() {
     std::fs::write(&built.image, image_file(&other.units, &other.frames())).unwrap();
     let Collected { profile, problems } = built.collect(Some(&built.store()));
     assert!(profile.images.is_empty());
-    let identity = |units: &[(Identity, u64)]| RawFile::of(Path::new("/p"), units).identity().to_string();
+    let identity = |units: &[(Identity, u64)]| RawFile::new(Path::new("/p"), units).identity().to_string();
     let text = problems[0].to_string();
     assert!(text.contains(&identity(&built.units)) && text.contains(&identity(&other.units)), "{text}");
     assert!(matches!(problems[0], CollectProblem::Rebuilt { missing: 3, .. }) && problems[0].loses_counts());
@@ -132,7 +132,7 @@ fn one_bad_file_or_image_does_not_spoil_the_others() {
     std::fs::write(&empty, b"").unwrap();
     let foreign = built.folder.path().join("foreign.raw");
     std::fs::write(&foreign, b"not a raw file at all").unwrap();
-    let mut gone = RawFile::of(Path::new("/nowhere/libgone.so"), &[(Identity([7; 16]), 5)]);
+    let mut gone = RawFile::new(Path::new("/nowhere/libgone.so"), &[(Identity([7; 16]), 5)]);
     gone.regions = vec![BTreeMap::from([(1, 1)])];
     let gone_file = built.folder.path().join("gone.raw");
     std::fs::write(&gone_file, gone.bytes()).unwrap();

@@ -5,7 +5,7 @@ mod common;
 use common::{identity, profile};
 use std::path::Path;
 use trodden_profile::{BranchSampling, BranchSource, Builds, Merger};
-use trodden_profile::{Losses, Maps, Observed, Profile, ProfileError, Sampling};
+use trodden_profile::{Losses, Maps, ObservedBranches, Profile, ProfileError, Sampling};
 
 fn bytes_of(profile: &Profile) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -23,7 +23,7 @@ fn with_file<T>(bytes: &[u8], use_it: impl FnOnce(&Path) -> T) -> T {
 #[test]
 fn how_a_profile_was_sampled_comes_back() {
     let mut profile = profile(0, 3);
-    let observed = vec![Observed { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
+    let observed = vec![ObservedBranches { image: 0, unit: 1, counts: vec![(3, 9), (70, 1)] }];
     let losses = Losses { blocks: 100, blocks_counted: 75, cut_off: 4, ..Losses::default() };
     let (source, samples, windows) = (BranchSource::BranchRecords, 12, 11);
     profile.sampling =
@@ -207,7 +207,7 @@ fn other_files_and_versions_are_named() {
     bytes[8] = 9;
     let error = with_file(&bytes, |p| Profile::read(p).unwrap_err());
     assert!(matches!(error, ProfileError::Version { found: 9, known: 1, .. }), "{error}");
-    let raw = common::RawFile::of(Path::new("/p"), &[(identity(1), 4)]).bytes();
+    let raw = common::RawFile::new(Path::new("/p"), &[(identity(1), 4)]).bytes();
     let error = with_file(&raw, |p| Profile::read(p).unwrap_err());
     assert!(error.to_string().contains("it is a raw file"), "{error}");
     let error = with_file(b"", |p| Profile::read(p).unwrap_err());

@@ -5,7 +5,7 @@ mod common;
 use common::{profile, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use trodden_profile::{Builds, Change, DiffOptions, Merger, Profile, ProfileError, diff, merge_files};
+use trodden_profile::{Builds, DiffOptions, Merger, PathChange, Profile, ProfileError, diff, merge_files};
 
 type Sums = BTreeMap<(String, usize, u64), u128>;
 
@@ -121,7 +121,7 @@ fn a_profile_does_not_differ_from_itself_or_its_double() {
     let counts = DiffOptions { counts: true, ..DiffOptions::default() };
     let doubled = diff(("one", &one), ("double", &double), &counts).unwrap();
     let paths: Vec<_> = doubled.functions.iter().flat_map(|f| &f.paths).collect();
-    assert!(!paths.is_empty() && paths.iter().all(|p| p.change == Change::Count && p.counts.1 == 2 * p.counts.0));
+    assert!(!paths.is_empty() && paths.iter().all(|p| p.change == PathChange::Count && p.counts.1 == 2 * p.counts.0));
 }
 
 #[test]
@@ -142,16 +142,16 @@ fn appeared_vanished_and_changed_paths_are_reported_with_their_shares() {
             for path in &difference.paths {
                 assert_eq!(path.counts, (count(&a, path.id), count(&b, path.id)));
                 let expected = match path.counts {
-                    (0, _) => Change::Appeared,
-                    (_, 0) => Change::Vanished,
-                    _ => Change::Share,
+                    (0, _) => PathChange::Appeared,
+                    (_, 0) => PathChange::Vanished,
+                    _ => PathChange::Share,
                 };
                 assert_eq!(path.change, expected);
                 assert!((path.function_share.0 * a.total() as f64 - path.counts.0 as f64).abs() < 1e-6);
                 assert!((0.0..=1.0).contains(&path.program_share.0) && (0.0..=1.0).contains(&path.program_share.1));
             }
             let gone = a.complete.iter().filter(|p| count(&b, p.id) == 0).count();
-            assert_eq!(difference.paths.iter().filter(|p| p.change == Change::Vanished).count(), gone);
+            assert_eq!(difference.paths.iter().filter(|p| p.change == PathChange::Vanished).count(), gone);
         }
         assert!(result.functions.is_sorted_by(|x, y| x.weight >= y.weight));
         let some = DiffOptions { least_function_share: 0.5, least_count: 100, ..DiffOptions::default() };

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 use trodden_flow::partition::Ends;
-use trodden_flow::plan::Action;
+use trodden_flow::plan::RegisterAction;
 use trodden_flow::{DagEdgeId, Edge, Node, Origin};
-use trodden_profile::forks::with_ways_of_children;
+use trodden_profile::forks::with_paths_of_children;
 use trodden_profile::procedures::measured;
 use trodden_profile::{Beginning, FunctionPaths, PathEnd};
-use trodden_testkit::{Random, Subject};
+use trodden_testkit::{FunctionSubject, Random};
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap};
 
 const FUNCTIONS: u64 = 30_000;
@@ -46,7 +46,7 @@ struct Activation {
 
 /// A program under test: counts as the instrumented code makes them, and the log.
 struct Machine<'a> {
-    subject: &'a Subject,
+    subject: &'a FunctionSubject,
     counts: BTreeMap<i64, u64>,
     log: Log,
     /// How often in a hundred a call does not come back, comes back twice; how often in a thousand steps the program is killed.
@@ -84,13 +84,13 @@ impl Machine<'_> {
         a.edges.push(edge);
         let to = map.edges[edge.index()].to;
         match self.subject.plan.action(&self.subject.graph, edge) {
-            Action::Add { increment } => a.register += increment,
-            Action::Count { increment } => {
+            RegisterAction::Add { increment } => a.register += increment,
+            RegisterAction::Count { increment } => {
                 self.count(a.register + increment);
                 *self.log.complete.entry((a.begin, a.edges.clone())).or_default() += 1;
                 return false;
             }
-            Action::CountAndRestart { increment, start } => {
+            RegisterAction::CountAndRestart { increment, start } => {
                 self.count(a.register + increment);
                 *self.log.complete.entry((a.begin, std::mem::take(&mut a.edges))).or_default() += 1;
                 a.begin = (to != Node(0)).then_some(to);
@@ -104,7 +104,7 @@ impl Machine<'_> {
                     return false;
                 }
             }
-            Action::Dead => panic!("a dead edge was taken"),
+            RegisterAction::Dead => panic!("a dead edge was taken"),
         }
         a.at = to;
         true
@@ -114,7 +114,9 @@ impl Machine<'_> {
     fn calls(&mut self, a: &mut Activation, random: &mut Random, running: &mut Vec<Activation>) -> bool {
         let map = &self.subject.map;
         let Some(reach) = self.subject.graph.out(a.at).iter().find(|e| map.edges[e.index()].kind == EdgeKind::Reach) else { return false };
-        let Action::Count { increment } = self.subject.plan.action(&self.subject.graph, *reach) else { panic!("paths end at the exit") };
+        let RegisterAction::Count { increment } = self.subject.plan.action(&self.subject.graph, *reach) else {
+            panic!("paths end at the exit")
+        };
         self.count(a.register + increment);
         a.last_call = Some(a.edges.len());
         let prefix = (a.begin, a.edges.clone());
@@ -162,7 +164,7 @@ impl Machine<'_> {
 }
 
 /// A decoded path as the log has it.
-fn as_walked(subject: &Subject, beginning: Beginning, path: &[DagEdgeId]) -> Walked {
+fn as_walked(subject: &FunctionSubject, beginning: Beginning, path: &[DagEdgeId]) -> Walked {
     let real = |id: &DagEdgeId| match subject.plan.dag.edge(*id).origin {
         Origin::Real(e) | Origin::Leave(e) => Some(e),
         Origin::Enter(_) | Origin::Stop(_) => None,
@@ -183,7 +185,7 @@ fn nonzero<K: Ord>(counts: BTreeMap<K, i64>) -> BTreeMap<K, i64> {
     counts.into_iter().filter(|(_, n)| *n != 0).collect()
 }
 
-fn check(seed: u64, subject: &Subject, machine: Machine) -> FunctionPaths {
+fn check(seed: u64, subject: &FunctionSubject, machine: Machine) -> FunctionPaths {
     let counts: Vec<(u64, u64)> = machine.counts.iter().map(|(&id, &n)| (u64::try_from(id).expect("no counter below 0"), n)).collect();
     let paths = FunctionPaths::decode(&subject.map, counts.iter().copied()).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let log = machine.log;
@@ -217,7 +219,7 @@ fn check(seed: u64, subject: &Subject, machine: Machine) -> FunctionPaths {
 }
 
 /// Frequencies for partitions: those of real edges are what was logged, and each count was made at an end.
-fn check_procedure(seed: u64, subject: &Subject, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
+fn check_procedure(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths, counts: &[(u64, u64)], log: &Log) {
     if paths.unfinished.iter().any(|u| u.count < 0) {
         return;
     }
@@ -229,16 +231,16 @@ fn check_procedure(seed: u64, subject: &Subject, paths: &FunctionPaths, counts: 
             assert_eq!(*executed as i64, log.edges[e.index()], "seed {seed}: edge {}", e.0);
         }
     }
-    let at_ends: u64 = Ends::of(&procedure.dag).edges().iter().map(|e| procedure.frequencies[e.index()]).sum();
+    let at_ends: u64 = Ends::from_dag(&procedure.dag).edges().iter().map(|e| procedure.frequencies[e.index()]).sum();
     let counted: u64 = counts.iter().map(|c| c.1).sum();
     assert_eq!((at_ends, procedure.paths.iter().map(|p| p.count).sum()), (counted, counted), "seed {seed}: counts are made at ends");
 }
 
 /// With the paths of children no block is left or executed more often than it is entered, and nothing else is executed than before.
-fn check_ways_of_children(seed: u64, subject: &Subject, paths: &FunctionPaths) -> bool {
+fn check_paths_of_children(seed: u64, subject: &FunctionSubject, paths: &FunctionPaths) -> bool {
     let map = &subject.map;
     let forks: Vec<Edge> = subject.graph.edges().filter(|e| map.edges[e.index()].kind == EdgeKind::ReturnsTwice).collect();
-    let more = with_ways_of_children(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let more = with_paths_of_children(map, paths, &forks).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     let whole = more.as_ref().unwrap_or(paths);
     for (block, executed) in whole.blocks.iter().enumerate() {
         assert_eq!(*executed > 0, paths.blocks[block] > 0, "seed {seed}: block {block}");
@@ -256,7 +258,7 @@ fn decoded_counts_are_those_of_plain_counters() {
     let (mut complete, mut unfinished, mut negative, mut lost, mut continued) = (0, 0, 0, 0, 0);
     for seed in 0..FUNCTIONS {
         let mut random = Random::new(seed);
-        let subject = Subject::random(&mut random, "f", 10);
+        let subject = FunctionSubject::random(&mut random, "f", 10);
         let log = Log { blocks: vec![0; subject.map.blocks.len()], edges: vec![0; subject.map.edges.len()], ..Log::default() };
         let habits = random.pick(&[(0, 0, 0), (15, 0, 0), (10, 10, 0), (10, 10, 20), (40, 5, 5)]);
         let mut machine = Machine { subject: &subject, counts: BTreeMap::new(), log, habits, activations: 0 };
@@ -266,7 +268,7 @@ fn decoded_counts_are_those_of_plain_counters() {
         }
         let is_whole = machine.habits.2 == 0;
         let paths = check(seed, &subject, machine);
-        continued += usize::from(is_whole && check_ways_of_children(seed, &subject, &paths));
+        continued += usize::from(is_whole && check_paths_of_children(seed, &subject, &paths));
         complete += usize::from(!paths.complete.is_empty());
         unfinished += usize::from(paths.unfinished.iter().any(|u| u.count > 0));
         negative += usize::from(paths.unfinished.iter().any(|u| u.count < 0));
@@ -278,7 +280,7 @@ fn decoded_counts_are_those_of_plain_counters() {
 
 #[test]
 fn numbers_that_no_path_has_are_damage() {
-    let subject = Subject::random(&mut Random::new(3), "f", 10);
+    let subject = FunctionSubject::random(&mut Random::new(3), "f", 10);
     let error = FunctionPaths::decode(&subject.map, [(subject.map.counters, 1)]).unwrap_err();
     assert_eq!(error.to_string(), format!("the map of function `f` is damaged: there is no path {}", subject.map.counters));
 }
@@ -288,7 +290,7 @@ fn an_acyclic_graph_of_another_function_is_damage() {
     let mut refused = 0;
     for seed in 0..2000 {
         let mut random = Random::new(seed);
-        let (one, other) = (Subject::random(&mut random, "one", 6), Subject::random(&mut random, "other", 6));
+        let (one, other) = (FunctionSubject::random(&mut random, "one", 6), FunctionSubject::random(&mut random, "other", 6));
         let mixed = FunctionMap { edges: other.map.edges.clone(), ..one.map.clone() };
         match FunctionPaths::decode(&mixed, [(0, 1)]) {
             Ok(paths) => assert_eq!(paths.edges.len(), mixed.edges.len()),

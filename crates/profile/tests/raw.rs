@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trodden_profile::{ProfileError, RawProblem, RawProfile};
 
 fn example() -> RawFile {
-    let mut file = RawFile::of(Path::new("/opt/prog"), &[(identity(1), 600), (identity(2), 3)]);
+    let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 600), (identity(2), 3)]);
     file.regions = vec![BTreeMap::from([(0, 1), (599, u64::MAX), (601, 7)]), BTreeMap::from([(0, 2), (599, 5), (603, 9)]), BTreeMap::new()];
     file
 }
@@ -36,7 +36,7 @@ fn regions_are_summed_and_saturate() {
 #[test]
 fn holes_of_terabytes_are_passed_over() {
     // Far more than could be read; where the file system has no files of that size, there is nothing to test.
-    let mut file = RawFile::of(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
+    let mut file = RawFile::new(Path::new("/opt/prog"), &[(identity(1), 1 << 36)]);
     file.regions.clear();
     let (head, stride) = file.head();
     let (_folder, path) = stored("a.raw", &head);
@@ -108,14 +108,14 @@ fn the_holder_of_a_region_is_no_count() {
 
 #[test]
 fn counts_that_are_lost_are_reported() {
-    use trodden_wire::{Lost, LostReason};
+    use trodden_wire::{LostReason, LostThreads};
     let mut file = example();
-    let lost = Lost::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
+    let lost = LostThreads::default().and(LostReason::NoSpace).and(LostReason::NoSpace);
     let place = trodden_wire::region_lost_offset(file.counters()) / 8;
     file.regions[1].insert(place, lost.0);
     let mut bytes = file.bytes();
     let in_head = std::mem::offset_of!(trodden_wire::RawHeader, lost);
-    bytes[in_head..in_head + 8].copy_from_slice(&Lost::default().and(LostReason::SizeLimit).0.to_le_bytes());
+    bytes[in_head..in_head + 8].copy_from_slice(&LostThreads::default().and(LostReason::SizeLimit).0.to_le_bytes());
     let (_folder, path) = stored("a.raw", &bytes);
     let raw = RawProfile::read(&path).unwrap();
     assert_eq!(raw.problems, [RawProblem::Lost { threads: 3, reasons: vec![LostReason::NoSpace, LostReason::SizeLimit] }]);

@@ -48,7 +48,7 @@ fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
 fn damaged_raw_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.raw");
-    let mut file = RawFile::of(Path::new("/nowhere/prog"), &[(identity(1), 40), (identity(2), 3)]);
+    let mut file = RawFile::new(Path::new("/nowhere/prog"), &[(identity(1), 40), (identity(2), 3)]);
     file.regions = vec![BTreeMap::from([(0, 1), (39, u64::MAX)]), BTreeMap::from([(41, 2)])];
     let (bytes, head) = (file.bytes(), file.head().0.len());
     let mut read = 0;

@@ -4,7 +4,7 @@ mod common;
 
 use common::profile;
 use trodden_profile::store::FOLDER;
-use trodden_profile::{Ending, ProfileError, RunStore};
+use trodden_profile::{ProcessEnding, ProfileError, RunStore};
 
 fn numbers(store: &RunStore, wanted: &str) -> Vec<u64> {
     store.select(wanted).unwrap().iter().map(|r| r.number).collect()
@@ -19,7 +19,7 @@ fn runs_are_numbered_listed_found_and_removed() {
     assert!(error.contains("there are no runs yet"), "{error}");
     for seed in 0..4 {
         let mut profile = profile(0, seed);
-        profile.run.ending = Some(if seed == 2 { Ending::Signal(9) } else { Ending::Exit(3) });
+        profile.run.ending = Some(if seed == 2 { ProcessEnding::Signal(9) } else { ProcessEnding::Exit(3) });
         profile.run.suite = (seed > 1).then(|| "nightly".to_string());
         let entry = store.add_run(&profile).unwrap();
         assert_eq!((entry.number, &entry.run), (seed + 1, &profile.run));

@@ -143,13 +143,13 @@ function placeX(layers, gap) {
         // Neighbouring waypoints keep long edges straight.
         n.weight = n.id === null ? ((down ? n.into : n.out)[0].id === null ? 6 : 1) : Math.max(1, near.length);
       }
-      settle(layer, gap);
+      relax(layer, gap);
     }
   }
 }
 
 // The places nearest to the wished ones, in order and without overlap: groups that would overlap are joined and share their mean.
-function settle(layer, gap) {
+function relax(layer, gap) {
   const groups = [];
   let offset = 0;
   layer.forEach((n, i) => {

@@ -9,7 +9,7 @@ use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
 use crate::paint::{self, fit, left, right};
-use crate::path_listing::{PathListing, Step, Turn};
+use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
 use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, path_lines, printable, scope_label};
@@ -21,7 +21,7 @@ use trodden_unit::Position;
 
 /// What to annotate.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct AnnotateRequest {
     /// A function's name, or a regular expression; of several functions the most executed is shown.
     pub function: String,
     /// A path's number; else the path of greatest weight.
@@ -34,13 +34,13 @@ pub struct Request {
 ///
 /// # Errors
 /// No such function; a path that it does not have.
-pub fn annotate(view: &View, request: &Request, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
+pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, options: &TextOptions) -> Result<String, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let Some((function, others)) = functions.split_first() else { return Ok(String::new()) };
     let page = &Page::new(options);
     let shown = ShownPath::find(function, request)?;
     let mut out = title(view, function, shown.as_ref(), request.measure, page);
-    match LineRange::of_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
+    match LineRange::from_function(function, sources).filter(|e| sources.file(&e.file).is_some()) {
         Some(range) => out.push_str(&Sheet::new(view, function, shown.as_ref(), sources, page).lay(&range)),
         None => out.push_str(&without_source(function, shown.as_ref(), sources, page)),
     }
@@ -71,7 +71,7 @@ struct ShownPath {
 }
 
 impl ShownPath {
-    fn find(function: &Function, request: &Request) -> Result<Option<ShownPath>, ReportError> {
+    fn find(function: &Function, request: &AnnotateRequest) -> Result<Option<ShownPath>, ReportError> {
         if let Some(path) = function.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
             let count = i128::from(path.count);
             return Ok(Some(ShownPath {
@@ -137,7 +137,7 @@ struct Sheet<'a> {
     function: &'a Function<'a>,
     counts: LineCounts,
     /// Steps of the path by their line in the function; for inlined code, the line of the call.
-    steps: BTreeMap<(&'a str, u32), Vec<&'a Step>>,
+    steps: BTreeMap<(&'a str, u32), Vec<&'a ListingStep>>,
     instances: BTreeMap<(u32, u32, u32), u64>,
     sources: &'a SourceCache<'a>,
     page: &'a Page,
@@ -156,7 +156,7 @@ impl<'a> Sheet<'a> {
         sources: &'a SourceCache<'a>,
         page: &'a Page,
     ) -> Sheet<'a> {
-        let mut steps: BTreeMap<(&str, u32), Vec<&Step>> = BTreeMap::new();
+        let mut steps: BTreeMap<(&str, u32), Vec<&ListingStep>> = BTreeMap::new();
         for step in shown.iter().flat_map(|c| &c.listing.steps) {
             let Some(first) = step.chain.first() else { continue };
             steps.entry((file_of(function.units_map(), *first).unwrap_or(""), first.line)).or_default().push(step);
@@ -169,11 +169,11 @@ impl<'a> Sheet<'a> {
             }
         }
         let all = || steps.values().flatten().filter(|s| !s.turns.is_empty());
-        let source = |s: &&&Step| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
+        let source = |s: &&&ListingStep| s.chain.last().and_then(|p| sources.line(file_of(function.units_map(), *p)?, p.line));
         let longest = all().filter_map(|s| Some(paint::width(&source(&s)?) + 4 * (s.chain.len() - 1))).max().unwrap_or(0);
         let turns = all().map(|s| paint::width(&words::turns(&s.turns))).max().unwrap_or(0);
         let column = longest.max(40).min(page.width.saturating_sub(MARGIN + turns + 2));
-        Sheet { view, function, counts: LineCounts::of([function]), steps, instances, sources, page, column }
+        Sheet { view, function, counts: LineCounts::from_functions([function]), steps, instances, sources, page, column }
     }
 
     fn lay(&self, range: &LineRange) -> String {
@@ -201,7 +201,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// Inlined code on the path, under the line that called it, which is indented by `base`.
-    fn inlined(&self, before: &[Position], step: &Step, base: usize) -> String {
+    fn inlined(&self, before: &[Position], step: &ListingStep, base: usize) -> String {
         let map = self.function.units_map();
         let mut out = String::new();
         for depth in new_calls(before, &step.chain) {

@@ -15,14 +15,14 @@ use trodden_analysis::combinations::untested;
 
 /// A number of items, and the number of them that were executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct CoverageRatio {
     /// All.
     pub all: u64,
     /// Those that were executed.
     pub hit: u64,
 }
 
-impl Share {
+impl CoverageRatio {
     /// Covered items in per cent; 100 if there are no items.
     pub fn percent(self) -> f64 {
         if self.all == 0 { 100.0 } else { 100.0 * self.hit as f64 / self.all as f64 }
@@ -35,19 +35,19 @@ impl Share {
 
 /// A file, a function, or the whole.
 #[derive(Clone, Debug, Default)]
-pub struct Row {
+pub struct CoverageRow {
     /// Its name.
     pub name: String,
     /// Regions of the source.
-    pub regions: Share,
+    pub regions: CoverageRatio,
     /// Functions; none in a function's own row.
-    pub functions: Option<Share>,
+    pub functions: Option<CoverageRatio>,
     /// Lines; unknown for a single function.
-    pub lines: Option<Share>,
+    pub lines: Option<CoverageRatio>,
     /// Directions of branches.
-    pub branches: Share,
+    pub branches: CoverageRatio,
     /// Conditions that were shown to affect the decision independently (MC/DC), if the program counts that.
-    pub mcdc: Option<Share>,
+    pub mcdc: Option<CoverageRatio>,
     /// Paths of the optimised code, if it has any of its own.
     pub paths: Option<Combinations>,
     /// What is not covered, in words.
@@ -56,16 +56,16 @@ pub struct Row {
 
 /// A table.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct CoverageTable {
     /// What rows are: `file` or `function`.
     pub of: &'static str,
     /// Its rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<CoverageRow>,
     /// All of them together.
-    pub total: Row,
+    pub total: CoverageRow,
 }
 
-impl Table {
+impl CoverageTable {
     /// As JSON.
     pub fn json(&self) -> Value {
         json!({
@@ -77,7 +77,7 @@ impl Table {
     /// As text.
     pub fn text(&self, options: &TextOptions) -> String {
         let page = Page::new(options);
-        let rows: Vec<&Row> = self.rows.iter().chain([&self.total]).collect();
+        let rows: Vec<&CoverageRow> = self.rows.iter().chain([&self.total]).collect();
         let columns: Vec<Column> =
             COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
@@ -100,12 +100,12 @@ impl Table {
 }
 
 /// Tables as one page for browsers, without scripts.
-pub fn page(title: &str, tables: &[Table]) -> String {
+pub fn page(title: &str, tables: &[CoverageTable]) -> String {
     let mut out =
         format!("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>{}</title>\n<style>{STYLE}</style>\n", escaped(title));
     out += &format!("<h1>{}</h1>\n", escaped(title));
     for table in tables {
-        let rows: Vec<&Row> = table.rows.iter().chain([&table.total]).collect();
+        let rows: Vec<&CoverageRow> = table.rows.iter().chain([&table.total]).collect();
         let columns: Vec<Column> = COLUMNS.iter().copied().filter(|c| table.rows.iter().any(|r| (c.cell)(r).is_some())).collect();
         let titles: String = columns.iter().map(|c| format!("<th>{}</th>", c.title)).collect();
         out += &format!("<table><thead><tr><th>{}</th>{titles}</tr></thead><tbody>\n", table.of);
@@ -133,7 +133,7 @@ fn escaped(text: &str) -> String {
 #[derive(Clone, Copy)]
 struct Column {
     title: &'static str,
-    cell: fn(&Row) -> Option<String>,
+    cell: fn(&CoverageRow) -> Option<String>,
 }
 
 const COLUMNS: &[Column] = &[
@@ -146,7 +146,7 @@ const COLUMNS: &[Column] = &[
     Column { title: "untested combinations", cell: |r| r.paths.map(|p| amount(p.untested)) },
 ];
 
-fn share(share: Share) -> String {
+fn share(share: CoverageRatio) -> String {
     if share.all == 0 { "-".into() } else { format!("{}/{} {:>6.2}%", share.hit, share.all, share.percent()) }
 }
 
@@ -156,12 +156,14 @@ fn amount(number: u128) -> String {
     if number < EXACT { number.to_string() } else { format!("{:.1e}", number as f64) }
 }
 
-fn row_json(row: &Row) -> Value {
+fn row_json(row: &CoverageRow) -> Value {
     let paths =
         row.paths.map(|p| json!({ "possible": p.possible.to_string(), "taken": p.taken, "untested_combinations": p.untested.to_string() }));
     json!({
-        "name": row.name, "regions": row.regions.json(), "functions": row.functions.map(Share::json), "lines": row.lines.map(Share::json),
-        "branches": row.branches.json(), "mcdc": row.mcdc.map(Share::json), "paths": paths, "remarks": row.remarks,
+        "name": row.name, "regions": row.regions.json(),
+        "functions": row.functions.map(CoverageRatio::json),
+        "lines": row.lines.map(CoverageRatio::json),
+        "branches": row.branches.json(), "mcdc": row.mcdc.map(CoverageRatio::json), "paths": paths, "remarks": row.remarks,
     })
 }
 
@@ -184,7 +186,7 @@ pub fn examples(function: &Function, most: usize) -> Vec<String> {
 
 /// Paths of a function.
 pub fn combinations(function: &Function) -> Combinations {
-    Combinations::of(function.map, &function.dag, &function.paths)
+    Combinations::new(function.map, &function.dag, &function.paths)
 }
 
 #[cfg(test)]
@@ -193,13 +195,18 @@ mod tests {
 
     #[test]
     fn columns_without_a_value_are_left_out() {
-        let row = Row { name: "a.c".into(), regions: Share { all: 4, hit: 3 }, lines: Some(Share { all: 0, hit: 0 }), ..Row::default() };
-        let table = Table { of: "file", rows: vec![row.clone()], total: Row { name: "total".into(), ..row } };
+        let row = CoverageRow {
+            name: "a.c".into(),
+            regions: CoverageRatio { all: 4, hit: 3 },
+            lines: Some(CoverageRatio { all: 0, hit: 0 }),
+            ..CoverageRow::default()
+        };
+        let table = CoverageTable { of: "file", rows: vec![row.clone()], total: CoverageRow { name: "total".into(), ..row } };
         let text = table.text(&TextOptions::default());
         assert!(text.contains("3/4  75.00%") && text.starts_with("file") && !text.contains("MC/DC") && !text.contains("paths"), "{text}");
         assert_eq!(table.json()["rows"][0]["regions"]["covered"], 3);
-        let of_template = Table { rows: vec![Row { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
+        let of_template = CoverageTable { rows: vec![CoverageRow { name: "f<int>".into(), ..table.rows[0].clone() }], ..table };
         assert!(page("a & b", &[of_template]).contains("<th>f&lt;int&gt;</th>"));
-        assert_eq!((Share::default().percent(), amount(12_345_678_901)), (100.0, "1.2e10".to_owned()));
+        assert_eq!((CoverageRatio::default().percent(), amount(12_345_678_901)), (100.0, "1.2e10".to_owned()));
     }
 }

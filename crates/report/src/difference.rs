@@ -5,17 +5,17 @@ use crate::select::limit;
 use crate::words::plural;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use trodden_profile::{Change, Diff, FunctionDiff, PathDiff};
+use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
 
-fn change(change: Change) -> &'static str {
+fn change(change: PathChange) -> &'static str {
     match change {
-        Change::Appeared => "appeared",
-        Change::Vanished => "vanished",
-        Change::Share => "share",
-        Change::Count => "count",
+        PathChange::Appeared => "appeared",
+        PathChange::Vanished => "vanished",
+        PathChange::Share => "share",
+        PathChange::Count => "count",
     }
 }
 
@@ -30,7 +30,7 @@ pub fn json(found: &Diff) -> Value {
         })
     };
     let function = |f: &FunctionDiff| {
-        let name = Name::of(f.map().plain_name());
+        let name = Name::from_linkage(f.map().plain_name());
         json!({
             "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source,
             "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
@@ -60,7 +60,7 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     let overlap = [found.overlap.executions, found.overlap.instructions].map(|o| 100.0 * o);
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     for function in &found.functions {
-        let name = Name::of(function.map().plain_name()).full;
+        let name = Name::from_linkage(function.map().plain_name()).full;
         line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));
         for path in function.paths.iter().take(limit(top)) {
             let share = |s: f64| format!("{:.1} %", s * 100.0);
@@ -80,7 +80,7 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     }
     for (title, names) in [("only in the first", &found.only_before), ("only in the second", &found.only_after)] {
         if !names.is_empty() {
-            line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::of(n).full).collect::<Vec<_>>().join(", ")));
+            line(format!("\nexecuted {title}: {}", names.iter().map(|n| Name::from_linkage(n).full).collect::<Vec<_>>().join(", ")));
         }
     }
     out

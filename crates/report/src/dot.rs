@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use trodden_flow::{CutReason, Node};
-use trodden_unit::{Block, FunctionMap, UnitMap};
+use trodden_unit::{FunctionMap, UnitBlock, UnitMap};
 
 /// Counts shown at blocks and edges.
 #[derive(Clone, Copy, Debug)]
-pub struct Counts<'a> {
+pub struct EdgeLabels<'a> {
     /// Executions of each block.
     pub blocks: &'a [u64],
     /// Executions of each edge.
@@ -20,11 +20,11 @@ pub struct Counts<'a> {
 }
 
 /// The graph in the language of Graphviz. Cut edges are dashed; edges to calls that might not return are dotted.
-pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> String {
+pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> String {
     let cuts = cuts(function);
     let mut out = String::new();
     let mut write = || -> std::fmt::Result {
-        writeln!(out, "digraph {} {{", quote(&Name::of(&function.name).full))?;
+        writeln!(out, "digraph {} {{", quote(&Name::from_linkage(&function.name).full))?;
         writeln!(out, "  node [shape=box, fontname=\"monospace\"];\n  edge [fontname=\"monospace\"];")?;
         for (at, block) in function.blocks.iter().enumerate() {
             let mut label = format!("{at}: {}", words::plural(block.instructions.into(), "instruction", "instructions"));
@@ -54,9 +54,9 @@ pub fn dot(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> St
 }
 
 /// The graph as JSON.
-pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> Value {
+pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<EdgeLabels>) -> Value {
     let cuts = cuts(function);
-    let name = Name::of(&function.name);
+    let name = Name::from_linkage(&function.name);
     let edges: Vec<Value> = function.edges.iter().map(|e| json!([node(function, e.from), node(function, e.to)])).collect();
     let describe = |(at, edge): (usize, &trodden_unit::FlowEdge)| {
         let mut described = json!({ "edge": at, "kind": words::edge_condition(edge) });
@@ -68,7 +68,7 @@ pub fn json(unit: &UnitMap, function: &FunctionMap, counts: Option<Counts>) -> V
         }
         described
     };
-    let block = |(at, block): (usize, &Block)| {
+    let block = |(at, block): (usize, &UnitBlock)| {
         let mut described = json!({ "name": format!("b{at}"), "instructions": block.instructions, "lines": lines(unit, block) });
         if let Some(count) = counts.and_then(|c| c.blocks.get(at)) {
             described["count"] = crate::json::number(*count);
@@ -97,7 +97,7 @@ fn node(function: &FunctionMap, node: Node) -> String {
 }
 
 /// A block's lines, by file: `foo.c:12-14`.
-pub fn lines(unit: &UnitMap, block: &Block) -> Vec<String> {
+pub fn lines(unit: &UnitMap, block: &UnitBlock) -> Vec<String> {
     let mut files: Vec<(u32, u32, u32)> = Vec::new();
     for position in block.positions.iter().copied().chain(block.branch).filter(|p| p.line > 0) {
         match files.iter_mut().find(|(file, ..)| *file == position.file) {

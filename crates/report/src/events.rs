@@ -2,7 +2,7 @@
 
 use crate::error::ReportError;
 use crate::measure::Measure;
-use crate::select::{Ranked, share};
+use crate::select::{RankedPath, share};
 use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
@@ -31,13 +31,13 @@ pub fn check(profile: &Profile, measure: Measure) -> Result<(), ReportError> {
 }
 
 /// Events of a path, if its unit sums some up.
-fn of_path(ranked: &Ranked) -> Option<(EventSource, PathEvents)> {
+fn of_path(ranked: &RankedPath) -> Option<(EventSource, PathEvents)> {
     let (unit, map) = (ranked.function.unit, ranked.function.map);
     unit.map.events().map(|event| (event, unit.events_of(map, ranked.path.id)))
 }
 
 /// A line about a path: mean, deviation, total.
-pub fn path_line(view: &View, ranked: &Ranked) -> Option<String> {
+pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     let (event, events) = of_path(ranked)?;
     let count = ranked.path.count;
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
@@ -58,7 +58,7 @@ pub fn summary(view: &View) -> Option<String> {
 }
 
 /// Adds a path's events to its JSON.
-pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &Ranked) {
+pub fn add(path: &mut Map<String, Value>, view: &View, ranked: &RankedPath) {
     if let Some((event, events)) = of_path(ranked) {
         let count = ranked.path.count;
         let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);

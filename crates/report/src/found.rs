@@ -11,8 +11,8 @@ use crate::text::{Page, TextOptions, path_lines, whole};
 use crate::view::{Function, View};
 use crate::words::{count, percent, plural};
 use serde_json::{Value, json};
-use trodden_analysis::expression::joined::{self, Chain, Piece};
-use trodden_analysis::expression::{Expression, Matcher, Place};
+use trodden_analysis::expression::joined::{self, Chain, PathPiece};
+use trodden_analysis::expression::{BlockSet, Expression, Matcher};
 use trodden_flow::Node;
 
 /// The answer where it is unknown whether the pieces that match together were executed one after the other.
@@ -20,7 +20,7 @@ pub const UNKNOWN: &str = "unknown: paths are cut";
 
 /// Whether a path matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum FoundAnswer {
     /// A path matches.
     Yes,
     /// No path matches.
@@ -29,13 +29,13 @@ pub enum Answer {
     Unknown,
 }
 
-impl Answer {
+impl FoundAnswer {
     /// The answer as in JSON.
     pub fn word(self) -> &'static str {
         match self {
-            Answer::Yes => "yes",
-            Answer::No => "no",
-            Answer::Unknown => "unknown",
+            FoundAnswer::Yes => "yes",
+            FoundAnswer::No => "no",
+            FoundAnswer::Unknown => "unknown",
         }
     }
 }
@@ -54,7 +54,7 @@ struct Match {
 }
 
 /// What was found.
-pub struct Found<'v, 'a> {
+pub struct FoundPaths<'v, 'a> {
     expression: &'v str,
     view: &'v View<'a>,
     functions: Vec<&'v Function<'a>>,
@@ -65,21 +65,21 @@ pub struct Found<'v, 'a> {
     executions: u128,
 }
 
-impl<'v, 'a> Found<'v, 'a> {
+impl<'v, 'a> FoundPaths<'v, 'a> {
     /// Finds the paths of a profile that an expression matches. `text` is the expression as it was written.
     ///
     /// # Errors
     /// No function has the name, or a place of the expression is in no block of the functions.
-    pub fn of(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<Found<'v, 'a>, ReportError> {
+    pub fn new(expression: &Expression, text: &'v str, view: &'v View<'a>) -> Result<FoundPaths<'v, 'a>, ReportError> {
         let functions = match &expression.function {
             Some(name) => matching(view, name)?,
             None => view.functions.iter().collect(),
         };
         let (mut matches, mut executions, mut open) = (Vec::new(), 0, Vec::new());
-        let mut nowhere: Option<Vec<Place>> = None;
+        let mut nowhere: Option<Vec<BlockSet>> = None;
         for (at, function) in functions.iter().enumerate() {
-            let matcher = Matcher::of(expression, function.units_map(), function.map);
-            let missing: Vec<Place> = matcher.nowhere().into_iter().cloned().collect();
+            let matcher = Matcher::new(expression, function.units_map(), function.map);
+            let missing: Vec<BlockSet> = matcher.nowhere().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
@@ -103,15 +103,15 @@ impl<'v, 'a> Found<'v, 'a> {
             return Err(ReportError::NoSuchPlace { place: words(place) });
         }
         matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
-        Ok(Found { expression: text, view, functions, matches, open, executions })
+        Ok(FoundPaths { expression: text, view, functions, matches, open, executions })
     }
 
     /// Whether a path matches.
-    pub fn answer(&self) -> Answer {
+    pub fn answer(&self) -> FoundAnswer {
         match (self.matches.is_empty(), self.open.is_empty()) {
-            (false, _) => Answer::Yes,
-            (true, true) => Answer::No,
-            (true, false) => Answer::Unknown,
+            (false, _) => FoundAnswer::Yes,
+            (true, true) => FoundAnswer::No,
+            (true, false) => FoundAnswer::Unknown,
         }
     }
 
@@ -240,7 +240,7 @@ fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
 /// A path of several pieces.
 fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
     let (complete, unfinished) = (&function.paths.complete, &function.paths.unfinished);
-    let listing = |(is_complete, id): &Piece| match is_complete {
+    let listing = |(is_complete, id): &PathPiece| match is_complete {
         true => complete.iter().find(|p| p.id == *id).map(|p| PathListing::from_path(function, p)),
         false => unfinished.iter().find(|u| u.id == *id).map(|u| PathListing::from_unfinished(function, u)),
     };
@@ -257,14 +257,14 @@ fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
 }
 
 /// A place, in words.
-pub fn words(place: &Place) -> String {
+pub fn words(place: &BlockSet) -> String {
     match place {
-        Place::Any => "_".into(),
-        Place::Block(number) => format!("block b{number}"),
-        Place::Lines { file, first, last } => {
+        BlockSet::Any => "_".into(),
+        BlockSet::Block(number) => format!("block b{number}"),
+        BlockSet::Lines { file, first, last } => {
             let lines = if first == last { format!("line {first}") } else { format!("lines {first}-{last}") };
             file.as_ref().map_or(lines.clone(), |f| format!("{lines} of {f}"))
         }
-        Place::Inlined(name) => format!("inlined code of {name}"),
+        BlockSet::Inlined(name) => format!("inlined code of {name}"),
     }
 }

@@ -9,7 +9,7 @@ use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use trodden_analysis::isolate::{FunctionKey, Isolation, Score, Suspect, Tally};
+use trodden_analysis::isolate::{IsolatedFunction, Isolation, RunTally, Score, Suspect};
 use trodden_flow::DagEdgeId;
 
 /// Which suspects are shown.
@@ -24,7 +24,7 @@ pub struct SuspectSelection<'a> {
 
 /// Suspects with their functions, in the order of their ranks.
 pub struct Suspects<'v, 'a> {
-    runs: Tally,
+    runs: RunTally,
     by: Score,
     found: usize,
     shown: Vec<(Suspect, &'v Function<'a>)>,
@@ -35,13 +35,13 @@ impl<'v, 'a> Suspects<'v, 'a> {
     ///
     /// # Errors
     /// No function has the selected name.
-    pub fn of(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
-        let mut functions: HashMap<FunctionKey, &'v Function<'a>> = HashMap::new();
+    pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
+        let mut functions: HashMap<IsolatedFunction, &'v Function<'a>> = HashMap::new();
         for function in &view.functions {
             let place = function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map));
             functions.insert((function.unit.unit, place.unwrap_or_default()), function);
         }
-        let edges = |key: FunctionKey, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
+        let edges = |key: IsolatedFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
             let named = crate::select::matching(view, name)?;
@@ -111,7 +111,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     }
 }
 
-fn runs_noun(runs: Tally) -> &'static str {
+fn runs_noun(runs: RunTally) -> &'static str {
     if runs.failing + runs.passing == 1 { "run" } else { "runs" }
 }
 

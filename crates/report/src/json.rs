@@ -3,23 +3,23 @@
 //! Numbers above 2^53 are strings, because many readers of JSON cannot hold them. A change that could break a reader raises
 //! [`SCHEMA_VERSION`].
 
-use crate::annotate::Request;
+use crate::annotate::AnnotateRequest;
 use crate::error::ReportError;
 use crate::events;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
-use crate::path_listing::{Begins, Ends, PathListing, Step};
+use crate::path_listing::{Begins, Ends, ListingStep, PathListing};
 use crate::sampled;
 pub use crate::schema::{SCHEMA_VERSION, number};
-use crate::select::{self, Ranked, Selection};
+use crate::select::{self, RankedPath, Selection};
 use crate::source::SourceCache;
 use crate::text::scope_label;
 use crate::view::{Function, View, file_of};
 use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use trodden_profile::{Ending, PathCount, Run, Unfinished};
+use trodden_profile::{PathCount, ProcessEnding, Run, Unfinished};
 
 /// The report of `trodden report --json`.
 ///
@@ -54,14 +54,14 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache) -> Resu
 ///
 /// # Errors
 /// No such function; a path that it does not have.
-pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result<Value, ReportError> {
+pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache) -> Result<Value, ReportError> {
     let functions = select::matching(view, &request.function)?;
     let shown = functions[0];
     let listing = match shown.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
         Some(path) => Some(Value::Object(unfinished(shown, path, sources))),
         None => select::path_of(shown, request.path, request.measure)?.map(|path| {
             let weight = shown.weight(&path, request.measure);
-            let ranked = Ranked { function: shown, path: &path, weight, share: select::share(weight, view.total(request.measure)) };
+            let ranked = RankedPath { function: shown, path: &path, weight, share: select::share(weight, view.total(request.measure)) };
             Value::Object(self::path(&ranked, sources))
         }),
     };
@@ -76,8 +76,8 @@ pub fn annotate(view: &View, request: &Request, sources: &SourceCache) -> Result
 }
 
 fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
-    let Some(range) = LineRange::of_function(function, sources) else { return Value::Null };
-    let counts = LineCounts::of([function]);
+    let Some(range) = LineRange::from_function(function, sources) else { return Value::Null };
+    let counts = LineCounts::from_functions([function]);
     let line = |number| {
         let count = view.line(&counts, &range.file, number).map(self::number);
         json!({ "line": number, "text": sources.line(&range.file, number), "count": count })
@@ -87,8 +87,8 @@ fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
 
 pub(crate) fn run(run: &Run) -> Value {
     let ending = run.ending.map(|e| match e {
-        Ending::Exit(status) => json!({ "exit": status }),
-        Ending::Signal(signal) => json!({ "signal": signal }),
+        ProcessEnding::Exit(status) => json!({ "exit": status }),
+        ProcessEnding::Signal(signal) => json!({ "signal": signal }),
     });
     json!({
         "command": run.command,
@@ -143,7 +143,7 @@ fn image(image: &trodden_profile::ImageProfile) -> Value {
 
 fn function(view: &View, function: &Function, measure: Measure) -> Value {
     let none = SourceCache::new(&|_: &str| None);
-    let lost = |l: &trodden_profile::Lost| {
+    let lost = |l: &trodden_profile::LostPath| {
         let line = crate::path_listing::first_line(function, l.head);
         json!({ "block": l.head.0, "count": l.count, "line": line })
     };
@@ -171,7 +171,7 @@ fn function(view: &View, function: &Function, measure: Measure) -> Value {
     })
 }
 
-fn path(ranked: &Ranked, sources: &SourceCache) -> Map<String, Value> {
+fn path(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
     let PathCount { id, count, blocks, .. } = ranked.path;
     let mut out = listing_json(ranked.function, &PathListing::from_path(ranked.function, ranked.path), sources);
     out.insert("id".into(), number(*id));
@@ -221,7 +221,7 @@ fn ends(function: &Function, ends: &Ends) -> Value {
     }
 }
 
-fn step(function: &Function, step: &Step, sources: &SourceCache) -> Value {
+fn step(function: &Function, step: &ListingStep, sources: &SourceCache) -> Value {
     let map = function.units_map();
     let turns: Vec<Value> = step
         .turns

@@ -18,7 +18,7 @@ pub fn lcov<'v, 'a: 'v>(
     test_name: &str,
     name: FileName,
 ) -> String {
-    let mut counts = LineCounts::of(functions);
+    let mut counts = LineCounts::from_functions(functions);
     for (file, lines) in mapped {
         counts.files.entry(file.clone()).or_default().lines = lines.clone();
     }
@@ -35,7 +35,7 @@ pub fn lcov<'v, 'a: 'v>(
 /// Writes a tracefile of the executed lines of some functions only. A profile that has only some of the paths cannot say that a line was
 /// not executed: other paths may have executed it.
 pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) -> String {
-    let mut counts = LineCounts::of(functions);
+    let mut counts = LineCounts::from_functions(functions);
     let mut out = String::new();
     for (file, counts) in &mut counts.files {
         counts.lines.retain(|_, n| *n > 0);

@@ -23,7 +23,7 @@ pub struct LineRange {
 
 impl LineRange {
     /// The source lines of a function; `None` if there is no debug information for it.
-    pub fn of_function(function: &Function, sources: &SourceCache) -> Option<LineRange> {
+    pub fn from_function(function: &Function, sources: &SourceCache) -> Option<LineRange> {
         let (file, lines) = own_lines(function)?;
         let (lowest, highest) = (*lines.first()?, *lines.last()?);
         let first = function.line().filter(|l| *l <= lowest && function.file() == Some(file)).unwrap_or(lowest);

@@ -44,7 +44,7 @@ pub struct FileCounts {
     /// Calls of each function declared here, by line and linkage name.
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
-    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, Taken>>,
+    pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, TakenBranch>>,
 }
 
 /// The outcome of a branch, in the order of reports.
@@ -64,7 +64,7 @@ pub enum Direction {
 
 /// Counts of one outcome of a branch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakenBranch {
     /// Executions of the branch.
     pub reached: u64,
     /// Executions with this outcome.
@@ -83,7 +83,7 @@ impl View<'_> {
 
 impl LineCounts {
     /// Counts of the given functions.
-    pub fn of<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
+    pub fn from_functions<'v, 'a: 'v>(functions: impl IntoIterator<Item = &'v Function<'a>>) -> LineCounts {
         let (mut counts, mut unentered) = (LineCounts::default(), Vec::new());
         let functions: Vec<&Function> = functions.into_iter().filter(|f| !unexecuted::is_silent(f)).collect();
         for function in &functions {

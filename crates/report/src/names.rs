@@ -18,7 +18,7 @@ pub struct Name {
 
 impl Name {
     /// The names behind a linkage name.
-    pub fn of(linkage: &str) -> Name {
+    pub fn from_linkage(linkage: &str) -> Name {
         let linkage = linkage.strip_prefix('\u{1}').unwrap_or(linkage);
         let (full, qualified, short) = match rustc_demangle::try_demangle(linkage) {
             Ok(rust) => {
@@ -54,7 +54,7 @@ impl Name {
 /// A short name for inlined code, from debug information: the last two words of the demangled linkage name, or of the plain name if
 /// demangling fails.
 pub fn scope_name(name: &str, linkage: &str) -> String {
-    let known = Name::of(linkage);
+    let known = Name::from_linkage(linkage);
     let known = if known.full == known.linkage { name } else { &known.short };
     last_words(known, 2).to_string()
 }
@@ -213,14 +213,14 @@ mod tests {
 
     #[test]
     fn plain_names_stay() {
-        let name = Name::of("\u{1}main");
+        let name = Name::from_linkage("\u{1}main");
         assert_eq!((name.linkage.as_str(), name.full.as_str(), name.short.as_str()), ("main", "main", "main"));
-        assert_eq!(Name::of("_Znonsense").full, "_Znonsense");
+        assert_eq!(Name::from_linkage("_Znonsense").full, "_Znonsense");
     }
 
     #[test]
     fn cpp_names_lose_what_is_long() {
-        let name = Name::of("_ZNSt6vectorIiSaIiEE9push_backERKi");
+        let name = Name::from_linkage("_ZNSt6vectorIiSaIiEE9push_backERKi");
         assert_eq!(name.full, "std::vector<int, std::allocator<int> >::push_back(int const&)");
         assert_eq!(name.short, "std::vector<..>::push_back");
         assert_eq!(name.qualified, "std::vector<int, std::allocator<int> >::push_back");
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn rust_names_lose_their_hash_and_generics() {
-        assert_eq!(Name::of("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
+        assert_eq!(Name::from_linkage("_ZN4core3fmt5write17h0123456789abcdefE").full, "core::fmt::write");
         assert_eq!(short_rust("<alloc::vec::Vec<T> as core::ops::drop::Drop>::drop"), "<Vec as Drop>::drop");
         assert_eq!(short_rust("core::iter::Iterator::map::<u8, fn(u8) -> u8>"), "core::iter::Iterator::map");
     }

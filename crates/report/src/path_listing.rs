@@ -22,14 +22,14 @@ pub struct PathListing {
     /// How it begins.
     pub begins: Begins,
     /// What it runs through.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ListingStep>,
     /// How it ends.
     pub ends: Ends,
 }
 
 /// One line, or one block whose lines are unknown.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct ListingStep {
     /// Its blocks.
     pub blocks: Vec<Node>,
     /// The line: calls of inlined functions from the outermost, then the line itself. Empty if unknown.
@@ -224,8 +224,8 @@ fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Ed
         .collect()
 }
 
-fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<Step> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<ListingStep> {
+    let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
         let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
         if let (Some(last), Some(BlockKind::Dispatch)) = (steps.last_mut(), kind(function, block)) {
@@ -246,14 +246,19 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<St
     steps
 }
 
-fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<Step> {
+fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<ListingStep> {
     let chains = chains(function, block);
     if chains.is_empty() {
         // A block without lines is shown only if it has a branch, or if no block of the function has a line.
         let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
-        return if hidden { Vec::new() } else { vec![Step { blocks: vec![block], chain: Vec::new(), turns: turn.into_iter().collect() }] };
+        return if hidden {
+            Vec::new()
+        } else {
+            vec![ListingStep { blocks: vec![block], chain: Vec::new(), turns: turn.into_iter().collect() }]
+        };
     }
-    let mut steps: Vec<Step> = chains.into_iter().map(|chain| Step { blocks: vec![block], chain, turns: Vec::new() }).collect();
+    let mut steps: Vec<ListingStep> =
+        chains.into_iter().map(|chain| ListingStep { blocks: vec![block], chain, turns: Vec::new() }).collect();
     if let (Some(last), Some(turn)) = (steps.last_mut(), turn) {
         last.turns.push(turn);
     }

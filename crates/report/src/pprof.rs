@@ -40,7 +40,7 @@ pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError>
         let leaf = builder.path_location(ranked.function, &PathListing::from_path(ranked.function, ranked.path), ranked.path.id);
         let instructions = ranked.function.weight(ranked.path, Measure::Instructions);
         let value = vec![clamp(ranked.path.count.into()), clamp(instructions)];
-        builder.samples.push(Sample { location_id: vec![leaf, outer], value });
+        builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
     }
     let run = &view.profile.run;
     let comment = vec![builder.text(&run.command.join(" "))];
@@ -66,9 +66,9 @@ fn clamp(value: u128) -> i64 {
 struct Builder {
     strings: Vec<String>,
     known: HashMap<String, i64>,
-    samples: Vec<Sample>,
-    locations: Vec<Location>,
-    functions: Vec<Function>,
+    samples: Vec<PprofSample>,
+    locations: Vec<PprofLocation>,
+    functions: Vec<PprofFunction>,
     /// Locations of functions, by the address of their maps.
     outer: HashMap<*const trodden_unit::FunctionMap, u64>,
 }
@@ -110,10 +110,15 @@ impl Builder {
 
     fn location(&mut self, name: &str, system_name: &str, file: &str, line: u32) -> u64 {
         let id = self.functions.len() as u64 + 1;
-        let function =
-            Function { id, name: self.text(name), system_name: self.text(system_name), filename: self.text(file), start_line: line.into() };
+        let function = PprofFunction {
+            id,
+            name: self.text(name),
+            system_name: self.text(system_name),
+            filename: self.text(file),
+            start_line: line.into(),
+        };
         self.functions.push(function);
-        self.locations.push(Location { id, line: vec![Line { function_id: id, line: line.into() }] });
+        self.locations.push(PprofLocation { id, line: vec![PprofLine { function_id: id, line: line.into() }] });
         id
     }
 }
@@ -126,13 +131,13 @@ pub struct Profile {
     pub sample_type: Vec<ValueType>,
     /// Executed paths.
     #[prost(message, repeated, tag = "2")]
-    pub sample: Vec<Sample>,
+    pub sample: Vec<PprofSample>,
     /// Places in the source.
     #[prost(message, repeated, tag = "4")]
-    pub location: Vec<Location>,
+    pub location: Vec<PprofLocation>,
     /// Functions and paths.
     #[prost(message, repeated, tag = "5")]
-    pub function: Vec<Function>,
+    pub function: Vec<PprofFunction>,
     /// All strings; the first is empty.
     #[prost(string, repeated, tag = "6")]
     pub string_table: Vec<String>,
@@ -163,7 +168,7 @@ pub struct ValueType {
 
 /// An executed path.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Sample {
+pub struct PprofSample {
     /// The path, then its function.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
@@ -174,18 +179,18 @@ pub struct Sample {
 
 /// A place.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Location {
+pub struct PprofLocation {
     /// Its number, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,
     /// Its line.
     #[prost(message, repeated, tag = "4")]
-    pub line: Vec<Line>,
+    pub line: Vec<PprofLine>,
 }
 
 /// A line of a function.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct Line {
+pub struct PprofLine {
     /// The function.
     #[prost(uint64, tag = "1")]
     pub function_id: u64,
@@ -196,7 +201,7 @@ pub struct Line {
 
 /// A function, or a path shown as one. Names are places in the string table.
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub struct Function {
+pub struct PprofFunction {
     /// Its number, from 1.
     #[prost(uint64, tag = "1")]
     pub id: u64,

@@ -12,13 +12,13 @@ use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_analysis::untested::{self, FunctionKey, HotPath, NewInFunction, Sighting, Sightings, Summary};
+use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedFunction, UntestedSummary};
 use trodden_flow::Edge;
 use trodden_unit::KnownPaths;
 
 /// The order of untested paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
+pub enum UntestedOrder {
     /// Executions, most first.
     Count,
     /// Time of the first execution, latest first.
@@ -38,7 +38,7 @@ pub struct UntestedSelection<'a> {
     /// Only paths all of whose edges are known.
     pub old_edges_only: bool,
     /// Their order.
-    pub order: Order,
+    pub order: UntestedOrder,
 }
 
 /// A run's label in reports.
@@ -64,7 +64,7 @@ pub struct UntestedInput<'v, 'a> {
 }
 
 /// An untested path.
-pub struct Untested<'v, 'a> {
+pub struct UntestedReport<'v, 'a> {
     /// Its function.
     pub function: &'v Function<'a>,
     /// Its number.
@@ -92,10 +92,10 @@ pub struct NewEdge<'v, 'a> {
 }
 
 /// The selected untested paths, and sums over all of them.
-pub struct Residual<'v, 'a> {
+pub struct ResidualReport<'v, 'a> {
     input: UntestedInput<'v, 'a>,
     /// Shown, in order.
-    pub shown: Vec<Untested<'v, 'a>>,
+    pub shown: Vec<UntestedReport<'v, 'a>>,
     /// Untested edges of the selected functions, most executed first.
     pub edges: Vec<NewEdge<'v, 'a>>,
     /// Number of selected paths, shown or not.
@@ -105,15 +105,15 @@ pub struct Residual<'v, 'a> {
     /// Number of untested paths, selected or not.
     pub all: usize,
     /// Sums over the selected complete paths.
-    pub summary: Summary,
+    pub summary: UntestedSummary,
 }
 
-impl<'v, 'a> Residual<'v, 'a> {
+impl<'v, 'a> ResidualReport<'v, 'a> {
     /// Picks paths and sorts them.
     ///
     /// # Errors
     /// No function has the selected name.
-    pub fn of(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<Residual<'v, 'a>, crate::ReportError> {
+    pub fn new(input: UntestedInput<'v, 'a>, selection: &UntestedSelection) -> Result<ResidualReport<'v, 'a>, crate::ReportError> {
         let functions: Vec<&Function> = match selection.function {
             // A profile without untested paths has no functions, so a name cannot be checked.
             Some(_) if input.view.functions.is_empty() => Vec::new(),
@@ -121,13 +121,13 @@ impl<'v, 'a> Residual<'v, 'a> {
             None => input.view.functions.iter().collect(),
         };
         let all: usize = input.view.functions.iter().map(|f| input.listed(f)).sum();
-        let mut shown: Vec<Untested> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
+        let mut shown: Vec<UntestedReport> = functions.iter().flat_map(|f| input.paths_of(f)).collect();
         shown.retain(|u| u.count >= selection.least_count && (!selection.old_edges_only || u.new_edges.is_empty()));
         shown.sort_by_key(|u| {
             let weight = match selection.order {
-                Order::Count => u.count,
-                Order::Newest => u.seen.first_ns,
-                Order::Runs => u.seen.runs,
+                UntestedOrder::Count => u.count,
+                UntestedOrder::Newest => u.seen.first_ns,
+                UntestedOrder::Runs => u.seen.runs,
             };
             (Reverse(weight), Reverse(u.count), u.function.name.full.clone(), u.id)
         });
@@ -136,7 +136,7 @@ impl<'v, 'a> Residual<'v, 'a> {
         shown.truncate(selection.top);
         let mut edges: Vec<NewEdge> = functions.iter().flat_map(|f| input.edges_of(f)).collect();
         edges.sort_by_key(|e| Reverse(e.count));
-        Ok(Residual { input, shown, edges, found, unfinished, all, summary })
+        Ok(ResidualReport { input, shown, edges, found, unfinished, all, summary })
     }
 
     /// Whether no path is selected.
@@ -160,7 +160,7 @@ impl<'v, 'a> Residual<'v, 'a> {
     }
 
     /// The run that took a path first.
-    pub fn run_of(&self, path: &Untested) -> Option<&RunLabel> {
+    pub fn run_of(&self, path: &UntestedReport) -> Option<&RunLabel> {
         self.input.runs.get(path.seen.first_run)
     }
 
@@ -188,7 +188,7 @@ impl<'v, 'a> Residual<'v, 'a> {
     }
 
     fn overview(&self) -> String {
-        let Summary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
+        let UntestedSummary { paths, executions, old_edges_only, in_functions_without_new_edges, edges, functions, .. } = self.summary;
         if self.found == 0 {
             return match self.all {
                 0 => "There are no untested paths.\n".into(),
@@ -214,7 +214,7 @@ impl<'v, 'a> Residual<'v, 'a> {
         )
     }
 
-    fn title(&self, rank: usize, path: &Untested, page: &Page) -> String {
+    fn title(&self, rank: usize, path: &UntestedReport, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
         let head = format!(
             "{}  {}  {what} {}",
@@ -232,7 +232,7 @@ impl<'v, 'a> Residual<'v, 'a> {
         format!("{head}\n      {taken}\n{first}")
     }
 
-    fn first(&self, path: &Untested) -> Option<String> {
+    fn first(&self, path: &UntestedReport) -> Option<String> {
         let run = self.run_of(path)?;
         let when = if path.seen.first_ns == 0 { "at an unknown time".into() } else { words::moment(path.seen.first_ns) };
         let number = run.number.map_or(String::new(), |n| format!("run {n}: "));
@@ -284,7 +284,7 @@ impl<'v, 'a> Residual<'v, 'a> {
 }
 
 /// A summary as JSON.
-fn summary(summary: &Summary, share: Option<f64>, counted: usize) -> Value {
+fn summary(summary: &UntestedSummary, share: Option<f64>, counted: usize) -> Value {
     json!({
         "untested_paths": summary.paths,
         "counted_paths": counted,
@@ -314,7 +314,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     }
 
     /// Sums over some of the paths.
-    fn summary(&self, paths: &[Untested]) -> Summary {
+    fn summary(&self, paths: &[UntestedReport]) -> UntestedSummary {
         let mut functions: BTreeMap<*const Function, (&Function, NewInFunction)> = BTreeMap::new();
         for path in paths.iter().filter(|p| p.complete) {
             let (_, new) = functions.entry(std::ptr::from_ref(path.function)).or_insert_with(|| (path.function, NewInFunction::default()));
@@ -323,7 +323,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
             new.old_edges_only += u64::from(path.new_edges.is_empty());
             new.edges.extend(&path.new_edges);
         }
-        let mut summary = Summary::default();
+        let mut summary = UntestedSummary::default();
         for (function, new) in functions.into_values() {
             summary.add(&new);
             // Whether the function has an untested edge depends on all of its paths, not on the selected ones.
@@ -335,10 +335,10 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         summary
     }
 
-    fn paths_of(&self, function: &'v Function<'a>) -> Vec<Untested<'v, 'a>> {
+    fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedReport<'v, 'a>> {
         let known = self.known_of(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
-        let complete = function.paths.complete.iter().map(|p| Untested {
+        let complete = function.paths.complete.iter().map(|p| UntestedReport {
             function,
             id: p.id,
             complete: true,
@@ -349,7 +349,7 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
         });
         // A known prefix was not counted, so subtraction says nothing about it. Such prefixes have no sighting.
         let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0).filter_map(|u| {
-            Some(Untested {
+            Some(UntestedReport {
                 function,
                 id: u.id,
                 complete: false,
@@ -435,7 +435,7 @@ pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
     json!({ "share_of_field": share, "paths": hot.iter().enumerate().map(path).collect::<Vec<_>>() })
 }
 
-fn functions<'v, 'a>(view: &'v View<'a>) -> HashMap<FunctionKey, &'v Function<'a>> {
+fn functions<'v, 'a>(view: &'v View<'a>) -> HashMap<UntestedFunction, &'v Function<'a>> {
     let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
     view.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
 }

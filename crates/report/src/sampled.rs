@@ -2,15 +2,15 @@
 //!
 //! Every report shows the observed counts. Estimates are shown beside them, with their confidence.
 
-use crate::select::Ranked;
+use crate::select::RankedPath;
 use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
 use trodden_profile::sampling::is_sampled;
-use trodden_profile::{BranchSampling, BranchSource, Estimate, Sampling};
+use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 
 /// The estimate for a path, if its unit was sampled.
-pub fn estimate(view: &View, ranked: &Ranked) -> Option<Estimate> {
+pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
     is_sampled(&function.unit.map).then(|| {
         let index = function.map.first_counter + ranked.path.id;
@@ -36,7 +36,7 @@ pub fn summary(sampling: &Sampling) -> String {
 }
 
 /// A path's estimate in words.
-pub fn estimate_text(estimate: &Estimate) -> String {
+pub fn estimate_text(estimate: &BurstEstimate) -> String {
     let whole = |number: f64| words::count(number.round() as u128);
     let margin = match estimate.margin {
         Some(margin) => format!(" ± {} (95%)", whole(margin)),
@@ -81,8 +81,8 @@ fn branches_json(sampling: &BranchSampling) -> Value {
 }
 
 /// Adds the estimate to a path's JSON.
-pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<Estimate>) {
-    if let Some(Estimate { executions, margin }) = estimate {
+pub fn add_estimate(path: &mut Map<String, Value>, estimate: Option<BurstEstimate>) {
+    if let Some(BurstEstimate { executions, margin }) = estimate {
         path.insert("estimate".into(), json!({ "executions": executions, "margin_95": margin }));
     }
 }

@@ -1,8 +1,8 @@
 //! SARIF 2.1.0 (OASIS, "Static Analysis Results Interchange Format"), which code review tools and editors show beside the source: the
 //! common frame of all logs, and the log of untested paths. Each path is a result with a code flow, whose locations are its steps.
 
-use crate::path_listing::{PathListing, Step};
-use crate::residual::{Residual, Untested};
+use crate::path_listing::{ListingStep, PathListing};
+use crate::residual::{ResidualReport, UntestedReport};
 use crate::source::SourceCache;
 use crate::view::{Function, file_of};
 use crate::words;
@@ -68,7 +68,7 @@ pub(crate) fn location(function: &Function, position: Position, text: &str, sour
 }
 
 /// The log of untested paths.
-pub fn untested(residual: &Residual, sources: &SourceCache) -> Value {
+pub fn untested(residual: &ResidualReport, sources: &SourceCache) -> Value {
     let rule = json!({
         "id": RULE,
         "shortDescription": { "text": "A path that no test takes." },
@@ -77,7 +77,7 @@ pub fn untested(residual: &Residual, sources: &SourceCache) -> Value {
     log(json!([rule]), residual.shown.iter().map(|p| result(residual, p, sources)).collect())
 }
 
-fn result(residual: &Residual, path: &Untested, sources: &SourceCache) -> Value {
+fn result(residual: &ResidualReport, path: &UntestedReport, sources: &SourceCache) -> Value {
     let edges = if path.new_edges.is_empty() { " although each of its branches was" } else { "" };
     let taken = words::plural(path.count.into(), "time", "times");
     let text = format!("Path {} of {} was not tested{edges}. It was taken {taken}.", path.id, path.function.name.full);
@@ -114,13 +114,13 @@ pub(crate) fn place(function: &Function, sources: &SourceCache) -> Option<Value>
 }
 
 /// A step of a path as a location of a code flow; `deeper`: calls around the function.
-pub(crate) fn step_at(function: &Function, listing: &PathListing, at: &Step, sources: &SourceCache, deeper: usize) -> Option<Value> {
+pub(crate) fn step_at(function: &Function, listing: &PathListing, at: &ListingStep, sources: &SourceCache, deeper: usize) -> Option<Value> {
     let mut location = step(function, listing, at, sources)?;
     location["nestingLevel"] = json!(at.chain.len().saturating_sub(1) + deeper);
     Some(location)
 }
 
-fn step(function: &Function, listing: &PathListing, step: &Step, sources: &SourceCache) -> Option<Value> {
+fn step(function: &Function, listing: &PathListing, step: &ListingStep, sources: &SourceCache) -> Option<Value> {
     let at = step.chain.last().filter(|p| p.line > 0)?;
     let begins = if std::ptr::eq(step, &listing.steps[0]) { words::begins(&listing.begins) } else { String::new() };
     let turns = words::turns(&step.turns);

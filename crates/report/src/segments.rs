@@ -26,7 +26,7 @@ const BETWEEN: &str = " │ ";
 
 /// What is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SegmentList {
     /// Segments that were executed.
     Executed,
     /// Those that no test executed.
@@ -35,18 +35,18 @@ pub enum Kind {
 
 /// Segments of one depth, most frequent first.
 pub struct Segments<'v, 'a> {
-    kind: Kind,
+    kind: SegmentList,
     depth: usize,
     program: String,
     rows: Vec<Row<'v, 'a>>,
     distinct: usize,
     executed: u128,
     /// The same of all segments, tested or not.
-    all: Totals,
+    all: SegmentTotals,
 }
 
 /// Different segments, and executions.
-pub type Totals = (usize, u128);
+pub type SegmentTotals = (usize, u128);
 
 /// A segment.
 struct Row<'v, 'a> {
@@ -69,18 +69,18 @@ impl PathOn<'_, '_> {
 
 impl<'v, 'a> Segments<'v, 'a> {
     /// How many segments these are.
-    pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> Totals {
+    pub fn totals(segments: &[(&ImageProfile, Segment, u64)]) -> SegmentTotals {
         (segments.len(), segments.iter().map(|s| u128::from(s.2)).sum())
     }
 
     /// The most frequent segments of a depth, with their images; `most`: how many are shown; `all`: out of how many they are.
-    pub fn of(
-        kind: Kind,
+    pub fn new(
+        kind: SegmentList,
         depth: usize,
         segments: &[(&'a ImageProfile, Segment, u64)],
         view: &'v View<'a>,
         most: usize,
-        all: Totals,
+        all: SegmentTotals,
     ) -> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
@@ -108,8 +108,8 @@ impl<'v, 'a> Segments<'v, 'a> {
     pub fn text(&self, sources: &SourceCache, options: &TextOptions) -> String {
         let page = &Page::new(options);
         let what = match self.kind {
-            Kind::Executed => "interprocedural segment",
-            Kind::Untested => "untested interprocedural segment",
+            SegmentList::Executed => "interprocedural segment",
+            SegmentList::Untested => "untested interprocedural segment",
         };
         let all = format!(
             "{} of depth {}, executed {}{}",
@@ -117,8 +117,8 @@ impl<'v, 'a> Segments<'v, 'a> {
             self.depth,
             plural(self.executed, "time", "times"),
             match self.kind {
-                Kind::Executed => String::new(),
-                Kind::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
+                SegmentList::Executed => String::new(),
+                SegmentList::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
             }
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
@@ -151,7 +151,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         };
         json!({
             "schema_version": SCHEMA_VERSION,
-            "kind": match self.kind { Kind::Executed => "segments", Kind::Untested => "untested-segments" },
+            "kind": match self.kind { SegmentList::Executed => "segments", SegmentList::Untested => "untested-segments" },
             "depth": self.depth,
             "distinct": self.distinct,
             "executions": number(self.executed),

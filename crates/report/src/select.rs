@@ -29,7 +29,7 @@ impl Default for Selection {
 
 /// A path with its weight and share.
 #[derive(Clone, Copy)]
-pub struct Ranked<'v, 'a> {
+pub struct RankedPath<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
     /// The path.
@@ -43,7 +43,7 @@ pub struct Ranked<'v, 'a> {
 /// The selected paths, greatest weight first.
 pub struct Ranking<'v, 'a> {
     /// The paths to show.
-    pub paths: Vec<Ranked<'v, 'a>>,
+    pub paths: Vec<RankedPath<'v, 'a>>,
     /// The selected functions, whether paths of theirs are shown or not.
     pub functions: Vec<&'v Function<'a>>,
     /// How many executed paths the selected functions have.
@@ -51,7 +51,7 @@ pub struct Ranking<'v, 'a> {
 }
 
 impl Ranking<'_, '_> {
-    /// Share of the program that the shown paths make up.
+    /// CoverageRatio of the program that the shown paths make up.
     pub fn share(&self) -> f64 {
         self.paths.iter().map(|p| p.share).sum()
     }
@@ -65,11 +65,11 @@ impl Selection {
     pub fn rank<'v, 'a>(&self, view: &'v View<'a>) -> Result<Ranking<'v, 'a>, ReportError> {
         let functions = self.functions(view)?;
         let total = view.total(self.measure);
-        let mut paths: Vec<Ranked> = Vec::new();
+        let mut paths: Vec<RankedPath> = Vec::new();
         for function in &functions {
             for path in &function.paths.complete {
                 let weight = function.weight(path, self.measure);
-                paths.push(Ranked { function, path, weight, share: share(weight, total) });
+                paths.push(RankedPath { function, path, weight, share: share(weight, total) });
             }
         }
         let candidates = paths.len();

@@ -31,7 +31,7 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    fn of(text: &str) -> SourceFile {
+    fn from_text(text: &str) -> SourceFile {
         let wide = (1..).zip(text.lines()).filter(|(_, line)| !line.is_ascii()).map(|(number, line)| (number, line.to_owned()));
         SourceFile { lines: text.lines().map(printable).collect(), wide: wide.collect() }
     }
@@ -77,7 +77,7 @@ impl<'a> SourceCache<'a> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
-        let read = self.sources.text(path).map(|text| Rc::new(SourceFile::of(&text)));
+        let read = self.sources.text(path).map(|text| Rc::new(SourceFile::from_text(&text)));
         self.files.borrow_mut().insert(path.to_string(), read.clone());
         read
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn columns_are_in_utf16_units() {
-        let file = SourceFile::of("int a;\n  /* ä\u{1f600} */ x\n");
+        let file = SourceFile::from_text("int a;\n  /* ä\u{1f600} */ x\n");
         assert_eq!((file.utf16_column(1, 5), file.utf16_column(2, 6)), (Some(5), Some(6)));
         // After characters of two and four bytes, which are one unit and two.
         assert_eq!((file.utf16_column(2, 16), file.utf16_column(2, 7), file.utf16_column(3, 1)), (Some(13), None, None));

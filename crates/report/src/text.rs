@@ -4,9 +4,9 @@ use crate::error::ReportError;
 use crate::events;
 use crate::measure::Measure;
 use crate::paint::{self, Painter, fit, left, right};
-use crate::path_listing::{PathListing, Step, Turn};
+use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::sampled;
-use crate::select::{Ranked, Ranking, Selection};
+use crate::select::{RankedPath, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of};
 use crate::words;
@@ -43,7 +43,7 @@ pub fn report(view: &View, selection: &Selection, sources: &SourceCache, options
     let page = &Page::new(options);
     let mut out = header(view, page);
     out.push_str(&heading(view, selection, &ranking, page));
-    let columns = Columns::of(&ranking, page);
+    let columns = Columns::new(&ranking, page);
     if !ranking.paths.is_empty() {
         out.push_str(&columns.titles(page));
     }
@@ -188,7 +188,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(ranking: &Ranking, page: &Page) -> Columns {
+    fn new(ranking: &Ranking, page: &Page) -> Columns {
         let rank = ranking.paths.len().to_string().len().max(2);
         let widest = ranking.paths.iter().map(|p| words::count(p.path.count.into()).len()).max().unwrap_or(0);
         let count = widest.max("executions".len());
@@ -209,7 +209,7 @@ impl Columns {
         format!("\n{}\n", page.paint(paint::DIM, cells.join("  ").trim_end()))
     }
 
-    fn row(&self, rank: usize, ranked: &Ranked, page: &Page) -> String {
+    fn row(&self, rank: usize, ranked: &RankedPath, page: &Page) -> String {
         let (function, path) = (ranked.function, ranked.path);
         let share = format!("{} {}", right(&words::percent(ranked.share), 7), page.paint(paint::BAR, &paint::bar(ranked.share, self.bar)));
         let cells = [
@@ -284,8 +284,8 @@ fn lines(function: &Function, listing: &PathListing, sources: &SourceCache, page
 const MOST_DULL: usize = 3;
 
 /// The number of steps at the beginning of a list that are without a branch and were inlined by one call.
-fn dull_run(steps: &[Step]) -> usize {
-    let call = |s: &Step| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
+fn dull_run(steps: &[ListingStep]) -> usize {
+    let call = |s: &ListingStep| Some((s.chain.first()?.line, s.chain.get(1)?.scope));
     let first = steps.first().and_then(call);
     steps.iter().take_while(|s| first.is_some() && s.turns.is_empty() && call(s) == first).count()
 }
@@ -328,11 +328,11 @@ pub(crate) fn gutter(number: &str, page: &Page) -> String {
 /// The text of each step: source without the indentation that all of the function's own lines share.
 fn texts(function: &Function, listing: &PathListing, sources: &SourceCache) -> Vec<String> {
     let map = function.units_map();
-    let source = |step: &Step| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
+    let source = |step: &ListingStep| step.chain.last().and_then(|at| sources.line(file_of(map, *at)?, at.line));
     let indent = |text: &String| text.len() - text.trim_start().len();
-    let outer = |step: &Step| step.chain.first().and_then(|at| sources.line(file_of(map, *at)?, at.line)).filter(|t| !t.is_empty());
+    let outer = |step: &ListingStep| step.chain.first().and_then(|at| sources.line(file_of(map, *at)?, at.line)).filter(|t| !t.is_empty());
     let shared = listing.steps.iter().filter_map(outer).map(|t| indent(&t)).min().unwrap_or(0);
-    let text = |step: &Step| match step.chain.len() {
+    let text = |step: &ListingStep| match step.chain.len() {
         0 => block_label(function, step),
         1 => source(step).map(|t| t.get(shared..).unwrap_or_default().to_string()).unwrap_or_default(),
         depth => {
@@ -371,7 +371,7 @@ pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     scope.map_or_else(|| "?".into(), |s| printable(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }
 
-fn block_label(function: &Function, step: &Step) -> String {
+fn block_label(function: &Function, step: &ListingStep) -> String {
     let blocks: Vec<String> = step.blocks.iter().map(|b| b.0.to_string()).collect();
     let instructions = function.length(&step.blocks);
     format!("block {} ({})", blocks.join(", "), words::plural(instructions.into(), "instruction", "instructions"))

@@ -17,7 +17,7 @@ const SHOWN: usize = 8;
 
 /// A path and the users who took it.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct TakenPath {
     /// The build.
     pub image: Identity,
     /// The unit.
@@ -33,12 +33,12 @@ pub struct Taken {
     /// The users with the most executions of it, with their executions.
     pub most: Vec<(String, u64)>,
     /// The estimate for all users, if each copy counts only a part of the paths.
-    pub estimate: Option<Estimate>,
+    pub estimate: Option<UserEstimate>,
 }
 
 /// An estimate for all users from the users whose copies count a path.
 #[derive(Clone, Copy, Debug)]
-pub struct Estimate {
+pub struct UserEstimate {
     /// Users with a copy that counts the path.
     pub watching: u64,
     /// Users who take it.
@@ -51,7 +51,7 @@ pub struct Estimate {
 #[derive(Clone, Copy, Debug)]
 pub struct AllTaken<'a> {
     /// Some of them, in order.
-    pub taken: &'a [Taken],
+    pub taken: &'a [TakenPath],
     /// Reports in all.
     pub reports: u64,
     /// Paths in all.
@@ -89,7 +89,7 @@ struct ListedPath<'v, 'a> {
     listing: PathListing,
 }
 
-fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &Taken) -> Option<ListedPath<'v, 'a>> {
+fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &TakenPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
         f.unit.unit == taken.unit && f.image.identity == taken.image && range.contains(&taken.counter)
@@ -163,8 +163,8 @@ fn copies_text(tomography: &Tomography) -> String {
     out
 }
 
-fn estimate_text(saw: u64, estimate: &Estimate, all: u64) -> String {
-    let Estimate { watching, users, count } = estimate;
+fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
+    let UserEstimate { watching, users, count } = estimate;
     let error = count.error.map_or("of unknown error".to_owned(), |e| format!("standard error {e:.0}"));
     format!(
         "      {saw} of {} whose copy counts it; estimate for all {all}: {:.0} users ({:.0} to {:.0}), {:.0} executions ({error})\n",
@@ -178,7 +178,7 @@ fn estimate_text(saw: u64, estimate: &Estimate, all: u64) -> String {
 
 /// As JSON; the schema is described in the user guide.
 pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
-    let path = |(at, path): (usize, &Taken)| {
+    let path = |(at, path): (usize, &TakenPath)| {
         let listed = listed_path(view, path);
         let mut out = listed.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
         let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user, "count": number(*n) })).collect();
@@ -194,7 +194,7 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
             "count": number(path.count),
             "most": most,
         });
-        if let Some(Estimate { watching, users, count }) = path.estimate {
+        if let Some(UserEstimate { watching, users, count }) = path.estimate {
             let estimate = json!({
                 "watching": number(watching),
                 "estimated_users": users.value,

@@ -19,7 +19,7 @@ pub struct View<'a> {
     /// Functions that could not be decoded, each with the reason.
     pub damaged: Vec<String>,
     /// Sums over all functions.
-    pub totals: Totals,
+    pub totals: ViewTotals,
     /// Counts of source lines by file, if the program has a coverage mapping; else empty.
     pub mapped: MappedLines,
 }
@@ -55,7 +55,7 @@ pub struct Function<'a> {
 
 /// Sums over a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct ViewTotals {
     /// Executions of complete paths.
     pub executions: u128,
     /// Different complete paths.
@@ -83,20 +83,20 @@ pub struct Totals {
 impl<'a> View<'a> {
     /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths, so a function that counts only
     /// some paths has none here.
-    pub fn of(profile: &'a Profile) -> View<'a> {
+    pub fn from_profile(profile: &'a Profile) -> View<'a> {
         View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
     }
 
     /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). Apparent unfinished paths are kept: the caller
     /// knows which of them were counted.
-    pub fn of_untested(profile: &'a Profile) -> View<'a> {
+    pub fn from_untested(profile: &'a Profile) -> View<'a> {
         View::with(profile, |_, _| false)
     }
 
     fn with(profile: &'a Profile, is_partial: impl Fn(&UnitProfile, &FunctionMap) -> bool) -> View<'a> {
         let (mut functions, mut damaged) = (Vec::new(), Vec::new());
         for (image, unit, map) in profile.functions() {
-            match Function::of(image, unit, map) {
+            match Function::new(image, unit, map) {
                 Ok(mut function) => {
                     if is_partial(unit, map) {
                         function.paths.unfinished.clear();
@@ -109,7 +109,7 @@ impl<'a> View<'a> {
         }
         distinguish(&mut functions);
         functions.sort_by(|a, b| b.instructions.cmp(&a.instructions).then_with(|| a.name.full.cmp(&b.name.full)));
-        let totals = Totals::of(profile, &functions);
+        let totals = ViewTotals::new(profile, &functions);
         View { profile, functions, damaged, totals, mapped: MappedLines::new() }
     }
 
@@ -130,14 +130,14 @@ impl<'a> View<'a> {
 }
 
 impl<'a> Function<'a> {
-    fn of(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
+    fn new(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
         map.graph()?; // Its edges name blocks that exist.
         let mut counts = unit.counts_of(map).peekable();
         let paths = match counts.peek() {
             Some(_) => FunctionPaths::decode(map, counts)?,
             None => nothing(map),
         };
-        let weigh = |instructions: fn(&trodden_unit::Block) -> u128| -> u128 {
+        let weigh = |instructions: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
         let (instructions, blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
@@ -151,7 +151,7 @@ impl<'a> Function<'a> {
                 into.push(edge.from);
             }
         }
-        let name = Name::of(&map.name);
+        let name = Name::from_linkage(&map.name);
         let mut function = Function { image, unit, map, name, dag: map.dag()?, out, into, instructions, blocks, paths, events: 0 };
         function.events = function.sum_of_events();
         Ok(function)
@@ -185,7 +185,7 @@ impl<'a> Function<'a> {
         }
         let (name, dag, out, into) = (self.name.clone(), self.dag.clone(), self.out.clone(), self.into.clone());
         let mut function = Function { name, dag, out, into, paths, instructions: 0, blocks: 0, events: 0, ..*self };
-        let weigh = |length: fn(&trodden_unit::Block) -> u128| -> u128 {
+        let weigh = |length: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             function.paths.blocks.iter().zip(&self.map.blocks).map(|(count, block)| u128::from(*count) * length(block)).sum()
         };
         (function.instructions, function.blocks) = (weigh(|b| u128::from(b.instructions)), weigh(|_| 1));
@@ -282,9 +282,9 @@ fn nothing(map: &FunctionMap) -> FunctionPaths {
     }
 }
 
-impl Totals {
-    fn of(profile: &Profile, functions: &[Function]) -> Totals {
-        let mut totals = Totals::default();
+impl ViewTotals {
+    fn new(profile: &Profile, functions: &[Function]) -> ViewTotals {
+        let mut totals = ViewTotals::default();
         let (mut instrumented, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         for (at, function) in functions.iter().enumerate() {
             // A local name may stand for several functions.

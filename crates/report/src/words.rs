@@ -2,7 +2,7 @@
 
 use crate::turn::{Begins, Ends, Turn};
 use trodden_flow::CutReason;
-use trodden_profile::{Ending, Run};
+use trodden_profile::{ProcessEnding, Run};
 use trodden_unit::{EdgeKind, FlowEdge};
 
 /// A count with separators: `1,234,567`.
@@ -83,10 +83,10 @@ pub fn moment(ns: u64) -> String {
 }
 
 /// How a run ended.
-pub fn ending(ending: Option<Ending>) -> Option<String> {
+pub fn ending(ending: Option<ProcessEnding>) -> Option<String> {
     ending.map(|e| match e {
-        Ending::Exit(status) => format!("exit status {status}"),
-        Ending::Signal(signal) => format!("ended by signal {signal}"),
+        ProcessEnding::Exit(status) => format!("exit status {status}"),
+        ProcessEnding::Signal(signal) => format!("ended by signal {signal}"),
     })
 }
 

@@ -4,7 +4,7 @@ mod support;
 
 use serde_json::Value;
 use support::{FunctionBuilder, UnitBuilder, golden, profile};
-use trodden_analysis::advise::{AdviseOptions, Kind};
+use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_flow::Node;
 use trodden_profile::Profile;
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
@@ -71,14 +71,14 @@ fn subject() -> Profile {
         .edge(10, 0, EdgeKind::Always)
         .edge(11, None, EdgeKind::Return);
     let walker = unit.add(function);
-    let rounds: [(&[u32], u64); 5] = [
+    let iterations: [(&[u32], u64); 5] = [
         (&[0, 1, 2, 4, 5, 9], 4),
         (&[0, 1, 3, 4, 6, 7, 9, 10], 4),
         (&[0, 1, 3, 4, 6, 8, 9], 1),
         (&[0, 1, 2, 4, 5, 9, 10], 2),
         (&[0, 1, 3, 4, 6, 7, 9], 3),
     ];
-    let mut walk: Vec<u32> = rounds.iter().flat_map(|(blocks, times)| blocks.repeat(*times as usize)).collect();
+    let mut walk: Vec<u32> = iterations.iter().flat_map(|(blocks, times)| blocks.repeat(*times as usize)).collect();
     walk.extend([0, 11]);
     unit.walk(&walker, &walk, true, 1000);
     profile(vec![("/usr/bin/scan", vec![unit.finish()])])
@@ -86,15 +86,15 @@ fn subject() -> Profile {
 
 /// Line 8 loads what line 4 did; line 14 as well, but half of the time something was written.
 fn properties() -> UnitProperties {
-    let access = Access { address: ValueId(0), size: 4, class: None };
+    let access = AccessedMemory { address: ValueId(0), size: 4, class: None };
     let load = |result: u32, line: u32| {
-        let what = Action::Load { result: ValueId(result), operation: OperationId(0), access, constant: false };
-        Step { what, position: Some(Position { scope: 0, file: 0, line, column: 9 }) }
+        let what = BlockAction::Load { result: ValueId(result), operation: OperationId(0), access, constant: false };
+        BlockStep { what, position: Some(Position { scope: 0, file: 0, line, column: 9 }) }
     };
     let mut blocks = vec![InstructionProperties::default(); 12];
     blocks[1].steps.push(load(1, 4));
     blocks[4].steps.push(load(2, 8));
-    blocks[7].steps.push(Step { what: Action::Clobber, position: None });
+    blocks[7].steps.push(BlockStep { what: BlockAction::Clobber, position: None });
     blocks[9].steps.push(load(3, 14));
     let values = vec![ValueProperties { kind: ValueKind::Other, object: None }; 4];
     let functions = vec![FunctionProperties { name: "scan".into(), values, blocks }];
@@ -118,7 +118,7 @@ fn wanted() -> AdviceSelection {
 
 fn render(options: &TextOptions) -> String {
     let (profile, properties) = (subject(), properties());
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     text::advice(&view, &wanted(), &advice, &SourceCache::new(&sources), options)
 }
@@ -138,7 +138,7 @@ fn on_a_terminal() {
 #[test]
 fn as_json_and_sarif() {
     let (profile, properties) = (subject(), properties());
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let advice = wanted().advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
     let value = json::advice(&view, &advice, &SourceCache::new(&sources));
     golden("advice.json", &format!("{}\n", serde_json::to_string_pretty(&value).unwrap()));
@@ -153,14 +153,14 @@ fn as_json_and_sarif() {
 #[test]
 fn only_what_is_wanted() {
     let (profile, properties) = (subject(), properties());
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let count = |wanted: AdviceSelection| {
         let advice = wanted.advise(&view, &|_| Some((&properties, &properties.functions[0]))).unwrap();
         (advice.savings.len(), advice.others.len(), advice.found)
     };
     let (savings, others, found) = count(wanted());
     assert!(savings >= 3 && others >= 1 && found == (savings, others));
-    assert_eq!(count(AdviceSelection { kinds: vec![Kind::Redundant], ..wanted() }), (1, 0, (1, 0)));
+    assert_eq!(count(AdviceSelection { kinds: vec![AdviceKind::Redundant], ..wanted() }), (1, 0, (1, 0)));
     assert_eq!(count(AdviceSelection { top: 1, ..wanted() }), (1, 1, found));
     assert_eq!(count(AdviceSelection { min_share: 0.99, ..wanted() }).0, 0);
     let without = wanted().advise(&view, &|_| None).unwrap();

@@ -42,7 +42,7 @@ fn a_reader_clicks_through_the_page() {
     let home = folder("clicks");
     let file = home.join("report.html");
     let profile = demo();
-    std::fs::write(&file, page(&View::of(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     browser.open(&file);
     the_hottest_path_is_shown_first(&browser);
@@ -174,7 +174,7 @@ fn a_page_of_many_functions_stays_small_and_says_what_it_leaves_out() {
     }
     let profile = profile(vec![("/usr/bin/many", vec![unit.finish()])]);
     let options = HtmlOptions { budget: 200_000, ..HtmlOptions::default() };
-    let html = page(&View::of(&profile), &SourceCache::new(&sources), &options);
+    let html = page(&View::from_profile(&profile), &SourceCache::new(&sources), &options);
     assert!(html.len() < 200_000 + 1_000_000, "{} bytes", html.len());
     let home = folder("many");
     let file = home.join("many.html");
@@ -206,7 +206,7 @@ fn the_page_fits_its_window_and_the_source_opens_where_the_path_begins() {
     let profile = profile(vec![("/usr/bin/far", vec![unit.finish()])]);
     let text: String = (1..=200).map(|line| format!("    line{line}();\n")).collect();
     let sources = |wanted: &str| (wanted == path).then(|| text.clone());
-    std::fs::write(&file, page(&View::of(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
+    std::fs::write(&file, page(&View::from_profile(&profile), &SourceCache::new(&sources), &HtmlOptions::default())).unwrap();
     let browser = Browser::start(&home);
     for width in [780, 880, 980, 1100, 1400] {
         browser.widen(width);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::io::Read;
 use support::demo::{DEMO_C, UTIL_H, demo, sources};
 use support::golden;
-use trodden_report::annotate::Request;
+use trodden_report::annotate::AnnotateRequest;
 use trodden_report::view::MappedLines;
 use trodden_report::{Measure, Selection, SourceCache, View, dot, folded, json, lcov, pprof};
 
@@ -18,7 +18,7 @@ fn all() -> Selection {
 #[test]
 fn json_of_the_report() {
     let profile = demo();
-    let report = json::report(&View::of(&profile), &all(), &SourceCache::new(&sources)).unwrap();
+    let report = json::report(&View::from_profile(&profile), &all(), &SourceCache::new(&sources)).unwrap();
     golden("report.json", &format!("{}\n", serde_json::to_string_pretty(&report).unwrap()));
     let paths = report["paths"].as_array().unwrap();
     let function = |p: &Value| report["functions"][p["function"].as_u64().unwrap() as usize]["name"].clone();
@@ -30,8 +30,8 @@ fn json_of_the_report() {
 #[test]
 fn json_of_an_annotation() {
     let profile = demo();
-    let request = Request { function: "classify".into(), path: None, measure: Measure::Instructions };
-    let annotation = json::annotate(&View::of(&profile), &request, &SourceCache::new(&sources)).unwrap();
+    let request = AnnotateRequest { function: "classify".into(), path: None, measure: Measure::Instructions };
+    let annotation = json::annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources)).unwrap();
     let line = |n: u64| annotation["source"]["lines"].as_array().unwrap().iter().find(|l| l["line"] == n).unwrap().clone();
     assert_eq!(line(15)["count"], 1_020_003, "every call returned");
     assert_eq!(line(11)["count"], 20_000);
@@ -48,7 +48,7 @@ fn numbers_that_floating_point_cannot_hold_are_strings() {
 #[test]
 fn folded_stacks_are_read_by_a_flame_graph_tool() {
     let profile = demo();
-    let stacks = folded::folded(&View::of(&profile), &Selection { measure: Measure::Count, ..all() }).unwrap();
+    let stacks = folded::folded(&View::from_profile(&profile), &Selection { measure: Measure::Count, ..all() }).unwrap();
     golden("stacks.folded", &stacks);
     assert!(stacks.contains("kind_of;path 0 (20-22-29) 7000\n"), "{stacks}");
     let mut svg = Vec::new();
@@ -61,7 +61,7 @@ fn folded_stacks_are_read_by_a_flame_graph_tool() {
 #[test]
 fn pprof_has_functions_over_paths() {
     let profile = demo();
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let bytes = pprof::pprof(&view, &all()).unwrap();
     let mut raw = Vec::new();
     flate2::read::GzDecoder::new(&bytes[..]).read_to_end(&mut raw).unwrap();
@@ -82,7 +82,7 @@ fn pprof_has_functions_over_paths() {
 #[test]
 fn lcov_counts_lines_branches_and_inlined_code() {
     let profile = demo();
-    let trace = lcov::lcov(&View::of(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
+    let trace = lcov::lcov(&View::from_profile(&profile).functions, &MappedLines::new(), "demo run", &|file| Some(file.to_owned()));
     golden("demo.info", &trace);
     let record = |file: &str| trace.split("end_of_record\n").find(|r| r.contains(&format!("SF:{file}\n"))).unwrap().to_string();
     let (demo, util) = (record(DEMO_C), record(UTIL_H));
@@ -95,9 +95,9 @@ fn lcov_counts_lines_branches_and_inlined_code() {
 #[test]
 fn graphs_in_dot_and_json() {
     let profile = demo();
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let function = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap();
-    let counts = dot::Counts { blocks: &function.paths.blocks, edges: &function.paths.edges };
+    let counts = dot::EdgeLabels { blocks: &function.paths.blocks, edges: &function.paths.edges };
     golden("kind_of.dot", &dot::dot(function.units_map(), function.map, Some(counts)));
     let graph = dot::json(function.units_map(), function.map, None);
     assert_eq!((graph["entry"].as_str(), graph["exit"].as_str()), (Some("b0"), Some("exit")));
@@ -114,7 +114,7 @@ fn damaged_functions_are_named_and_spoil_nothing_else() {
     let map = std::sync::Arc::make_mut(&mut unit.map);
     map.functions[0].values[1] += 1;
     map.functions[1].edges[0].to.0 = 1000;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let named = |name: &str| view.damaged.iter().any(|d| d.contains(name));
     assert!(view.damaged.len() == 2 && named("`classify`") && named("`kind_of`"), "{:?}", view.damaged);
     let report = json::report(&view, &all(), &SourceCache::new(&sources)).unwrap();

@@ -40,8 +40,8 @@ fn example(graph: Vec<LineBlock>, returns: bool) -> Profile {
 }
 
 fn lines(profile: &Profile) -> Vec<(u32, u64)> {
-    let view = View::of(profile);
-    let counts = LineCounts::of(&view.functions);
+    let view = View::from_profile(profile);
+    let counts = LineCounts::from_functions(&view.functions);
     counts.files.values().next().expect("a file").lines.iter().map(|(line, count)| (*line, *count)).collect()
 }
 
@@ -154,8 +154,8 @@ fn a_function_that_was_called_has_no_0_where_it_left_no_code() {
     assert_eq!(lines(&two_functions(Vec::new())), [(1, 5), (2, 5), (10, 0), (11, 0)]);
     let found = two_functions(vec![(0, 1)]);
     assert_eq!(lines(&found), [(1, 5), (2, 5)]);
-    let view = View::of(&found);
-    assert_eq!(LineCounts::of(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
+    let view = View::from_profile(&found);
+    assert_eq!(LineCounts::from_functions(&view.functions).files["h.c"].functions.keys().map(|(line, _)| *line).collect::<Vec<_>>(), [1]);
 }
 
 #[test]

@@ -4,20 +4,20 @@ mod support;
 
 use support::demo::{HOSTILE, demo, sources};
 use support::{FunctionBuilder, UnitBuilder, golden, profile};
-use trodden_report::annotate::{Request, annotate};
+use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::text::{TextOptions, report};
 use trodden_report::{Measure, ReportError, Selection, SourceCache, View};
 use trodden_unit::{EdgeKind, Position};
 
 fn render(selection: &Selection, options: &TextOptions) -> Result<String, ReportError> {
     let profile = demo();
-    report(&View::of(&profile), selection, &SourceCache::new(&sources), options)
+    report(&View::from_profile(&profile), selection, &SourceCache::new(&sources), options)
 }
 
 fn lay(function: &str, path: Option<u64>) -> Result<String, ReportError> {
     let profile = demo();
-    let request = Request { function: function.into(), path, measure: Measure::Instructions };
-    annotate(&View::of(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
+    let request = AnnotateRequest { function: function.into(), path, measure: Measure::Instructions };
+    annotate(&View::from_profile(&profile), &request, &SourceCache::new(&sources), &TextOptions::default())
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn functions_are_named_or_matched() {
 fn thresholds_leave_out_what_is_cold() {
     let selection = Selection { min_share: 0.1, ..Selection::default() };
     let profile = demo();
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let ranking = selection.rank(&view).unwrap();
     assert!(!ranking.paths.is_empty() && ranking.paths.iter().all(|p| p.share >= 0.1) && ranking.paths.len() < ranking.candidates);
     let all = Selection { top: usize::MAX, ..Selection::default() }.rank(&view).unwrap();
@@ -81,7 +81,7 @@ fn source_under_the_hottest_path() {
 #[test]
 fn source_under_an_unfinished_path() {
     let profile = demo();
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let id = view.functions.iter().find(|f| f.name.full == "kind_of").unwrap().paths.unfinished[0].id;
     golden("annotate-unfinished.txt", &lay("kind_of", Some(id)).unwrap());
 }
@@ -89,7 +89,7 @@ fn source_under_an_unfinished_path() {
 #[test]
 fn paths_that_were_not_executed_are_shown_as_such() {
     let profile = demo();
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let is_free = |f: &&trodden_report::view::Function, id: &u64| {
         let unfinished = f.paths.unfinished.iter().map(|p| p.id);
         f.paths.complete.iter().map(|p| p.id).chain(unfinished).all(|known| known != *id)
@@ -133,11 +133,11 @@ fn inlined_code_that_decides_nothing_is_abridged() {
     let walker = unit.add(function);
     unit.walk(&walker, &[0, 1], true, 7);
     let profile = profile(vec![("/usr/bin/deep", vec![unit.finish()])]);
-    let view = View::of(&profile);
-    let tell = |steps| {
+    let view = View::from_profile(&profile);
+    let page = |steps| {
         report(&view, &Selection::default(), &SourceCache::new(&sources), &TextOptions { steps, ..TextOptions::default() }).unwrap()
     };
-    let (short, full) = (tell(40), tell(0));
+    let (short, full) = (page(40), page(0));
     assert!(short.contains("↳ hash  in library.rs, called in line 2; 7 lines without a branch\n"), "{short}");
     assert!(short.contains("         50 │") && !short.contains("         83 │") && full.contains("         83 │"), "{short}{full}");
     assert!(full.contains("  ↳ mix  in library.rs, called in line 42\n"), "{full}");

@@ -2,7 +2,7 @@
 
 use crate::image::Image;
 use crate::state;
-use crate::stream::{Frames, HEADER, PATIENCE_MS, RECORDER_SLOTS, REGIONS, WORD, thread_stream};
+use crate::stream::{HEADER, PATIENCE_MS, RECORDER_SLOTS, REGIONS, ShadowFrames, WORD, thread_stream};
 use crate::system;
 use crate::wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_EVENTS, CHUNK_FREE, CHUNK_FULL, ChunkHeader, RING_OFFSET, RegionStream, SLOTS, TAG_INHERITED,
@@ -23,7 +23,7 @@ pub fn begin(base: usize) {
 }
 
 /// The stream of a child of `fork` begins with its parent's frames, in the region at `base`.
-pub fn begin_in_child(base: usize, frames: Frames) {
+pub fn begin_in_child(base: usize, frames: ShadowFrames) {
     begin_after(base, system::parent_id(), frames.slots());
     frames.release();
 }
@@ -145,7 +145,7 @@ fn advance(stream: &mut RegionStream, parent: u32) -> Option<usize> {
         parent,
         started_ns: stream.started_ns,
         sequence: stream.sequence,
-        template: Image::of_linker().template as u64,
+        template: Image::from_linker().template as u64,
         lost: stream.lost,
         reserved: [0; 2],
     };

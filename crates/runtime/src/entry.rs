@@ -160,7 +160,7 @@ static REGISTERED: AtomicBool = AtomicBool::new(false);
 static IMAGE: u8 = 0;
 
 extern "C" fn construct() {
-    if Image::of_linker().is_empty() {
+    if Image::from_linker().is_empty() {
         return;
     }
     if life::start() && !REGISTERED.swap(true, SeqCst) {

@@ -9,8 +9,8 @@
 //! Invariants: nothing is counted in an image whose events cannot be counted: its counts go nowhere, after a message.
 //! What a thread reads never goes back, whether it gets a new counter (after `fork`) or loses the one it had.
 
+use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
-use crate::marker::MARKER;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, Failure};
 use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
@@ -21,7 +21,7 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 // The stub that code calls where a function begins and where a path ends: reads the calling thread's counter into rax.
 // It changes rax and r11 only. Fields of the kernel's page: `lock` at 8, `index` at 12, `offset` at 16, `pmc_width` at
 // 48 (linux/perf_event.h explains how they are used). A page is not there any more in a child of `fork`, where the
-// marker is 0.
+// page is 0.
 global_asm!(
     ".pushsection .text.__trodden_event_now, \"ax\", @progbits",
     ".weak __trodden_event_thread",
@@ -43,7 +43,7 @@ global_asm!(
     "mov rax, rsi",
     "shr rax, 32",
     "jz 5f",
-    "mov rax, [rip + {marker}]",
+    "mov rax, [rip + {fork_page}]",
     "test rax, rax",
     "jz 3f",
     "cmp dword ptr [rax], 0",
@@ -115,7 +115,7 @@ global_asm!(
     ".cfi_endproc",
     ".size __trodden_event_now, . - __trodden_event_now",
     ".popsection",
-    marker = sym MARKER,
+    fork_page = sym FORK_PAGE,
     lost = sym lost,
 );
 
@@ -330,11 +330,11 @@ pub fn renew() -> Result<u64, Failure> {
 /// The thread's counter cannot be read any more: the program closed its descriptor, or forked without its handlers.
 extern "C" fn lost(thread: &mut EventThread) {
     (thread.source, thread.base) = (0, thread.spent);
-    tell_lost();
+    report_lost();
 }
 
 /// Says that a thread has no counter.
-pub fn tell_lost() {
+pub fn report_lost() {
     text::say_line(
         b"trodden: the counter of a thread's events is gone (its descriptor was closed, or its process was made by vfork or without \
             libc): no events are summed up for what it runs from here on\n",

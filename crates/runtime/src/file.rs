@@ -7,7 +7,9 @@ use crate::image::Image;
 use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
-use crate::wire::{HEADER_LOCK_BYTE, Identity, Lost, LostReason, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride};
+use crate::wire::{
+    HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride,
+};
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 const PAGE: u64 = 4096;
@@ -27,13 +29,13 @@ pub struct RawFile {
 
 /// What [`open`] does about a file that does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingFile {
     Make,
     Refuse,
 }
 
 /// Opens the file that `pattern` names for this process. `path` receives its name, `scratch` is overwritten.
-pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
+pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text, scratch: &mut Text) -> Result<RawFile, Failure> {
     let identity = image.identity();
     let literal = output::expand(pattern, &identity, path)?;
     let descriptor = open_path(path, literal, missing)?;
@@ -50,7 +52,7 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
                 return Err(Failure::new(b"it is not a raw profile", CHOOSE));
             }
             // Others lost what they counted before.
-            let lost = if given_up { Lost::default().and(LostReason::Other) } else { Lost::default() };
+            let lost = if given_up { LostThreads::default().and(LostReason::Other) } else { LostThreads::default() };
             header = write_header(&descriptor, image, identity, lost, scratch).inspect_err(|_| mark_given_up(&descriptor))?;
         }
     }
@@ -62,7 +64,7 @@ pub fn open(image: &Image, pattern: &Text, missing: Missing, path: &mut Text, sc
 
 /// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders
 /// that the user wrote out, and nowhere else.
-fn open_path(path: &mut Text, literal: usize, missing: Missing) -> Result<Descriptor, Failure> {
+fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
     let mut folder = system::open_at(&Descriptor::CURRENT_FOLDER, b"/\0", folder_flags, 0).map_err(cannot)?;
@@ -80,13 +82,13 @@ fn open_path(path: &mut Text, literal: usize, missing: Missing) -> Result<Descri
     }
     // O_NONBLOCK: a pipe of that name must not make the subject wait.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
-    let flags = if missing == Missing::Make { flags | system::O_CREAT } else { flags };
+    let flags = if missing == MissingFile::Make { flags | system::O_CREAT } else { flags };
     system::open_at(&folder, path.with_nul(start), flags, 0o644).map_err(cannot)
 }
 
-fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: Missing) -> Result<Descriptor, Errno> {
+fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFile) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
-        Err(system::ENOENT) if missing == Missing::Make => {
+        Err(system::ENOENT) if missing == MissingFile::Make => {
             match system::make_folder_at(folder, name, 0o777) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
@@ -193,7 +195,7 @@ fn check_header(header: &RawHeader, image: &Image, identity: &Identity) -> Resul
 }
 
 /// Writes the header of an empty (or unfinished) file; the caller has its lock.
-fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost, scratch: &mut Text) -> Result<RawHeader, Failure> {
+fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: LostThreads, scratch: &mut Text) -> Result<RawHeader, Failure> {
     find_path(image.address(), scratch);
     let units_offset = size_of::<RawHeader>() as u64;
     let path_offset = units_offset + image.len() * size_of::<RawUnit>() as u64;
@@ -290,11 +292,11 @@ pub fn note_lost(file: &Descriptor, reason: LostReason) {
     }
 }
 
-/// Counts a thread in the [`Lost`] at `address`, an aligned word of a mapped raw file.
+/// Counts a thread in the [`LostThreads`] at `address`, an aligned word of a mapped raw file.
 pub fn add_lost(address: usize, reason: LostReason) {
     // SAFETY: the caller has the word mapped; all who use it do so atomically, or read the file.
     let word = unsafe { AtomicU64::from_ptr(address as *mut u64) };
-    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(Lost(lost).and(reason).0));
+    let _ = word.fetch_update(SeqCst, SeqCst, |lost| Some(LostThreads(lost).and(reason).0));
 }
 
 /// Puts into `path` the name of the file that is mapped at `address`; empty if unknown. From `/proc/self/maps` (proc(5)).

@@ -145,7 +145,7 @@ fn holds(record: &FunctionRecord, counter: usize) -> bool {
 
 impl Image {
     /// Reads the bounds that the linker defined. No unit: nothing is counted in this image.
-    pub fn of_linker() -> Image {
+    pub fn from_linker() -> Image {
         let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
         let count = if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<UnitRecord>() };

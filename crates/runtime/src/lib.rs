@@ -9,7 +9,7 @@
 //! | `entry.rs` | what the linker and instrumented code see: the stub, constructor, destructor, fork handlers |
 //! | `life.rs` | a thread enters, a child of `fork` starts afresh, the image starts and goes |
 //! | `state.rs` | the image's state: where its regions come from, and which there are |
-//! | `bias.rs`, `marker.rs` | how far a thread's region is; distinguishing a child of `fork` from its parent |
+//! | `bias.rs`, `fork_page.rs` | how far a thread's region is; distinguishing a child of `fork` from its parent |
 //! | `table.rs` | which region belongs to which thread |
 //! | `output.rs` | `TRODDEN_OUTPUT`: finding and expanding it |
 //! | `file.rs` | opening a raw file safely; its header |
@@ -61,7 +61,7 @@
 //!   dead processes by process id only, as on overlay file systems.
 //! - **A full disk**: regions are reserved when they are made. A file system that cannot reserve (or copies on write),
 //!   filled by others later on, ends the subject with SIGBUS. So does truncating a raw file in use.
-//! - **Lost counts** are noted in the raw file (`wire::Lost`): in a region of the process, else in the header. A
+//! - **Lost counts** are noted in the raw file (`wire::LostThreads`): in a region of the process, else in the header. A
 //!   process that has neither, since it could not open the file, has only its standard error to say so.
 //! - **Overlay file systems** (the root of a container) drop locks with the descriptor. A program that closes it is
 //!   distinguished from a dead one by its process id, which says little to processes in another PID namespace.
@@ -86,11 +86,11 @@ mod clock;
 pub mod entry;
 mod events;
 mod file;
+mod fork_page;
 mod image;
 mod kept;
 mod life;
 mod lock;
-mod marker;
 #[cfg(trodden_object)]
 mod memory;
 mod output;

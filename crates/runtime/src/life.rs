@@ -5,9 +5,9 @@
 use crate::bias::bias;
 use crate::chunks;
 use crate::events;
+use crate::fork_page::is_forked;
 use crate::image::{self, Image};
 use crate::lock::{self, Guard};
-use crate::marker::is_forked;
 use crate::region;
 use crate::state::{self, Source, state};
 use crate::system;
@@ -28,7 +28,7 @@ pub fn enter() -> i64 {
 /// Has the calling thread, whose bias this is, write a stream, if the image has streams.
 fn begin_stream(bias: i64) {
     if bias != 0 && image::is_stream() {
-        chunks::begin(Image::of_linker().template.wrapping_add(bias as usize));
+        chunks::begin(Image::from_linker().template.wrapping_add(bias as usize));
     }
 }
 
@@ -42,7 +42,7 @@ pub fn enter_shared() -> i64 {
 fn enter_without_state() -> i64 {
     state::UNSAID.fetch_add(1, SeqCst);
     text::say_line(b"trodden: a thread that forks keeps another one waiting: what that one runs from here on is not counted\n");
-    let image = Image::of_linker();
+    let image = Image::from_linker();
     let Ok(region) = region::anonymous(image.region_words, None) else { return 0 };
     state::bias_to(&region, &image)
 }
@@ -63,7 +63,7 @@ fn start_and_enter() -> bool {
     let Some(mut guard) = Guard::take(is_forked) else { return false };
     let state = state(&mut guard);
     state.start();
-    if state.source == Source::File && Image::of_linker().shared != 0 {
+    if state.source == Source::File && Image::from_linker().shared != 0 {
         state.enter_shared();
     } else if state.source == Source::File && bias() == 0 {
         state.enter();

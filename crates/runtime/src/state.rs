@@ -5,16 +5,16 @@
 
 use crate::bias::{bias, set_bias};
 use crate::events;
-use crate::file::{self, Missing};
+use crate::file::{self, MissingFile};
+use crate::fork_page::{self, is_forked};
 use crate::image::{self, Image};
 use crate::kept::{self, Kept};
 use crate::lock::Guard;
-use crate::marker::{self, is_forked};
 use crate::output;
 use crate::region::{self, LockLife, Region, RegionSearch};
-use crate::stream::{self, Frames};
+use crate::stream::{self, ShadowFrames};
 use crate::system;
-use crate::table::{PINNED, Table};
+use crate::table::{PINNED, RegionTable};
 use crate::text::{self, Failure, Text};
 use crate::untested;
 use crate::wire::LostReason;
@@ -37,7 +37,7 @@ pub struct State {
     /// Between the image's start, or what came before it, and the image's end.
     running: bool,
     process: u32,
-    table: Table,
+    table: RegionTable,
     search: RegionSearch,
     kept: Option<Kept>,
     /// Why nothing is written any more, after it was once.
@@ -59,7 +59,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     source: Source::Unknown,
     running: false,
     process: 0,
-    table: Table::new(),
+    table: RegionTable::new(),
     search: RegionSearch { next: 0, life: LockLife::Unknown },
     kept: None,
     lost: None,
@@ -102,7 +102,7 @@ impl State {
         }
         self.running = true;
         self.process = system::process_id();
-        marker::make();
+        fork_page::make();
         if self.source == Source::Unknown {
             text::note_stderr();
             self.find_source();
@@ -117,7 +117,7 @@ impl State {
             Ok(false) => Source::Anonymous,
             Err(failure) => self.give_up(&failure),
         };
-        let image = Image::of_linker();
+        let image = Image::from_linker();
         if self.source == Source::File
             && let Err(failure) = image.check()
         {
@@ -155,7 +155,7 @@ impl State {
                 region
             }
         };
-        bias_to(&self.with_events(region, owner), &Image::of_linker())
+        bias_to(&self.with_events(region, owner), &Image::from_linker())
     }
 
     /// Gives the calling thread a counter of events, where the image has some. If that fails, it counts nowhere.
@@ -163,7 +163,7 @@ impl State {
         let Some(events) = events::of_image().filter(|_| self.source == Source::File) else { return region };
         if owner == PINNED && !events.are_of_processor() {
             // A counter of the child's would be of no use to the parent's thread, which goes on with this region.
-            events::tell_lost();
+            events::report_lost();
             return region;
         }
         events::close(region.event);
@@ -173,10 +173,10 @@ impl State {
             Ok(_) => region,
             Err(failure) => {
                 self.path.clear();
-                file::find_path(Image::of_linker().address(), &mut self.path);
+                file::find_path(Image::from_linker().address(), &mut self.path);
                 self.source = self.give_up(&failure);
                 self.note_lost();
-                region::anonymous(Image::of_linker().region_words, None).unwrap_or(region)
+                region::anonymous(Image::from_linker().region_words, None).unwrap_or(region)
             }
         }
     }
@@ -187,7 +187,7 @@ impl State {
         if is_forked() {
             let _ = self.renew();
         }
-        let image = Image::of_linker();
+        let image = Image::from_linker();
         let Some(bias) = image.shared_bias() else { return 0 };
         if bias.load(SeqCst) == 0 {
             let Some(region) = self.new_region(None) else { return 0 };
@@ -214,7 +214,7 @@ impl State {
 
     /// A region of the file; of anonymous memory where there is none, or where it fails.
     fn new_region(&mut self, over: Option<usize>) -> Option<Region> {
-        let image = Image::of_linker();
+        let image = Image::from_linker();
         if self.source == Source::File {
             match self.acquire(&image, over) {
                 Ok(region) => return Some(region),
@@ -237,7 +237,7 @@ impl State {
     fn note_lost(&mut self) {
         let Some(reason) = self.lost else { return };
         if let Some(region) = self.table.of_file().or(self.inherited) {
-            region.note_lost(Image::of_linker().region_words, reason);
+            region.note_lost(Image::from_linker().region_words, reason);
         } else if let Some(kept) = kept::check(&mut self.kept) {
             file::note_lost(&kept.raw.descriptor, reason);
         }
@@ -249,13 +249,13 @@ impl State {
         if unsaid > 0
             && let Some(region) = self.table.of_file()
         {
-            (0..unsaid).for_each(|_| region.note_lost(Image::of_linker().region_words, LostReason::Other));
+            (0..unsaid).for_each(|_| region.note_lost(Image::from_linker().region_words, LostReason::Other));
         }
     }
 
     fn acquire(&mut self, image: &Image, over: Option<usize>) -> Result<Region, Failure> {
         let State { search, pattern, path, scratch, kept, process, .. } = self;
-        let mut open = || file::open(image, pattern, Missing::Make, path, scratch);
+        let mut open = || file::open(image, pattern, MissingFile::Make, path, scratch);
         if let Some(kept) = kept::check(kept) {
             return region::acquire(&mut kept.raw, search, *process, over, image.region_words, open);
         }
@@ -274,7 +274,7 @@ impl State {
         if self.source != Source::File {
             return None;
         }
-        let region = match self.acquire(&Image::of_linker(), None) {
+        let region = match self.acquire(&Image::from_linker(), None) {
             Ok(region) => region,
             Err(failure) => {
                 // It is tried again with each chunk, and said once: what is lost is counted.
@@ -290,10 +290,10 @@ impl State {
 
     /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region stays, since functions that are
     /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
-    pub fn renew(&mut self) -> Option<(Frames, usize)> {
-        let image = Image::of_linker();
+    pub fn renew(&mut self) -> Option<(ShadowFrames, usize)> {
+        let image = Image::from_linker();
         self.process = system::process_id();
-        marker::mark();
+        fork_page::name();
         let bias = bias();
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         let shared = image.shared_region();
@@ -303,7 +303,7 @@ impl State {
         self.search.next = 0;
         self.leave_description(&image);
         let mut event = 0;
-        let frames = if current == 0 { None } else { Frames::keep(current) };
+        let frames = if current == 0 { None } else { ShadowFrames::keep(current) };
         // A thread that has no region has no counter of events either.
         if self.source == Source::File && current != 0 {
             match events::renew() {
@@ -328,7 +328,7 @@ impl State {
     /// Lets the raw file's switch be that of this image. Where that cannot be done, it stays as it is: off, in a
     /// process that has just started.
     pub fn map_switch(&mut self) {
-        let image = Image::of_linker();
+        let image = Image::from_linker();
         if image.switch == 0 || self.source != Source::File {
             return;
         }
@@ -348,7 +348,7 @@ impl State {
             return;
         }
         let per_process = output::is_per_process(pattern);
-        let missing = if per_process { Missing::Make } else { Missing::Refuse };
+        let missing = if per_process { MissingFile::Make } else { MissingFile::Refuse };
         let own = file::open(image, pattern, missing, path, scratch).ok().and_then(Kept::new);
         *kept = own.filter(|own| per_process || own.is_same_file(&inherited));
         if kept.is_none() {
@@ -363,7 +363,7 @@ impl State {
             return;
         }
         self.note_unsaid();
-        let image = Image::of_linker();
+        let image = Image::from_linker();
         let (process, bias) = (self.process, bias());
         let current = if bias == 0 { 0 } else { image.template.wrapping_add(bias as usize) };
         set_bias(0, 0);
@@ -391,7 +391,7 @@ impl State {
         if self.table.is_empty() {
             self.kept = None;
             self.search.next = 0;
-            marker::unmake();
+            fork_page::unmake();
             self.running = false;
         }
     }

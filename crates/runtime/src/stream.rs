@@ -93,21 +93,21 @@ pub fn end_thread() {
 }
 
 /// Slots of frames of a thread that forks, in memory of their own, while another region takes the place of its own.
-pub struct Frames {
+pub struct ShadowFrames {
     address: usize,
     count: usize,
 }
 
-impl Frames {
+impl ShadowFrames {
     /// Keeps those of the calling thread, whose region is at `base`.
-    pub fn keep(base: usize) -> Option<Frames> {
+    pub fn keep(base: usize) -> Option<ShadowFrames> {
         let thread = thread_stream()?;
         let slots = base + HEADER;
         let count = (thread.shadow as usize).saturating_sub(slots).min(SHADOW - HEADER) / WORD;
         let address = system::map_zeros(SHADOW, None).ok()?;
         // SAFETY: both are mapped, the second is fresh.
         unsafe { core::ptr::copy_nonoverlapping(slots as *const u32, address as *mut u32, count) };
-        Some(Frames { address, count })
+        Some(ShadowFrames { address, count })
     }
 
     /// The slots.

@@ -58,7 +58,7 @@ extern "C" fn next_chunk(stopped: usize) -> usize {
 
 /// Address of the calling thread's region; it gets one if it has none.
 fn own_region() -> Option<usize> {
-    let image = Image::of_linker();
+    let image = Image::from_linker();
     let bias = match bias() {
         0 => life::enter(),
         bias => bias,

@@ -261,14 +261,14 @@ pub fn reserve(file: &Descriptor, offset: u64, length: u64) -> Result<(), Errno>
 
 /// Takes (`exclusive`) or gives back the lock of one byte. Never waits.
 pub fn lock_byte(file: &Descriptor, byte: i64, exclusive: bool) -> Result<(), Errno> {
-    let lock = ByteLock::of(byte, if exclusive { F_WRLCK } else { F_UNLCK });
+    let lock = ByteLock::new(byte, if exclusive { F_WRLCK } else { F_UNLCK });
     system!(72, file.number, file.lock_command, &raw const lock).map(drop)
 }
 
 /// Whether there is a lock on that byte that does not belong to this open file description.
 pub fn is_locked(file: &Descriptor, byte: i64) -> Result<bool, Errno> {
     const F_OFD_GETLK: i32 = 36;
-    let mut lock = ByteLock::of(byte, F_WRLCK);
+    let mut lock = ByteLock::new(byte, F_WRLCK);
     system!(72, file.number, F_OFD_GETLK, &raw mut lock)?;
     Ok(lock.kind != F_UNLCK)
 }
@@ -287,7 +287,7 @@ struct ByteLock {
 }
 
 impl ByteLock {
-    fn of(byte: i64, kind: i16) -> ByteLock {
+    fn new(byte: i64, kind: i16) -> ByteLock {
         ByteLock { kind, whence: 0, start: byte, length: 1, pid: 0 }
     }
 }

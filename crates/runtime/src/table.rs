@@ -23,7 +23,7 @@ struct Entry {
 const EMPTY: Entry = Entry { region: Region { address: 0, index: None, event: 0 }, owner: NO_OWNER };
 
 /// The regions of this process and image.
-pub struct Table {
+pub struct RegionTable {
     /// The entries, as long as they are few.
     inline: [Entry; INLINE],
     /// Address of the entries in a mapping of their own; 0 while they are inline.
@@ -35,9 +35,9 @@ pub struct Table {
     survivors: usize,
 }
 
-impl Table {
-    pub const fn new() -> Table {
-        Table { inline: [EMPTY; INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
+impl RegionTable {
+    pub const fn new() -> RegionTable {
+        RegionTable { inline: [EMPTY; INLINE], mapped: 0, capacity: 0, length: 0, survivors: 0 }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -121,7 +121,7 @@ impl Table {
         self.survivors = kept;
         if kept == 0 && self.mapped != 0 {
             system::unmap(self.mapped, self.capacity * size_of::<Entry>());
-            *self = Table::new();
+            *self = RegionTable::new();
         }
     }
 

@@ -54,12 +54,12 @@ pub fn prepare(text: &mut Text, scratch: &mut Text) {
     clock::prepare();
     let mut acting = find_action(text, scratch);
     if output::find_variable(KNOWN_VARIABLE, text, scratch) && !text.bytes().is_empty() {
-        match load(text, &Image::of_linker()) {
+        match load(text, &Image::from_linker()) {
             Ok(address) => {
                 MORE_KNOWN.store(address, Relaxed);
                 acting |= RELOADED;
             }
-            Err(failure) => tell(text, failure, scratch),
+            Err(failure) => describe(text, failure, scratch),
         }
     }
     ACTING.store(acting, Relaxed);
@@ -75,19 +75,19 @@ fn find_action(text: &mut Text, scratch: &mut Text) -> u8 {
         b"abort" => ABORT,
         b"callback" if callback() != 0 => CALLBACK,
         b"callback" => {
-            tell(text, &NO_CALLBACK, scratch);
+            describe(text, &NO_CALLBACK, scratch);
             COUNT
         }
         b"count" | b"" => COUNT,
         _ => {
-            tell(text, &UNKNOWN_WORD, scratch);
+            describe(text, &UNKNOWN_WORD, scratch);
             COUNT
         }
     }
 }
 
 /// `trodden: SUBJECT: reason: remedy`.
-fn tell(subject: &Text, failure: &Failure, line: &mut Text) {
+fn describe(subject: &Text, failure: &Failure, line: &mut Text) {
     line.clear();
     let parts: [&[u8]; 6] =
         [b"trodden: ", subject.bytes().get(..1024).unwrap_or(subject.bytes()), b": ", failure.reason, b": ", failure.remedy];
@@ -150,7 +150,7 @@ pub fn sees_each_count() -> bool {
 
 fn is_known(counter: usize) -> bool {
     let bits = MORE_KNOWN.load(Relaxed);
-    let at = counter.wrapping_sub(Image::of_linker().template) / size_of::<u64>();
+    let at = counter.wrapping_sub(Image::from_linker().template) / size_of::<u64>();
     // SAFETY: the map has a bit for each counter of the template, and is never unmapped.
     bits != 0 && unsafe { ((bits + at / 8) as *const u8).read() } >> (at % 8) & 1 == 1
 }

@@ -21,7 +21,7 @@ pub const MOST_UNITS: usize = 2000;
 
 /// Stretches of two sequences that stand in the same place and differ. One of them may be empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Difference {
+pub struct SequenceDifference {
     /// Positions in the left sequence.
     pub left: Range<u64>,
     /// Positions in the right sequence.
@@ -37,7 +37,7 @@ pub fn first_difference(left: &Fingerprints, right: &Fingerprints) -> Option<u64
 }
 
 /// The differences, at most `most`, in order.
-pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, most: usize) -> Vec<Difference> {
+pub fn differences(left: &Grammar, right: &Grammar, classify: &impl Classify, most: usize) -> Vec<SequenceDifference> {
     let mut comparison = Comparison {
         left: Side { fingerprints: Fingerprints::new(left), frames: Frames::new(left, classify), grammar: left },
         right: Side { fingerprints: Fingerprints::new(right), frames: Frames::new(right, classify), grammar: right },
@@ -66,7 +66,7 @@ struct Comparison<'a> {
     left: Side<'a>,
     right: Side<'a>,
     most: usize,
-    differences: Vec<Difference>,
+    differences: Vec<SequenceDifference>,
 }
 
 impl Comparison<'_> {
@@ -106,7 +106,7 @@ impl Comparison<'_> {
             let equal = |operation: &DiffOp| if matches!(operation, DiffOp::Equal { .. }) { operation.old_range().len() } else { 0 };
             let anchor = (0..operations.len()).rev().max_by_key(|index| equal(&operations[*index]));
             let Some(anchor) = anchor.filter(|index| equal(&operations[*index]) > 0) else {
-                self.differences.push(Difference { left, right, aligned: false });
+                self.differences.push(SequenceDifference { left, right, aligned: false });
                 return Vec::new();
             };
             let (old, new) = (operations[anchor].old_range(), operations[anchor].new_range());
@@ -146,7 +146,7 @@ impl Comparison<'_> {
             return;
         }
         let stretch = |units: &[Unit], at: u64| units.first().map_or(at, |u| u.stretch.start)..units.last().map_or(at, |u| u.stretch.end);
-        self.differences.push(Difference { left: stretch(left, at.0), right: stretch(right, at.1), aligned: true });
+        self.differences.push(SequenceDifference { left: stretch(left, at.0), right: stretch(right, at.1), aligned: true });
     }
 }
 

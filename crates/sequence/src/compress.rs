@@ -41,7 +41,7 @@ pub trait Compressor {
 
 /// A way to make a grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Method {
+pub enum CompressionMethod {
     /// Digrams are unique, rules are used twice (Nevill-Manning and Witten 1997).
     Sequitur,
     /// The most frequent pair becomes a rule, again and again (Larsson and Moffat 1999).
@@ -52,17 +52,18 @@ pub enum Method {
     Phrases,
 }
 
-impl Method {
+impl CompressionMethod {
     /// All methods.
-    pub const ALL: [Method; 4] = [Method::Sequitur, Method::RePair, Method::LocallyConsistent, Method::Phrases];
+    pub const ALL: [CompressionMethod; 4] =
+        [CompressionMethod::Sequitur, CompressionMethod::RePair, CompressionMethod::LocallyConsistent, CompressionMethod::Phrases];
 
     /// Its name in options and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Method::Sequitur => "sequitur",
-            Method::RePair => "re-pair",
-            Method::LocallyConsistent => "locally-consistent",
-            Method::Phrases => "phrases",
+            CompressionMethod::Sequitur => "sequitur",
+            CompressionMethod::RePair => "re-pair",
+            CompressionMethod::LocallyConsistent => "locally-consistent",
+            CompressionMethod::Phrases => "phrases",
         }
     }
 
@@ -70,18 +71,18 @@ impl Method {
     ///
     /// # Errors
     /// There is none of that name.
-    pub fn named(name: &str) -> Result<Method, SequenceError> {
-        let found = Method::ALL.into_iter().find(|method| method.name() == name);
+    pub fn named(name: &str) -> Result<CompressionMethod, SequenceError> {
+        let found = CompressionMethod::ALL.into_iter().find(|method| method.name() == name);
         found.ok_or_else(|| SequenceError::parameter("method", name, "sequitur, re-pair, locally-consistent or phrases"))
     }
 
     /// A compressor that has read nothing.
     pub fn compressor(self) -> Box<dyn Compressor + Send> {
         match self {
-            Method::Sequitur => Box::new(Sequitur::new()),
-            Method::RePair => Box::new(RePair::new()),
-            Method::LocallyConsistent => Box::new(LocallyConsistent::new()),
-            Method::Phrases => Box::new(Phrases::new()),
+            CompressionMethod::Sequitur => Box::new(Sequitur::new()),
+            CompressionMethod::RePair => Box::new(RePair::new()),
+            CompressionMethod::LocallyConsistent => Box::new(LocallyConsistent::new()),
+            CompressionMethod::Phrases => Box::new(Phrases::new()),
         }
     }
 
@@ -97,14 +98,14 @@ impl Method {
 
     pub(crate) fn code(self) -> u8 {
         match self {
-            Method::Sequitur => 1,
-            Method::RePair => 2,
-            Method::LocallyConsistent => 3,
-            Method::Phrases => 4,
+            CompressionMethod::Sequitur => 1,
+            CompressionMethod::RePair => 2,
+            CompressionMethod::LocallyConsistent => 3,
+            CompressionMethod::Phrases => 4,
         }
     }
 
-    pub(crate) fn from_code(code: u8) -> Option<Method> {
-        Method::ALL.into_iter().find(|method| method.code() == code)
+    pub(crate) fn from_code(code: u8) -> Option<CompressionMethod> {
+        CompressionMethod::ALL.into_iter().find(|method| method.code() == code)
     }
 }

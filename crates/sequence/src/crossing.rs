@@ -7,7 +7,7 @@
 //! Source: for whole program paths, J. R. Larus, "Whole program paths" (PLDI 1999), section 4.
 //! Complexity: O(items x l) time and memory for strings of up to l symbols.
 
-use crate::grammar::{Grammar, Item, TerminalId};
+use crate::grammar::{Grammar, GrammarItem, TerminalId};
 use std::ops::Range;
 
 /// The place of a gap in [`CrossingTexts::text`].
@@ -37,14 +37,14 @@ impl CrossingTexts {
         texts
     }
 
-    fn append(&mut self, grammar: &Grammar, item: Item, kept: usize) {
+    fn append(&mut self, grammar: &Grammar, item: GrammarItem, kept: usize) {
         let rule = match item {
-            Item::Terminal(terminal) => {
+            GrammarItem::Terminal(terminal) => {
                 self.ends.push(self.text.len() as u32);
                 self.text.push(terminal.0);
                 return;
             }
-            Item::Rule(rule) => rule,
+            GrammarItem::Rule(rule) => rule,
         };
         let length = grammar.rule_length(rule);
         let number = |terminal: TerminalId| terminal.0;

@@ -17,7 +17,7 @@ pub use access::{Symbols, TerminalIds};
 pub use codec::{Window, read_window};
 pub use fingerprint::{Fingerprint, Fingerprints, common_extension};
 pub use frames::{FrameEffect, Frames};
-pub use search::{Occurrences, Pattern};
+pub use search::{Occurrences, SearchPattern};
 
 use crate::SequenceError;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub struct TerminalId(pub u32);
 
 /// One place of a rule's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Item {
+pub enum GrammarItem {
     /// A symbol.
     Terminal(TerminalId),
     /// What a rule stands for.
@@ -135,7 +135,7 @@ impl Grammar {
     }
 
     /// A rule's body.
-    pub fn body(&self, rule: RuleId) -> impl DoubleEndedIterator<Item = Item> + ExactSizeIterator + '_ {
+    pub fn body(&self, rule: RuleId) -> impl DoubleEndedIterator<Item = GrammarItem> + ExactSizeIterator + '_ {
         self.items[self.places(rule)].iter().map(|item| self.item(*item))
     }
 
@@ -145,10 +145,10 @@ impl Grammar {
     }
 
     /// Symbols that an item stands for.
-    pub fn item_length(&self, item: Item) -> u64 {
+    pub fn item_length(&self, item: GrammarItem) -> u64 {
         match item {
-            Item::Terminal(_) => 1,
-            Item::Rule(rule) => self.rule_length(rule),
+            GrammarItem::Terminal(_) => 1,
+            GrammarItem::Rule(rule) => self.rule_length(rule),
         }
     }
 
@@ -170,7 +170,7 @@ impl Grammar {
         occurrences[self.root().0 as usize] = 1;
         for rule in self.rules().rev() {
             for item in self.body(rule) {
-                if let Item::Rule(child) = item {
+                if let GrammarItem::Rule(child) = item {
                     occurrences[child.0 as usize] += occurrences[rule.0 as usize];
                 }
             }
@@ -183,7 +183,7 @@ impl Grammar {
         let mut counts = vec![0; self.terminals.len()];
         for (rule, occurrences) in self.rules().zip(self.rule_occurrences()) {
             for item in self.body(rule) {
-                if let Item::Terminal(terminal) = item {
+                if let GrammarItem::Terminal(terminal) = item {
                     counts[terminal.0 as usize] += occurrences;
                 }
             }
@@ -199,8 +199,8 @@ impl Grammar {
             let children: Vec<&T> = self
                 .body(rule)
                 .map(|item| match item {
-                    Item::Terminal(terminal) => &leaves[terminal.0 as usize],
-                    Item::Rule(child) => &values[child.0 as usize],
+                    GrammarItem::Terminal(terminal) => &leaves[terminal.0 as usize],
+                    GrammarItem::Rule(child) => &values[child.0 as usize],
                 })
                 .collect();
             let value = join(&children);
@@ -220,9 +220,9 @@ impl Grammar {
         for window in windows {
             let numbers: Vec<u32> = window.terminals.iter().map(|symbol| terminals.number(*symbol)).collect();
             let first = raw.bodies.len() as u32;
-            let carried = |item: Item| match item {
-                Item::Terminal(terminal) => numbers[terminal.0 as usize],
-                Item::Rule(rule) => RULE | (first + rule.0),
+            let carried = |item: GrammarItem| match item {
+                GrammarItem::Terminal(terminal) => numbers[terminal.0 as usize],
+                GrammarItem::Rule(rule) => RULE | (first + rule.0),
             };
             for rule in window.rules().filter(|rule| *rule != window.root()) {
                 raw.bodies.push(window.body(rule).map(carried).collect());
@@ -247,10 +247,12 @@ impl Grammar {
             let mut body = Vec::new();
             for item in self.body(rule) {
                 match item {
-                    Item::Terminal(terminal) => body.extend(kept[terminal.0 as usize]),
+                    GrammarItem::Terminal(terminal) => body.extend(kept[terminal.0 as usize]),
                     // A rule of which at most one item is left is that item.
-                    Item::Rule(child) if bodies[child.0 as usize].len() < 2 => body.extend(bodies[child.0 as usize].first().copied()),
-                    Item::Rule(child) => body.push(RULE | child.0),
+                    GrammarItem::Rule(child) if bodies[child.0 as usize].len() < 2 => {
+                        body.extend(bodies[child.0 as usize].first().copied())
+                    }
+                    GrammarItem::Rule(child) => body.push(RULE | child.0),
                 }
             }
             bodies.push(body);
@@ -274,8 +276,8 @@ impl Grammar {
             let mut body = Vec::new();
             for item in self.body(rule) {
                 let place = match item {
-                    Item::Terminal(terminal) => terminal.0 as usize,
-                    Item::Rule(child) => first + child.0 as usize,
+                    GrammarItem::Terminal(terminal) => terminal.0 as usize,
+                    GrammarItem::Rule(child) => first + child.0 as usize,
                 };
                 // What is one item, or none, is no rule.
                 if bodies[place].len() < 2 {
@@ -289,9 +291,9 @@ impl Grammar {
         RawRules { terminals: terminals.list, root: bodies.len() - 1, bodies }.grammar()
     }
 
-    fn item(&self, item: u32) -> Item {
+    fn item(&self, item: u32) -> GrammarItem {
         let count = self.terminals.len() as u32;
-        if item < count { Item::Terminal(TerminalId(item)) } else { Item::Rule(RuleId(item - count)) }
+        if item < count { GrammarItem::Terminal(TerminalId(item)) } else { GrammarItem::Rule(RuleId(item - count)) }
     }
 
     fn places(&self, rule: RuleId) -> std::ops::Range<usize> {

@@ -32,6 +32,6 @@ pub mod segments;
 #[cfg(test)]
 mod tests;
 
-pub use compress::{Compressor, Method, WindowLimits, WindowWriter};
+pub use compress::{CompressionMethod, Compressor, WindowLimits, WindowWriter};
 pub use error::SequenceError;
-pub use grammar::{Grammar, GrammarStatistics, Item, Pattern, RuleId, TerminalId};
+pub use grammar::{Grammar, GrammarItem, GrammarStatistics, RuleId, SearchPattern, TerminalId};

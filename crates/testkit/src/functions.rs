@@ -5,11 +5,11 @@ use crate::graphs;
 use crate::random::Random;
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::{CutReason, Edge, Graph, Node, Plan};
-use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitMap};
+use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Storage, UnitBlock, UnitMap};
 
 /// A function with the plan by which it is instrumented.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct FunctionSubject {
     /// What the build keeps of it.
     pub map: FunctionMap,
     /// Its graph.
@@ -18,21 +18,21 @@ pub struct Subject {
     pub plan: Plan,
 }
 
-impl Subject {
+impl FunctionSubject {
     /// A function of 1 to `blocks` blocks.
-    pub fn random(random: &mut Random, name: &str, blocks: u32) -> Subject {
+    pub fn random(random: &mut Random, name: &str, blocks: u32) -> FunctionSubject {
         let count = 1 + random.below(blocks.into()) as u32;
         let continues: Vec<bool> = (0..count).scan(false, |last, at| Some(follow(random, last, at, count))).collect();
         let edges = edges(random, &continues);
         let kind = |c: &bool| if *c { BlockKind::Continuation } else { BlockKind::Code };
-        let block = |c: &bool| Block {
+        let block = |c: &bool| UnitBlock {
             instructions: 1 + random.below(9) as u32,
             positions: Vec::new(),
             up_to_calls: 0,
             branch: None,
             kind: kind(c),
         };
-        let blocks: Vec<Block> = continues.iter().map(block).collect();
+        let blocks: Vec<UnitBlock> = continues.iter().map(block).collect();
         let mut map = empty(name);
         (map.blocks, map.edges) = (blocks, edges);
         let graph = map.graph().expect("the blocks exist");
@@ -49,14 +49,14 @@ impl Subject {
         map.dag = plan.dag.edges().to_vec();
         map.values = plan.numbering.values().to_vec();
         map.cuts = plan.dag.cuts().iter().map(|c| (c.edge, c.reason)).collect();
-        Subject { map, graph, plan }
+        FunctionSubject { map, graph, plan }
     }
 }
 
 /// A unit of 1 to `functions` random functions.
-pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<Subject>) {
-    let mut subjects: Vec<Subject> =
-        (0..1 + random.below(functions)).map(|i| Subject::random(random, &format!("function_{i}"), blocks)).collect();
+pub fn unit(random: &mut Random, source: &str, functions: u64, blocks: u32) -> (UnitMap, Vec<FunctionSubject>) {
+    let mut subjects: Vec<FunctionSubject> =
+        (0..1 + random.below(functions)).map(|i| FunctionSubject::random(random, &format!("function_{i}"), blocks)).collect();
     let mut counters = 0;
     for subject in &mut subjects {
         subject.map.first_counter = counters;

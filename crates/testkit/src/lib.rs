@@ -8,5 +8,5 @@ pub mod graphs;
 pub mod programs;
 pub mod random;
 
-pub use functions::Subject;
+pub use functions::FunctionSubject;
 pub use random::Random;

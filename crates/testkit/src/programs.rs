@@ -7,12 +7,22 @@
 use crate::graphs::{self, Cycles};
 use crate::random::Random;
 use std::collections::VecDeque;
-use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start};
+use trodden_flow::witness::{
+    NodeKind, Opaque, ProgramCall, ProgramStart, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram, WitnessSite,
+};
 use trodden_flow::{Edge, Graph, Node};
 
 /// Kinds of edges, as often as they are drawn.
-const KINDS: [EdgeKind; 8] =
-    [EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Flow, EdgeKind::Unwind, EdgeKind::Lands];
+const KINDS: [WitnessEdgeKind; 8] = [
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Flow,
+    WitnessEdgeKind::Unwind,
+    WitnessEdgeKind::Lands,
+];
 
 /// What random programs may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,21 +34,21 @@ pub enum Features {
 }
 
 /// A program of 1 to `functions` functions, each of at most `nodes` nodes and `edges` edges.
-pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: Features) -> Program {
+pub fn program(random: &mut Random, functions: u32, nodes: u32, edges: u32, features: Features) -> WitnessProgram {
     let count = 1 + random.below(u64::from(functions)) as u32;
     let all = features == Features::All;
     let list = (0..count).map(|id| function(random, id, count, nodes, edges, all)).collect();
-    let external: Vec<FunctionId> = (0..count).map(FunctionId).filter(|_| all && random.chance(30)).collect();
-    let start = if all && random.chance(15) { Start::Outside } else { Start::Main(FunctionId(0)) };
-    Program::new(list, start, external).expect("it names what exists")
+    let external: Vec<WitnessFunctionId> = (0..count).map(WitnessFunctionId).filter(|_| all && random.chance(30)).collect();
+    let start = if all && random.chance(15) { ProgramStart::Outside } else { ProgramStart::Main(WitnessFunctionId(0)) };
+    WitnessProgram::new(list, start, external).expect("it names what exists")
 }
 
-fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> Function {
+fn function(random: &mut Random, id: u32, count: u32, nodes: u32, edges: u32, all: bool) -> WitnessFunction {
     let graph = match random.chance(20) {
         true => graphs::graph(random, nodes, edges, Cycles::Some),
         false => graph_with_spine(random, nodes, edges),
     };
-    let mut function = Function::new(format!("f{id}"), graph);
+    let mut function = WitnessFunction::new(format!("f{id}"), graph);
     for node in function.graph.nodes().collect::<Vec<_>>() {
         let leaf = id + 1 == count && random.chance(90);
         for _ in 0..random.pick(if leaf { &[0] } else { &[0, 0, 0, 1, 1, 2] }) {
@@ -65,20 +75,20 @@ fn graph_with_spine(random: &mut Random, nodes: u32, edges: u32) -> Graph {
 }
 
 /// A call; mostly of functions with higher numbers, so that recursion is not the rule.
-fn call(random: &mut Random, id: u32, count: u32, all: bool) -> Call {
+fn call(random: &mut Random, id: u32, count: u32, all: bool) -> ProgramCall {
     let callee = |random: &mut Random| match id + 1 < count && random.chance(80) {
-        true => FunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
-        false => FunctionId(random.below(u64::from(count)) as u32),
+        true => WitnessFunctionId(id + 1 + random.below(u64::from(count - id - 1)) as u32),
+        false => WitnessFunctionId(random.below(u64::from(count)) as u32),
     };
     let callees = (0..random.pick(&[1, 1, 1, 2])).map(|_| callee(random)).collect();
     let opaque =
         Opaque { returns: random.chance(70), ends_run: random.chance(20), unwinds: random.chance(30), calls_back: random.chance(20) };
     match random.below(4) {
         0 if all && (opaque.returns || opaque.ends_run || opaque.unwinds) => {
-            Call { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
+            ProgramCall { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
         }
-        1 if all && random.chance(30) => Call { callees, opaque: Some(opaque), keeps_frame: false },
-        _ => Call::indirect(callees),
+        1 if all && random.chance(30) => ProgramCall { callees, opaque: Some(opaque), keeps_frame: false },
+        _ => ProgramCall::indirect(callees),
     }
 }
 
@@ -86,15 +96,15 @@ fn call(random: &mut Random, id: u32, count: u32, all: bool) -> Call {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Execution {
     /// The blocks.
-    pub blocks: Vec<(FunctionId, Node)>,
+    pub blocks: Vec<(WitnessFunctionId, Node)>,
     /// Nodes and edges.
-    pub sites: Vec<Site>,
+    pub sites: Vec<WitnessSite>,
 }
 
 #[derive(Clone)]
 enum Frame {
     /// In a node, having made so many of its calls.
-    Code { function: FunctionId, node: Node, made: usize },
+    Code { function: WitnessFunctionId, node: Node, made: usize },
     /// In code that is not known; what it may do when it goes on.
     Outside { can: Opaque },
 }
@@ -107,11 +117,11 @@ struct Running {
 }
 
 /// All executions of at most `steps` steps; at most `most`, the shortest first.
-pub fn executions(program: &Program, steps: usize, most: usize) -> Vec<Execution> {
+pub fn executions(program: &WitnessProgram, steps: usize, most: usize) -> Vec<Execution> {
     let mut first = Running { frames: Vec::new(), execution: Execution { blocks: Vec::new(), sites: Vec::new() }, steps: 0 };
     match program.start() {
-        Start::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
-        Start::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
+        ProgramStart::Main(main) => first.enter(program, main, program.function(main).graph.entry()),
+        ProgramStart::Outside => first.frames.push(Frame::Outside { can: Opaque { calls_back: true, ..Opaque::RETURNS } }),
     }
     let (mut ended, mut running) = (Vec::new(), VecDeque::from([first]));
     let mut budget = most * 40;
@@ -132,10 +142,10 @@ pub fn executions(program: &Program, steps: usize, most: usize) -> Vec<Execution
 }
 
 impl Running {
-    fn enter(&mut self, program: &Program, function: FunctionId, node: Node) {
+    fn enter(&mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) {
         let kind = program.function(function).nodes[node.index()];
         if kind != NodeKind::Virtual {
-            self.execution.sites.push(Site::Node(function, node));
+            self.execution.sites.push(WitnessSite::Node(function, node));
         }
         if kind == NodeKind::Block {
             self.execution.blocks.push((function, node));
@@ -144,16 +154,16 @@ impl Running {
     }
 
     /// Leaves the innermost frame's node along an edge.
-    fn follow(&self, program: &Program, function: FunctionId, edge: Edge) -> Running {
+    fn follow(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> Running {
         let mut next = self.clone();
         next.frames.pop();
-        next.execution.sites.push(Site::Edge(function, edge));
+        next.execution.sites.push(WitnessSite::Edge(function, edge));
         next.enter(program, function, program.function(function).graph.to(edge));
         next
     }
 
     /// Everything that can happen next.
-    fn next(&self, program: &Program) -> Vec<Running> {
+    fn next(&self, program: &WitnessProgram) -> Vec<Running> {
         let mut this = self.clone();
         this.steps += 1;
         match this.frames.last().expect("it has frames").clone() {
@@ -168,7 +178,7 @@ impl Running {
         }
     }
 
-    fn call(mut self, program: &Program, call: &Call) -> Vec<Running> {
+    fn call(mut self, program: &WitnessProgram, call: &ProgramCall) -> Vec<Running> {
         let Some(Frame::Code { made, .. }) = self.frames.last_mut() else { unreachable!("only code calls") };
         *made += 1;
         let mut next = Vec::new();
@@ -184,7 +194,7 @@ impl Running {
         next
     }
 
-    fn outside(mut self, program: &Program, can: Opaque) -> Vec<Running> {
+    fn outside(mut self, program: &WitnessProgram, can: Opaque) -> Vec<Running> {
         let mut next = Vec::new();
         for callee in program.external().iter().filter(|_| can.calls_back) {
             let mut one = self.clone();
@@ -206,15 +216,15 @@ impl Running {
     }
 
     /// What can happen when the innermost frame's call unwinds: landing pads, and the frame left.
-    fn unwind(self, program: &Program) -> Vec<Running> {
+    fn unwind(self, program: &WitnessProgram) -> Vec<Running> {
         let mut this = self;
         let mut next = Vec::new();
         while let Some(frame) = this.frames.last().cloned() {
             if let Frame::Code { function, node, .. } = frame {
                 let of = program.function(function);
-                let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != EdgeKind::Flow);
+                let pads = of.graph.out(node).iter().filter(|e| of.edges[e.index()] != WitnessEdgeKind::Flow);
                 next.extend(pads.map(|pad| this.follow(program, function, *pad)));
-                if of.graph.out(node).iter().any(|e| of.edges[e.index()] == EdgeKind::Lands) {
+                if of.graph.out(node).iter().any(|e| of.edges[e.index()] == WitnessEdgeKind::Lands) {
                     return next;
                 }
             }
@@ -224,9 +234,9 @@ impl Running {
         next
     }
 
-    fn leave(mut self, program: &Program, function: FunctionId, node: Node) -> Vec<Running> {
+    fn leave(mut self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> Vec<Running> {
         let of = program.function(function);
-        let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == EdgeKind::Flow);
+        let flow = of.graph.out(node).iter().filter(|e| of.edges[e.index()] == WitnessEdgeKind::Flow);
         let mut next: Vec<Running> = flow.map(|edge| self.follow(program, function, *edge)).collect();
         if node == of.graph.exit() {
             self.frames.pop();

@@ -57,7 +57,7 @@ const FULL: u64 = 3 << 61;
 
 /// What is to be copied. Addresses are those in memory.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct CopyRequest<'a> {
     /// The image's code: where it begins, and its bytes.
     pub code: &'a [(u64, Vec<u8>)],
     /// All blocks of the image, ascending.
@@ -76,7 +76,7 @@ pub struct Wanted<'a> {
 
 /// A place in the copies at which an instruction begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum CopiedPlace {
     /// In a head, before the site is recorded.
     Head {
         /// The site.
@@ -120,7 +120,7 @@ pub struct Copies {
     /// Their code.
     pub code: Vec<u8>,
     /// Where instructions begin, ascending.
-    pub places: Vec<(u64, Place)>,
+    pub places: Vec<(u64, CopiedPlace)>,
     /// What to write where.
     pub patches: Vec<(u64, Patch)>,
 }
@@ -129,11 +129,11 @@ pub struct Copies {
 ///
 /// # Errors
 /// A site is no code, or an instruction can be moved nowhere.
-pub fn copies(wanted: &Wanted, at: u64) -> Result<Copies, CollectError> {
-    let mut sites: Vec<(u64, u32)> = wanted.sites.iter().map(|(address, site)| (*address, *site)).collect();
+pub fn copies(request: &CopyRequest, at: u64) -> Result<Copies, CollectError> {
+    let mut sites: Vec<(u64, u32)> = request.sites.iter().map(|(address, site)| (*address, *site)).collect();
     sites.sort_unstable();
-    let starts = wanted.blocks.iter().map(|b| b.start).chain(wanted.sites.keys().copied()).collect();
-    let mut copier = Copier { wanted, starts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
+    let starts = request.blocks.iter().map(|b| b.start).chain(request.sites.keys().copied()).collect();
+    let mut copier = Copier { request, starts, instructions: Vec::new(), places: Vec::new(), entries: Vec::new() };
     for (address, site) in sites {
         copier.site(address, site)?;
     }
@@ -141,12 +141,12 @@ pub fn copies(wanted: &Wanted, at: u64) -> Result<Copies, CollectError> {
 }
 
 struct Copier<'a> {
-    wanted: &'a Wanted<'a>,
+    request: &'a CopyRequest<'a>,
     /// Where blocks and sites begin.
     starts: HashSet<u64>,
     instructions: Vec<Instruction>,
     /// Of each instruction.
-    places: Vec<Option<Place>>,
+    places: Vec<Option<CopiedPlace>>,
     /// Address in the image, the instruction that it leads to, and how.
     entries: Vec<(u64, usize, Entry)>,
 }
@@ -161,18 +161,18 @@ enum Entry {
 impl Copier<'_> {
     /// The copy of a site's block, and of what follows its calls.
     fn site(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
-        if self.wanted.jumps.contains(&address) {
+        if self.request.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
             let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-            self.push(&jump, Some(Place::Body { original: address, intact: false }));
+            self.push(&jump, Some(CopiedPlace::Body { original: address, intact: false }));
             return Ok(());
         }
-        if self.wanted.sleds.contains(&address) {
+        if self.request.sleds.contains(&address) {
             return self.sled(address, site);
         }
-        let block = self.wanted.blocks.binary_search_by_key(&address, |b| b.start);
-        let end = block.map_or(address + 1, |at| self.wanted.blocks[at].end);
-        let guarded = self.wanted.guarded.contains(&address);
+        let block = self.request.blocks.binary_search_by_key(&address, |b| b.start);
+        let end = block.map_or(address + 1, |at| self.request.blocks[at].end);
+        let guarded = self.request.guarded.contains(&address);
         let fits = !guarded && self.fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
         let made = self.head(address, site);
@@ -193,14 +193,14 @@ impl Copier<'_> {
     fn sled(&mut self, address: u64, site: u32) -> Result<(), CollectError> {
         let made = self.head(address, site);
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, Entry::Jump));
-        let made = made.and_then(|()| self.jump(address + SLED.len() as u64, Some(Place::Recorded { site, saved: false })));
+        let made = made.and_then(|()| self.jump(address + SLED.len() as u64, Some(CopiedPlace::Recorded { site, saved: false })));
         Ok(made.map_err(|_| self.immovable(address))?)
     }
 
     /// Whether a jump can be written to an address in a block that ends at `end`.
     fn fits(&self, address: u64, end: u64) -> bool {
         let inside = address + 1..address + JUMP;
-        if inside.clone().any(|a| self.starts.contains(&a)) || self.wanted.standing.iter().any(|a| inside.contains(a)) {
+        if inside.clone().any(|a| self.starts.contains(&a)) || self.request.standing.iter().any(|a| inside.contains(a)) {
             return false;
         }
         let mut at = address;
@@ -237,8 +237,8 @@ impl Copier<'_> {
         ];
         for (number, instruction) in head.iter().enumerate() {
             let place = match number {
-                6 => Place::Recorded { site, saved: true },
-                _ => Place::Head { site, saved: number > 0 },
+                6 => CopiedPlace::Recorded { site, saved: true },
+                _ => CopiedPlace::Head { site, saved: number > 0 },
             };
             self.push_raw(*instruction, Some(place));
         }
@@ -251,12 +251,12 @@ impl Copier<'_> {
         let mut at = start;
         while at < end {
             let place = match site.take() {
-                Some(site) => Place::Recorded { site, saved: false },
-                None => Place::Body { original: at, intact: at == start || at >= start + replaced },
+                Some(site) => CopiedPlace::Recorded { site, saved: false },
+                None => CopiedPlace::Body { original: at, intact: at == start || at >= start + replaced },
             };
             let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
-            if in_image && (is_call(&instruction) || self.wanted.jumps.contains(&at) || !is_movable(&instruction)) {
+            if in_image && (is_call(&instruction) || self.request.jumps.contains(&at) || !is_movable(&instruction)) {
                 let made = self.jump(at, Some(place));
                 made.map_err(|_| self.immovable(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
@@ -275,20 +275,20 @@ impl Copier<'_> {
                 return Ok(None);
             }
         }
-        let made = self.jump(at, Some(Place::Body { original: at, intact: true }));
+        let made = self.jump(at, Some(CopiedPlace::Body { original: at, intact: true }));
         made.map_err(|_| self.immovable(at))?;
         Ok(None)
     }
 
     /// A jump to the copy of what is at an address, or else to that.
-    fn jump(&mut self, to: u64, place: Option<Place>) -> Result<(), IcedError> {
+    fn jump(&mut self, to: u64, place: Option<CopiedPlace>) -> Result<(), IcedError> {
         let jump = Instruction::with_branch(Code::Jmp_rel32_64, to)?;
         self.push(&jump, place);
         Ok(())
     }
 
     /// A call whose own bytes are replaced: its return address, then a jump. Flags stay as they are.
-    fn call(&mut self, call: &Instruction, place: Place) -> Result<(), IcedError> {
+    fn call(&mut self, call: &Instruction, place: CopiedPlace) -> Result<(), IcedError> {
         let behind = call.next_ip();
         let jump = call_as_jump(call).unwrap_or_default();
         self.push_raw(Instruction::with1(Code::Pushq_imm32, behind as u32 as i32)?, Some(place));
@@ -299,25 +299,25 @@ impl Copier<'_> {
     }
 
     /// An instruction of the image; a branch to a site goes to its copy.
-    fn push(&mut self, instruction: &Instruction, place: Option<Place>) {
+    fn push(&mut self, instruction: &Instruction, place: Option<CopiedPlace>) {
         let mut moved = *instruction;
         if moved.ip() & FULL == 0 {
             moved.set_ip(0);
         }
         let target = moved.near_branch_target();
-        if has_target(&moved) && self.wanted.sites.contains_key(&target) && !self.wanted.jumps.contains(&target) {
+        if has_target(&moved) && self.request.sites.contains_key(&target) && !self.request.jumps.contains(&target) {
             moved.set_near_branch64(HEAD | target);
         }
         self.push_raw(moved, place);
     }
 
-    fn push_raw(&mut self, instruction: Instruction, place: Option<Place>) {
+    fn push_raw(&mut self, instruction: Instruction, place: Option<CopiedPlace>) {
         self.instructions.push(instruction);
         self.places.push(place);
     }
 
     fn decode(&self, address: u64) -> Option<Instruction> {
-        let (start, bytes) = self.wanted.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
+        let (start, bytes) = self.request.code.iter().find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&address))?;
         let bytes = &bytes[(address - start) as usize..];
         let instruction = Decoder::with_ip(64, &bytes[..bytes.len().min(15)], address, DecoderOptions::NONE).decode();
         (!instruction.is_invalid()).then_some(instruction)
@@ -394,8 +394,8 @@ mod tests {
         let sites = blocks.iter().map(|b| b.start).zip(0..).collect();
         let code = [(AT, code.to_vec())];
         let none = HashSet::new();
-        let wanted = Wanted { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, standing: &[] };
-        copies(&wanted, 0x100_0000).unwrap()
+        let request = CopyRequest { code: &code, blocks: &blocks, sites: &sites, jumps: &none, guarded: &none, sleds, standing: &[] };
+        copies(&request, 0x100_0000).unwrap()
     }
 
     fn patch(copies: &Copies, offset: u64) -> Option<Patch> {

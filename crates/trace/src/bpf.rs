@@ -111,13 +111,13 @@ fn program(ring: &OwnedFd) -> io::Result<Vec<u64>> {
 
 /// Probes at places of a file, in one process, with the ring that they write to.
 #[derive(Debug)]
-pub struct Probes {
+pub struct KernelProbes {
     /// The attachment; it ends when it is closed.
     link: Option<OwnedFd>,
     ring: Ring,
 }
 
-impl Probes {
+impl KernelProbes {
     /// Attaches to places of a file as a process has mapped it; each is recorded by its cookie.
     ///
     /// # Errors

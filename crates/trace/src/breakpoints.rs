@@ -6,7 +6,7 @@
 use crate::CollectError;
 use crate::displaced::{SLOT, displace};
 use crate::memory::Memory;
-use crate::subject::{AREA, Executable, Subject};
+use crate::subject::{AREA, Executable, TracedProcess};
 use std::io;
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ const NONE: u32 = u32::MAX;
 
 /// A site by its number: its place among those that were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Site(pub u32);
+pub struct BreakpointSite(pub u32);
 
 /// Breakpoints in a process.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ struct Placed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InSlot {
     /// The instruction has not run.
-    Before(Site, u64),
+    Before(BreakpointSite, u64),
     /// It has run; this is where it goes on.
     After(u64),
     /// In between, as calls can be.
@@ -80,7 +80,13 @@ impl Breakpoints {
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn add(&mut self, subject: &Subject, executable: &Executable, addresses: &[(u32, u64)], jumps: &[u64]) -> Result<(), CollectError> {
+    pub fn add(
+        &mut self,
+        subject: &TracedProcess,
+        executable: &Executable,
+        addresses: &[(u32, u64)],
+        jumps: &[u64],
+    ) -> Result<(), CollectError> {
         if FIRST + addresses.len() as u64 * SLOT > AREA {
             return Err(CollectError::TooManySites { sites: addresses.len(), most: ((AREA - FIRST) / SLOT) as usize });
         }
@@ -132,34 +138,34 @@ impl Breakpoints {
     }
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
-    pub fn hit(&self, instruction_pointer: u64) -> Option<Site> {
+    pub fn hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
         let address = instruction_pointer.wrapping_sub(1);
         let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
-        self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(Site)
+        self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(BreakpointSite)
     }
 
     /// What is recorded of a site.
-    pub fn number(&self, site: Site) -> u32 {
+    pub fn number(&self, site: BreakpointSite) -> u32 {
         self.sites[site.0 as usize].number
     }
 
     /// Where a thread goes on that has hit a site.
-    pub fn slot(&self, site: Site) -> u64 {
+    pub fn slot(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].slot
     }
 
     /// The address of a site in memory.
-    pub fn address(&self, site: Site) -> u64 {
+    pub fn address(&self, site: BreakpointSite) -> u64 {
         self.sites[site.0 as usize].address
     }
 
     /// Whether a site is a jump whose target is recorded.
-    pub fn is_jump(&self, site: Site) -> bool {
+    pub fn is_jump(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].jump
     }
 
     /// Whether the signal's cause must be asked for to know a hit from a signal that the program got otherwise.
-    pub fn is_ambiguous(&self, site: Site) -> bool {
+    pub fn is_ambiguous(&self, site: BreakpointSite) -> bool {
         self.sites[site.0 as usize].short
     }
 
@@ -170,7 +176,7 @@ impl Breakpoints {
         let number = part.first + (offset / SLOT) as usize;
         let site = &self.sites[number];
         Some(match offset % SLOT {
-            0 => InSlot::Before(Site(number as u32), site.address),
+            0 => InSlot::Before(BreakpointSite(number as u32), site.address),
             // Slots of plain instructions have the instruction as long as it was, then the jump.
             n if n == site.length => InSlot::After(site.address + site.length),
             _ => InSlot::Within,

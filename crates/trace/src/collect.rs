@@ -10,21 +10,21 @@
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
-use crate::bpf::Probes;
+use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
-use crate::follow::{Ending, Followed, follow, map_library};
+use crate::follow::{FollowEnding, Followed, follow, map_library};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
 use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
-use crate::repeat::{Divergence, Repeater, RunLog};
-use crate::run::{Run, Target};
+use crate::repeat::{RepeatDivergence, Repeater, RunLog};
+use crate::run::{RunTarget, TraceRun};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
 use crate::sleds;
-use crate::subject::{Executable, Subject};
-use crate::system::Waiting;
+use crate::subject::{Executable, TracedProcess};
+use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
 use crate::watch::{Watch, Watched};
@@ -42,7 +42,7 @@ pub struct RunOutcome {
     /// What it did, for other runs to be compared with.
     pub log: RunLog,
     /// Where it diverged from the first run.
-    pub divergence: Option<Divergence>,
+    pub divergence: Option<RepeatDivergence>,
 }
 
 /// A way to see that a program comes to a place.
@@ -67,25 +67,25 @@ pub trait Collector: Sync {
     ///
     /// # Errors
     /// A site cannot be watched.
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError>;
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
     /// Carries out a run.
     ///
     /// # Errors
     /// The program cannot be started or followed.
-    fn collect(&self, run: Run, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
+    fn collect(&self, run: TraceRun, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
-        let (subject, threads) = match std::mem::replace(&mut run.target, Target::Attach(0)) {
-            Target::Start(command) => {
-                let subject = Subject::start(*command, executable, &recipe)?;
+        let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
+            RunTarget::Start(command) => {
+                let subject = TracedProcess::start(*command, executable, &recipe)?;
                 let thread = subject.process;
                 (subject, vec![thread])
             }
-            Target::Attach(process) => Subject::attach(process, executable)?,
+            RunTarget::Attach(process) => TracedProcess::attach(process, executable)?,
         };
         let first = run.first.take();
         let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
@@ -96,7 +96,7 @@ pub trait Collector: Sync {
             map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
         }
         let over = AtomicBool::new(false);
-        let waiting = Waiting::of_this_thread();
+        let waiting = SignalWait::from_this_thread();
         let followed = std::thread::scope(|scope| {
             scope.spawn(|| wake(waiting, stop, &over, limit));
             let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, stop);
@@ -104,23 +104,23 @@ pub trait Collector: Sync {
             followed
         })?;
         let (log, divergence) = {
-            let cut = matches!(followed.ending, Ending::Killed(_) | Ending::Detached);
-            calls.finish(followed.ending != Ending::Detached, cut)
+            let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
+            calls.finish(followed.ending != FollowEnding::Detached, cut)
         };
         Ok(RunOutcome { followed, log, divergence })
     }
 }
 
 /// The code of a program in memory.
-fn in_memory(executable: &Executable, subject: &Subject) -> Vec<Range<u64>> {
+fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
 }
 
-/// How often to look whether a collection is to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often to poll whether a collection is to end.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Interrupts the thread that follows a subject when its collection is to end, from outside or by the clock.
-fn wake(waiting: Waiting, stop: &AtomicBool, over: &AtomicBool, limit: Option<Duration>) {
+fn wake(waiting: SignalWait, stop: &AtomicBool, over: &AtomicBool, limit: Option<Duration>) {
     let begun = Instant::now();
     while !over.load(Ordering::Relaxed) {
         if limit.is_some_and(|limit| begun.elapsed() >= limit) {
@@ -129,7 +129,7 @@ fn wake(waiting: Waiting, stop: &AtomicBool, over: &AtomicBool, limit: Option<Du
         if stop.load(Ordering::Relaxed) {
             waiting.interrupt();
         }
-        std::thread::park_timeout(LOOK);
+        std::thread::park_timeout(POLL);
     }
 }
 
@@ -142,7 +142,7 @@ impl Collector for PtraceBreakpoints {
         "ptrace"
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
@@ -161,7 +161,7 @@ impl Collector for Trampolines {
         "trampolines"
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
@@ -191,7 +191,7 @@ impl Collector for Compiled {
         Err(CollectError::Executable { path: executable.path.clone(), fault: format!("has no sleds for witnesses: {remedy}") })
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         self.suits(run.executable, run.libraries)?;
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
@@ -210,7 +210,7 @@ impl Collector for SingleStep {
         "single-step"
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         Ok(Watched::Steps(Stepping::new(in_memory(run.executable, subject))))
     }
 }
@@ -224,7 +224,7 @@ impl Collector for Uprobes {
         "uprobes"
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
@@ -251,7 +251,7 @@ const BELOW: u64 = 0x6000_0000_0000;
 /// Lets the kernel map its page for displaced instructions where it is in no mapping's way. It takes the highest free place when an
 /// instruction is displaced first, so that the program's later mappings lie elsewhere than in a run without probes. So all higher places
 /// are filled for a moment, while the program's first instruction is executed under a probe and then undone.
-fn place_slots(subject: &Subject, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
+fn place_slots(subject: &TracedProcess, binary: &Binary) -> Result<Option<Range<u64>>, CollectError> {
     let thread = subject.process;
     let Some(first) = uprobes::offset(binary, binary.entry()) else { return Ok(None) };
     let mut filled = Vec::new();
@@ -266,7 +266,7 @@ fn place_slots(subject: &Subject, binary: &Binary) -> Result<Option<Range<u64>>,
         }
         free = mapping.end;
     }
-    let trigger = Probes::attach(binary.path(), &[first], &[0], thread).map_err(CollectError::Uprobes)?;
+    let trigger = KernelProbes::attach(binary.path(), &[first], &[0], thread).map_err(CollectError::Uprobes)?;
     let saved = ptrace::registers(thread)?;
     ptrace::set_registers(thread, &Registers { rip: binary.entry().wrapping_add(subject.bias), orig_rax: u64::MAX, ..saved })?;
     subject.step(thread)?;
@@ -291,7 +291,7 @@ impl Collector for Hardware {
         Some(crate::hardware::MOST)
     }
 
-    fn watch(&self, subject: &Subject, run: &Run) -> Result<Watched, CollectError> {
+    fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
         let in_memory = run.sites.iter().map(|s| s.wrapping_add(subject.bias)).collect();
         Ok(Watched::Hardware(HardwareBreakpoints::new(in_memory)?))
     }

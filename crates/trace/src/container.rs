@@ -2,7 +2,7 @@
 //!
 //! A file is a magic number and a sequence of blocks, each with its kind, its stream, how many symbols it has, an index
 //! of its own, the data compressed by zstd, and a checksum. Nothing is written behind the last block that reading
-//! needs: what is there is readable, and a file whose last block is broken or not of kind [`Kind::End`] is *cut*.
+//! needs: what is there is readable, and a file whose last block is broken or not of kind [`TraceBlockKind::End`] is *cut*.
 //! Opening reads the heads of blocks only, so any block is reached at once.
 //!
 //! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
@@ -22,7 +22,7 @@ const LARGEST: u32 = 1 << 28;
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum TraceBlockKind {
     /// What the file is about.
     About,
     /// Symbols of a stream.
@@ -72,9 +72,9 @@ pub struct Writer {
 
 /// The head of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct ContainerHead {
     /// What it is.
-    pub kind: Kind,
+    pub kind: TraceBlockKind,
     /// Its stream.
     pub stream: u32,
     /// Symbols in it.
@@ -91,7 +91,7 @@ pub struct Head {
 pub struct Reader {
     file: File,
     path: PathBuf,
-    heads: Vec<Head>,
+    heads: Vec<ContainerHead>,
     cut: bool,
 }
 
@@ -112,7 +112,7 @@ impl Writer {
     ///
     /// # Errors
     /// The disk is full, or another error of the system.
-    pub fn append(&mut self, kind: Kind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), ContainerError> {
+    pub fn append(&mut self, kind: TraceBlockKind, stream: u32, count: u32, index: &[u8], data: &[u8]) -> Result<(), ContainerError> {
         let io = |source| ContainerError::Io { path: self.path.clone(), source };
         let packed = zstd::bulk::compress(data, LEVEL).map_err(io)?;
         let mut block = Vec::with_capacity(HEAD + index.len() + packed.len());
@@ -132,7 +132,7 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::append`].
-    pub fn append_value<T: Serialize>(&mut self, kind: Kind, value: &T) -> Result<(), ContainerError> {
+    pub fn append_value<T: Serialize>(&mut self, kind: TraceBlockKind, value: &T) -> Result<(), ContainerError> {
         let bytes =
             postcard::to_allocvec(value).map_err(|e| ContainerError::Io { path: self.path.clone(), source: io::Error::other(e) })?;
         self.append(kind, 0, 0, &[], &bytes)
@@ -162,12 +162,12 @@ impl Reader {
             offset += HEAD as u64 + u64::from(head.index) + u64::from(head.packed);
             heads.push(head);
         }
-        let cut = offset != size || heads.last().is_none_or(|h: &Head| h.kind != Kind::End);
+        let cut = offset != size || heads.last().is_none_or(|h: &ContainerHead| h.kind != TraceBlockKind::End);
         Ok(Self { file, path: path.to_owned(), heads, cut })
     }
 
     /// All blocks, in the order in which they were written.
-    pub fn blocks(&self) -> &[Head] {
+    pub fn blocks(&self) -> &[ContainerHead] {
         &self.heads
     }
 
@@ -180,7 +180,7 @@ impl Reader {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn index(&self, head: &Head) -> Result<Vec<u8>, ContainerError> {
+    pub fn index(&self, head: &ContainerHead) -> Result<Vec<u8>, ContainerError> {
         let mut bytes = vec![0; head.index as usize];
         let read = self.file.read_exact_at(&mut bytes, head.offset + HEAD as u64);
         read.map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
@@ -191,7 +191,7 @@ impl Reader {
     ///
     /// # Errors
     /// It cannot be read, or is broken.
-    pub fn data(&self, head: &Head) -> Result<Vec<u8>, ContainerError> {
+    pub fn data(&self, head: &ContainerHead) -> Result<Vec<u8>, ContainerError> {
         let mut packed = vec![0; head.packed as usize];
         let at = head.offset + HEAD as u64 + u64::from(head.index);
         self.file.read_exact_at(&mut packed, at).map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
@@ -206,7 +206,7 @@ impl Reader {
     ///
     /// # Errors
     /// It cannot be read, or is broken.
-    pub fn symbols(&self, head: &Head) -> Result<Vec<u64>, ContainerError> {
+    pub fn symbols(&self, head: &ContainerHead) -> Result<Vec<u64>, ContainerError> {
         let data = self.data(head)?;
         let broken = || ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "a symbol ends too early" };
         unpack(&data, head.count as usize).ok_or_else(broken)
@@ -216,22 +216,22 @@ impl Reader {
     ///
     /// # Errors
     /// It cannot be read, or is broken.
-    pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &Head) -> Result<T, ContainerError> {
+    pub fn value<T: for<'a> Deserialize<'a>>(&self, head: &ContainerHead) -> Result<T, ContainerError> {
         let broken = |_| ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "it has another form" };
         postcard::from_bytes(&self.data(head)?).map_err(broken)
     }
 }
 
-fn read_head(file: &File, offset: u64, size: u64) -> Option<Head> {
+fn read_head(file: &File, offset: u64, size: u64) -> Option<ContainerHead> {
     let mut bytes = [0; HEAD];
     file.read_exact_at(&mut bytes, offset).ok()?;
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let kind = [Kind::About, Kind::Symbols, Kind::End].into_iter().find(|k| *k as u8 == bytes[0])?;
+    let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u8 == bytes[0])?;
     let [stream, count, index, raw, packed] = [1, 5, 9, 13, 17].map(number);
     let checksum = u64::from_le_bytes(bytes[21..29].try_into().expect("eight bytes"));
     let whole = offset + HEAD as u64 + u64::from(index) + u64::from(packed) <= size;
     let sane = index < LARGEST && raw < LARGEST && packed < LARGEST;
-    (whole && sane).then_some(Head { kind, stream, count, offset, index, raw, packed, checksum })
+    (whole && sane).then_some(ContainerHead { kind, stream, count, offset, index, raw, packed, checksum })
 }
 
 /// Symbols as bytes.
@@ -312,10 +312,10 @@ mod tests {
     fn written(path: &Path) -> Vec<u64> {
         let symbols: Vec<u64> = (0..1000).map(|n| n * n % 77 + 3).collect();
         let mut writer = Writer::create(path, MAGIC).unwrap();
-        writer.append_value(Kind::About, &("a program", 7u32)).unwrap();
-        writer.append(Kind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
-        writer.append(Kind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
-        writer.append_value(Kind::End, &0u8).unwrap();
+        writer.append_value(TraceBlockKind::About, &("a program", 7u32)).unwrap();
+        writer.append(TraceBlockKind::Symbols, 1, 1000, &[9], &pack(&symbols)).unwrap();
+        writer.append(TraceBlockKind::Symbols, 2, 3, &[], &pack(&[u64::MAX, 0, 5])).unwrap();
+        writer.append_value(TraceBlockKind::End, &0u8).unwrap();
         symbols
     }
 

@@ -18,10 +18,10 @@ use crate::CollectError;
 use crate::breakpoints::InSlot;
 use crate::images::{self, Library};
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, Made, Registers, Resume, Stop, Tid, unless_gone};
-use crate::repeat::{Entry, Repeater};
-use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::{AREA, Subject};
+use crate::ptrace::{self, CallStop, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::repeat::{CallEntry, Repeater};
+use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::subject::{AREA, TracedProcess};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a trace ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ending {
+pub enum FollowEnding {
     /// The process exited with this code.
     Exited(i32),
     /// A signal ended it.
@@ -45,7 +45,7 @@ pub enum Ending {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
     /// How the trace ended.
-    pub ending: Ending,
+    pub ending: FollowEnding,
     /// Wait status of the process, if it ended while it was followed.
     pub status: Option<i32>,
     /// Threads that were seen.
@@ -64,7 +64,7 @@ pub struct Followed {
 /// # Errors
 /// It cannot be followed any more, or what is seen cannot be stored.
 pub fn follow(
-    subject: &Subject,
+    subject: &TracedProcess,
     threads: &[Tid],
     watch: &mut Watch<'_>,
     calls: &mut Repeater,
@@ -72,8 +72,14 @@ pub fn follow(
     stop: &AtomicBool,
 ) -> Result<Followed, CollectError> {
     calls.begin(subject.process);
-    let followed =
-        Followed { ending: Ending::Detached, status: None, threads: 0, untraced_children: 0, asynchronous_signals: 0, stack: Vec::new() };
+    let followed = Followed {
+        ending: FollowEnding::Detached,
+        status: None,
+        threads: 0,
+        untraced_children: 0,
+        asynchronous_signals: 0,
+        stack: Vec::new(),
+    };
     let mut state =
         Following { subject, watch, calls, sink, tasks: HashMap::new(), early: HashMap::new(), followed, cycles: 0, over: false };
     for thread in threads {
@@ -86,7 +92,7 @@ pub fn follow(
         match ptrace::wait(-1) {
             Ok(Some((thread, what))) => {
                 let flow = state.stopped(thread, what).or_else(unless_killed)?;
-                if flow == Flow::Enough || stop.load(Ordering::Relaxed) {
+                if flow == SinkFlow::Enough || stop.load(Ordering::Relaxed) {
                     return state.let_go(thread);
                 }
             }
@@ -108,9 +114,9 @@ pub fn follow(
 }
 
 /// A thread that was killed between its stop and what was asked of it is no error: its end is reported next.
-fn unless_killed(error: CollectError) -> Result<Flow, CollectError> {
+fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     match error {
-        CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(Flow::GoOn),
+        CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(SinkFlow::GoOn),
         other => Err(other),
     }
 }
@@ -134,13 +140,13 @@ struct Task {
 }
 
 struct Following<'a, 'w> {
-    subject: &'a Subject,
+    subject: &'a TracedProcess,
     watch: &'a mut Watch<'w>,
     calls: &'a mut Repeater,
     sink: &'a mut dyn Sink,
     tasks: HashMap<Tid, Task>,
     /// Stopped before the event that says who made them.
-    early: HashMap<Tid, Stop>,
+    early: HashMap<Tid, PtraceStop>,
     followed: Followed,
     /// What `rdtsc` says.
     cycles: u64,
@@ -155,22 +161,22 @@ impl Following<'_, '_> {
         (Task { role: Role::Recorded(number), counted: None, replaced: None }, number)
     }
 
-    fn stopped(&mut self, thread: Tid, what: Stop) -> Result<Flow, CollectError> {
+    fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
-            if !matches!(what, Stop::Ended(_)) {
+            if !matches!(what, PtraceStop::Ended(_)) {
                 self.early.insert(thread, what);
             }
-            return Ok(Flow::GoOn);
+            return Ok(SinkFlow::GoOn);
         };
         let role = task.role;
         match (what, role) {
-            (Stop::Ended(status), _) => self.ended(thread, status)?,
-            (Stop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
-            (Stop::Made { child, kind }, _) => {
+            (PtraceStop::Ended(status), _) => self.ended(thread, status)?,
+            (PtraceStop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
+            (PtraceStop::Made { child, kind }, _) => {
                 self.made(thread, child, kind)?;
                 self.go_on(thread, 0)?;
             }
-            (Stop::Exec, Role::Recorded(_)) => {
+            (PtraceStop::Exec, Role::Recorded(_)) => {
                 match thread == self.subject.process {
                     true => self.executed(thread),
                     // A vfork child has left the memory that it borrowed.
@@ -179,19 +185,19 @@ impl Following<'_, '_> {
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.go_on(thread, 0)?;
             }
-            (Stop::Ending, Role::Recorded(_)) => {
+            (PtraceStop::Ending, Role::Recorded(_)) => {
                 if thread == self.subject.process || self.followed.stack.is_empty() {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
                 self.go_on(thread, 0)?;
             }
-            (Stop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
-            (Stop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
-            (Stop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
-            (Stop::Signal(signal), Role::Guest) => self.go_on(thread, signal)?,
+            (PtraceStop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
+            (PtraceStop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
+            (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
+            (PtraceStop::Signal(signal), Role::Guest) => self.go_on(thread, signal)?,
             _ => self.go_on(thread, 0)?,
         }
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 
     fn go_on(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
@@ -209,8 +215,8 @@ impl Following<'_, '_> {
         self.followed.status = Some(status);
         if !self.over {
             self.followed.ending = match libc::WIFSIGNALED(status) {
-                true => Ending::Killed(libc::WTERMSIG(status)),
-                false => Ending::Exited(libc::WEXITSTATUS(status)),
+                true => FollowEnding::Killed(libc::WTERMSIG(status)),
+                false => FollowEnding::Exited(libc::WEXITSTATUS(status)),
             };
         }
         // Guests go on by themselves.
@@ -222,12 +228,12 @@ impl Following<'_, '_> {
     fn executed(&mut self, thread: Tid) {
         self.over = true;
         self.watch.replaced();
-        self.followed.ending = Ending::Executed;
+        self.followed.ending = FollowEnding::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
         self.tasks.insert(thread, Task { role: Role::Guest, counted: None, replaced: None });
     }
 
-    fn made(&mut self, parent: Tid, child: Tid, kind: Made) -> Result<(), CollectError> {
+    fn made(&mut self, parent: Tid, child: Tid, kind: NewTask) -> Result<(), CollectError> {
         let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
         let task = match shares && !self.over {
@@ -236,14 +242,14 @@ impl Following<'_, '_> {
         };
         let copied = !shares && !from_guest && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
-        if kind != Made::Clone || !shares {
+        if kind != NewTask::Clone || !shares {
             self.followed.untraced_children += u32::from(recorded.is_none());
         }
         self.tasks.insert(child, task);
         if self.early.remove(&child).is_none() {
             // Its first stop comes at once.
             match ptrace::wait(child)? {
-                Some((_, Stop::Ended(_))) | None => {
+                Some((_, PtraceStop::Ended(_))) | None => {
                     self.tasks.remove(&child);
                     return Ok(());
                 }
@@ -261,7 +267,7 @@ impl Following<'_, '_> {
         self.go_on(child, 0)
     }
 
-    fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<Flow, CollectError> {
+    fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         let memory = &self.subject.memory;
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => {
@@ -270,12 +276,12 @@ impl Following<'_, '_> {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
                 match self.calls.enter(thread, number, call, arguments, memory) {
-                    Entry::Run => {}
-                    Entry::RunWith([rdi, rsi]) => {
+                    CallEntry::Run => {}
+                    CallEntry::RunWith([rdi, rsi]) => {
                         self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
                         ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
                     }
-                    Entry::Skip => {
+                    CallEntry::Skip => {
                         let registers = ptrace::registers(thread)?;
                         ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..registers })?;
                     }
@@ -297,7 +303,7 @@ impl Following<'_, '_> {
             }
             CallStop::Neither => self.go_on(thread, 0)?,
         }
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 
     /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
@@ -326,7 +332,7 @@ impl Following<'_, '_> {
         }
     }
 
-    fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<Flow, CollectError> {
+    fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         match self.watch.trap(self.subject, thread, number, signal, &mut task.counted, self.sink)? {
             Trap::Recorded(flow) => {
@@ -336,7 +342,7 @@ impl Following<'_, '_> {
             Trap::Foreign => {
                 self.before_delivery(thread, signal)?;
                 self.go_on(thread, signal)?;
-                Ok(Flow::GoOn)
+                Ok(SinkFlow::GoOn)
             }
         }
     }
@@ -400,8 +406,8 @@ impl Following<'_, '_> {
         let mut pending = Vec::new();
         while let Some(thread) = waiting.pop() {
             match ptrace::wait(thread)? {
-                Some((_, Stop::Ended(status))) => self.ended(thread, status)?,
-                Some((_, Stop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
+                Some((_, PtraceStop::Ended(status))) => self.ended(thread, status)?,
+                Some((_, PtraceStop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
                 // It came to a breakpoint or a probe just before it was stopped: let go, the trap would end it, the probe's signal stop it.
                 Some(_) if ptrace::is_pending(thread, libc::SIGTRAP) || ptrace::is_pending(thread, libc::SIGSTOP) => {
                     unless_gone(ptrace::resume(thread, Resume::Continue, 0))?;
@@ -434,7 +440,7 @@ impl Following<'_, '_> {
 /// # Errors
 /// It cannot be watched.
 pub fn map_library(
-    (subject, thread): (&Subject, Tid),
+    (subject, thread): (&TracedProcess, Tid),
     watch: &mut Watch,
     calls: &mut Repeater,
     library: &Library,

@@ -7,7 +7,7 @@
 use crate::CollectError;
 use crate::memory::{Memory, mappings};
 use crate::ptrace::Tid;
-use crate::subject::{AREA, Executable, Subject};
+use crate::subject::{AREA, Executable, TracedProcess};
 use std::ops::Range;
 use std::path::Path;
 use trodden_binary::Binary;
@@ -85,7 +85,7 @@ pub struct Images(Vec<Image>);
 
 impl Images {
     /// The program alone.
-    pub fn new(subject: &Subject, executable: &Executable) -> Self {
+    pub fn new(subject: &TracedProcess, executable: &Executable) -> Self {
         Self(vec![Image::new(0, executable, subject.bias, subject.area)])
     }
 
@@ -121,7 +121,13 @@ impl Images {
     ///
     /// # Errors
     /// There is no memory near it, or the thread is gone.
-    pub fn add(&mut self, subject: &Subject, thread: Tid, library: &Library, start: u64) -> Result<Option<Subject>, CollectError> {
+    pub fn add(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        library: &Library,
+        start: u64,
+    ) -> Result<Option<TracedProcess>, CollectError> {
         let Some(bias) = library.bias(start) else { return Ok(None) };
         let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
@@ -129,7 +135,7 @@ impl Images {
             let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.0.push(Image::new(library.number, &library.executable, bias, place));
-                return Ok(Some(Subject {
+                return Ok(Some(TracedProcess {
                     process: subject.process,
                     memory: Memory::open(subject.process)?,
                     bias,

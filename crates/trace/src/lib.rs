@@ -60,17 +60,18 @@ pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, 
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
 pub use folder::{bind_folder, keep_descriptors_from_programs};
-pub use follow::{Ending, Followed};
+pub use follow::{FollowEnding, Followed};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
 pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
-pub use programs::{Event, Follow, Program, ProgramId, TraceError, follow};
-pub use repeat::{CallRecord, Divergence, Recipe, RunLog};
-pub use run::{Run, Target};
+pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
+pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
+pub use run::{RunTarget, TraceRun};
 pub use single_step::cut;
-pub use sink::{Flow, Sink, ThreadNumber};
+pub use sink::{Sink, SinkFlow, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::{Executable, cores, pin};
 pub use trace_file::{
-    BlockAbout, Frames, FunctionAbout, Piece, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFunction, TraceWriter,
+    BlockAbout, FunctionAbout, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction, TracePiece,
+    TraceWriter,
 };

@@ -13,7 +13,7 @@ pub struct Memory {
 
 /// A mapping of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mapping {
+pub struct ProcessMapping {
     /// First address.
     pub start: u64,
     /// Address behind the last.
@@ -94,17 +94,17 @@ impl Memory {
 ///
 /// # Errors
 /// The process is gone.
-pub fn mappings(process: i32) -> io::Result<Vec<Mapping>> {
+pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
     Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(mapping).collect())
 }
 
-fn mapping(line: &str) -> Option<Mapping> {
+fn mapping(line: &str) -> Option<ProcessMapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let protection = fields.next()?;
     let offset = fields.next()?;
     let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
-    Some(Mapping {
+    Some(ProcessMapping {
         start: hexadecimal(start)?,
         end: hexadecimal(end)?,
         executable: protection.contains('x'),

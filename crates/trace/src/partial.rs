@@ -1,8 +1,8 @@
 //! Partial traces: what one run of a collector has seen, one stream for each thread, and how the run ended.
 
-use crate::container::{ContainerError, Kind, Reader, Writer, pack};
-use crate::follow::{Ending, Followed};
-use crate::sink::{Flow, Sink, ThreadNumber};
+use crate::container::{ContainerError, Reader, TraceBlockKind, Writer, pack};
+use crate::follow::{FollowEnding, Followed};
+use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -22,7 +22,7 @@ pub struct PartialEnd {
     pub stack: Vec<u64>,
 }
 
-/// [`Ending`], stored.
+/// [`FollowEnding`], stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoredEnding {
     /// The process exited with this code.
@@ -35,13 +35,13 @@ pub enum StoredEnding {
     Detached,
 }
 
-impl From<Ending> for StoredEnding {
-    fn from(ending: Ending) -> Self {
+impl From<FollowEnding> for StoredEnding {
+    fn from(ending: FollowEnding) -> Self {
         match ending {
-            Ending::Exited(code) => Self::Exited(code),
-            Ending::Killed(signal) => Self::Killed(signal),
-            Ending::Executed => Self::Executed,
-            Ending::Detached => Self::Detached,
+            FollowEnding::Exited(code) => Self::Exited(code),
+            FollowEnding::Killed(signal) => Self::Killed(signal),
+            FollowEnding::Executed => Self::Executed,
+            FollowEnding::Detached => Self::Detached,
         }
     }
 }
@@ -78,7 +78,7 @@ impl PartialWriter {
             self.flush(thread)?;
         }
         let end = PartialEnd { ending: followed.ending.into(), threads: followed.threads, stack: followed.stack.clone() };
-        self.writer.append_value(Kind::End, &end)
+        self.writer.append_value(TraceBlockKind::End, &end)
     }
 
     fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
@@ -86,26 +86,26 @@ impl PartialWriter {
         if symbols.is_empty() {
             return Ok(());
         }
-        self.writer.append(Kind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(&symbols))
+        self.writer.append(TraceBlockKind::Symbols, thread as u32, symbols.len() as u32, &[], &pack(&symbols))
     }
 }
 
 impl Sink for PartialWriter {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.buffer(thread).push(what);
         self.symbols += 1;
         self.flush_if_full(thread)
     }
 
-    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for piece in sites.chunks(BLOCK) {
             self.buffer(thread).extend(piece.iter().map(|site| u64::from(*site)));
             self.symbols += piece.len() as u64;
-            if self.flush_if_full(thread)? == Flow::Enough {
-                return Ok(Flow::Enough);
+            if self.flush_if_full(thread)? == SinkFlow::Enough {
+                return Ok(SinkFlow::Enough);
             }
         }
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
@@ -118,15 +118,15 @@ impl PartialWriter {
         &mut self.buffers[index]
     }
 
-    fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<Flow> {
+    fn flush_if_full(&mut self, thread: ThreadNumber) -> io::Result<SinkFlow> {
         let index = thread.0 as usize;
         // A symbol takes about a byte when it is packed.
         let full = |most: u64| self.writer.size() + self.buffers[index].len() as u64 >= most;
         if self.buffers[index].len() < BLOCK && !self.most.is_some_and(full) {
-            return Ok(Flow::GoOn);
+            return Ok(SinkFlow::GoOn);
         }
         self.flush(index).map_err(io::Error::other)?;
-        Ok(if self.most.is_some_and(|most| self.writer.size() >= most) { Flow::Enough } else { Flow::GoOn })
+        Ok(if self.most.is_some_and(|most| self.writer.size() >= most) { SinkFlow::Enough } else { SinkFlow::GoOn })
     }
 }
 
@@ -145,7 +145,7 @@ impl PartialTrace {
     pub fn open(path: &Path) -> Result<Self, ContainerError> {
         let reader = Reader::open(path, MAGIC, "partial trace")?;
         let end = match reader.blocks().last() {
-            Some(head) if head.kind == Kind::End => Some(reader.value(head)?),
+            Some(head) if head.kind == TraceBlockKind::End => Some(reader.value(head)?),
             _ => None,
         };
         Ok(Self { reader, end })
@@ -158,13 +158,13 @@ impl PartialTrace {
 
     /// Threads that have left something.
     pub fn threads(&self) -> u32 {
-        let symbols = self.reader.blocks().iter().filter(|h| h.kind == Kind::Symbols);
+        let symbols = self.reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols);
         symbols.map(|h| h.stream + 1).max().unwrap_or(0)
     }
 
     /// The stream of a thread, one block in memory at a time.
     pub fn stream(&self, thread: ThreadNumber) -> impl Iterator<Item = Result<u64, ContainerError>> + '_ {
-        let heads = self.reader.blocks().iter().filter(move |h| h.kind == Kind::Symbols && h.stream == thread.0);
+        let heads = self.reader.blocks().iter().filter(move |h| h.kind == TraceBlockKind::Symbols && h.stream == thread.0);
         heads.flat_map(|head| match self.reader.symbols(head) {
             Ok(symbols) => symbols.into_iter().map(Ok).collect::<Vec<_>>(),
             Err(error) => vec![Err(error)],

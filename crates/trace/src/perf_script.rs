@@ -6,14 +6,14 @@
 //! `--show-mmap-events` and `--show-task-events`, mappings, forks and exits are read; lines by which perf reports that
 //! something is lost end what was under way.
 
-use trodden_binary::Mapping;
+use trodden_binary::MappedFile;
 
 /// The upper half of the address space is the kernel's.
 const KERNEL: u64 = 1 << 63;
 
 /// A thread of a process; zeros where the text does not say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Thread {
+pub struct ScriptThread {
     /// Process.
     pub process: u32,
     /// Thread.
@@ -31,15 +31,15 @@ pub struct Record {
 
 /// What a line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
+pub enum ScriptLine {
     /// Nothing of interest here.
     Nothing,
     /// A sample with the branches before it, oldest first.
-    Window(Thread, Vec<Record>),
+    Window(ScriptThread, Vec<Record>),
     /// One branch of a trace.
-    Branch(Thread, Record),
+    Branch(ScriptThread, Record),
     /// A file was mapped.
-    Mapping(Mapping),
+    Mapping(MappedFile),
     /// A process was made by another and has its mappings.
     Fork {
         /// The new one.
@@ -48,25 +48,25 @@ pub enum Line {
         parent: u32,
     },
     /// A thread ended.
-    Exit(Thread),
+    Exit(ScriptThread),
     /// Something was lost; of all threads if none is named.
-    Lost(Option<Thread>),
+    Lost(Option<ScriptThread>),
 }
 
 /// Reads a line.
 ///
 /// # Errors
 /// Says what is not understood.
-pub fn parse(line: &str) -> Result<Line, String> {
+pub fn parse(line: &str) -> Result<ScriptLine, String> {
     let line = line.trim_end();
     if line.is_empty() || line.starts_with('#') {
-        return Ok(Line::Nothing);
+        return Ok(ScriptLine::Nothing);
     }
     if let Some((_, event)) = line.split_once("PERF_RECORD_") {
         return parse_event(event);
     }
     if line.contains("instruction trace error") || line.contains("auxtrace error") {
-        return Ok(Line::Lost(named_thread(line)));
+        return Ok(ScriptLine::Lost(named_thread(line)));
     }
     match line.split_once(" => ") {
         Some((from, to)) => parse_branch(from, to),
@@ -74,16 +74,16 @@ pub fn parse(line: &str) -> Result<Line, String> {
     }
 }
 
-fn parse_branch(left: &str, right: &str) -> Result<Line, String> {
+fn parse_branch(left: &str, right: &str) -> Result<ScriptLine, String> {
     let from = left.split_whitespace().last().and_then(hexadecimal);
     let to = right.split_whitespace().next().and_then(hexadecimal);
     match (from, to) {
-        (Some(from), Some(to)) => Ok(Line::Branch(thread_of(left), Record { from: in_program(from), to: in_program(to) })),
+        (Some(from), Some(to)) => Ok(ScriptLine::Branch(thread_of(left), Record { from: in_program(from), to: in_program(to) })),
         _ => Err("no address on both sides of `=>`: print the fields pid,tid,time,ip,addr, without symbols".into()),
     }
 }
 
-fn parse_window(line: &str) -> Result<Line, String> {
+fn parse_window(line: &str) -> Result<ScriptLine, String> {
     let mut records = Vec::new();
     for word in line.split_whitespace() {
         if word.starts_with("0x") && word.contains('/') {
@@ -98,7 +98,7 @@ fn parse_window(line: &str) -> Result<Line, String> {
     // Registers that have not been used since the counter was switched on.
     records.retain(|r| *r != Record { from: None, to: None });
     records.reverse();
-    Ok(Line::Window(thread_of(line), records))
+    Ok(ScriptLine::Window(thread_of(line), records))
 }
 
 /// `0xFROM/0xTO/...`; behind each address the name of its file in parentheses, if that was asked for.
@@ -119,31 +119,31 @@ fn parse_address(text: &str) -> Option<(u64, &str)> {
     }
 }
 
-fn parse_event(event: &str) -> Result<Line, String> {
+fn parse_event(event: &str) -> Result<ScriptLine, String> {
     let not_understood = || format!("PERF_RECORD_{event} is not understood");
     if event.starts_with("MMAP") {
-        return parse_mapping(event).map(Line::Mapping).ok_or_else(not_understood);
+        return parse_mapping(event).map(ScriptLine::Mapping).ok_or_else(not_understood);
     }
     if event.starts_with("LOST") || event.starts_with("AUX ") && event.contains('T') {
-        return Ok(Line::Lost(None));
+        return Ok(ScriptLine::Lost(None));
     }
     let pairs = || {
         let (one, other) = event[event.find('(')?..].split_once("):(")?;
         Some((parse_pair(one.strip_prefix('(')?, ':')?, parse_pair(other.strip_suffix(')')?, ':')?))
     };
     match event {
-        _ if event.starts_with("EXIT") => Ok(Line::Exit(pairs().ok_or_else(not_understood)?.0)),
+        _ if event.starts_with("EXIT") => Ok(ScriptLine::Exit(pairs().ok_or_else(not_understood)?.0)),
         _ if event.starts_with("FORK") => {
             let (new, old) = pairs().ok_or_else(not_understood)?;
-            Ok(Line::Fork { process: new.process, parent: old.process })
+            Ok(ScriptLine::Fork { process: new.process, parent: old.process })
         }
-        _ => Ok(Line::Nothing),
+        _ => Ok(ScriptLine::Nothing),
     }
 }
 
 /// `MMAP2 PID/TID: [0xSTART(0xLENGTH) @ OFFSET MAJ:MIN INODE GENERATION]: r-xp PATH`, or with a build id in angle
 /// brackets for what follows the offset.
-fn parse_mapping(event: &str) -> Option<Mapping> {
+fn parse_mapping(event: &str) -> Option<MappedFile> {
     let (head, rest) = event.split_once(": [")?;
     let (inside, path) = rest.split_once("]: ")?;
     let process = parse_pair(head.split_whitespace().nth(1)?, '/').map_or(0, |t| t.process);
@@ -153,23 +153,23 @@ fn parse_mapping(event: &str) -> Option<Mapping> {
     let offset = hexadecimal(words.next()?)?;
     let build_id = words.next().and_then(|w| w.strip_prefix('<')?.strip_suffix('>')).map(str::to_owned);
     let path = path.split_once(' ').map_or("", |(_, path)| path).trim().to_owned();
-    Some(Mapping { process, start: hexadecimal(start)?, length: hexadecimal(length)?, offset, build_id, path })
+    Some(MappedFile { process, start: hexadecimal(start)?, length: hexadecimal(length)?, offset, build_id, path })
 }
 
 /// The first word of the form `PID/TID`.
-fn thread_of(line: &str) -> Thread {
+fn thread_of(line: &str) -> ScriptThread {
     line.split_whitespace().take_while(|w| !w.starts_with("0x")).find_map(|w| parse_pair(w, '/')).unwrap_or_default()
 }
 
-fn parse_pair(word: &str, between: char) -> Option<Thread> {
+fn parse_pair(word: &str, between: char) -> Option<ScriptThread> {
     let (process, thread) = word.split_once(between)?;
-    Some(Thread { process: process.parse().ok()?, thread: thread.parse().ok()? })
+    Some(ScriptThread { process: process.parse().ok()?, thread: thread.parse().ok()? })
 }
 
 /// `... pid 12 tid 13 ...`
-fn named_thread(line: &str) -> Option<Thread> {
+fn named_thread(line: &str) -> Option<ScriptThread> {
     let after = |key: &str| line.split_whitespace().skip_while(|w| *w != key).nth(1)?.parse().ok();
-    Some(Thread { process: after("pid")?, thread: after("tid")? })
+    Some(ScriptThread { process: after("pid")?, thread: after("tid")? })
 }
 
 fn hexadecimal(word: &str) -> Option<u64> {
@@ -190,8 +190,8 @@ mod tests {
 
     #[test]
     fn branch_stacks_of_several_versions_of_perf() {
-        let thread = Thread { process: 12, thread: 13 };
-        let expected = Ok(Line::Window(thread, vec![record(0x10, 0x20), record(0x24, 0x401136)]));
+        let thread = ScriptThread { process: 12, thread: 13 };
+        let expected = Ok(ScriptLine::Window(thread, vec![record(0x10, 0x20), record(0x24, 0x401136)]));
         for line in [
             "  prog   12/13   100.000123:   401140 0x24/0x401136/P/-/-/12  0x10/0x20/M/-/-/0 ",
             "12/13 100.1: 0x24/0x401136/P/-/-/12/COND/- 0x10/0x20/P/X/A/0/CALL/NON_SPEC_CORRECT_PATH",
@@ -200,24 +200,27 @@ mod tests {
         ] {
             assert_eq!(parse(line), expected, "{line}");
         }
-        assert_eq!(parse("  401136 "), Ok(Line::Window(Thread::default(), vec![])));
+        assert_eq!(parse("  401136 "), Ok(ScriptLine::Window(ScriptThread::default(), vec![])));
         let kernel = parse("0xffffffff81000010/0x401000/P/-/-/0");
-        assert_eq!(kernel, Ok(Line::Window(Thread::default(), vec![Record { from: None, to: Some(0x401000) }])));
+        assert_eq!(kernel, Ok(ScriptLine::Window(ScriptThread::default(), vec![Record { from: None, to: Some(0x401000) }])));
     }
 
     #[test]
     fn branches_of_traces() {
-        let thread = Thread { process: 7, thread: 8 };
-        assert_eq!(parse("    7/8     1.000002:   call       401136 =>   401106"), Ok(Line::Branch(thread, record(0x401136, 0x401106))));
-        assert_eq!(parse("prog 7/8 [001] 1.2: 1 branches:u:  tr strt 0 => 401000"), Ok(Line::Branch(thread, record(0, 0x401000))));
+        let thread = ScriptThread { process: 7, thread: 8 };
+        assert_eq!(
+            parse("    7/8     1.000002:   call       401136 =>   401106"),
+            Ok(ScriptLine::Branch(thread, record(0x401136, 0x401106)))
+        );
+        assert_eq!(parse("prog 7/8 [001] 1.2: 1 branches:u:  tr strt 0 => 401000"), Ok(ScriptLine::Branch(thread, record(0, 0x401000))));
         let error = " instruction trace error type 1 time 1.2 cpu 3 pid 7 tid 8 ip 0x40 code 6: Trace doesn't match instruction";
-        assert_eq!(parse(error), Ok(Line::Lost(Some(thread))));
+        assert_eq!(parse(error), Ok(ScriptLine::Lost(Some(thread))));
     }
 
     #[test]
     fn mappings_forks_and_exits() {
         let mapping = |build_id: Option<&str>| {
-            Ok(Line::Mapping(Mapping {
+            Ok(ScriptLine::Mapping(MappedFile {
                 process: 5,
                 start: 0x555555555000,
                 length: 0x1000,
@@ -229,9 +232,9 @@ mod tests {
         let head = "prog 5/5 1.0: PERF_RECORD_MMAP2 5/5: [0x555555555000(0x1000) @ 0x1000";
         assert_eq!(parse(&format!("{head} fe:01 1234 0]: r-xp /usr/bin/my prog")), mapping(None));
         assert_eq!(parse(&format!("{head} <ab12>]: r-xp /usr/bin/my prog")), mapping(Some("ab12")));
-        assert_eq!(parse("1.0: PERF_RECORD_EXIT(5:6):(1:1)"), Ok(Line::Exit(Thread { process: 5, thread: 6 })));
-        assert_eq!(parse("PERF_RECORD_FORK(9:9):(5:5)"), Ok(Line::Fork { process: 9, parent: 5 }));
-        assert_eq!(parse("PERF_RECORD_COMM: prog:5/5"), Ok(Line::Nothing));
+        assert_eq!(parse("1.0: PERF_RECORD_EXIT(5:6):(1:1)"), Ok(ScriptLine::Exit(ScriptThread { process: 5, thread: 6 })));
+        assert_eq!(parse("PERF_RECORD_FORK(9:9):(5:5)"), Ok(ScriptLine::Fork { process: 9, parent: 5 }));
+        assert_eq!(parse("PERF_RECORD_COMM: prog:5/5"), Ok(ScriptLine::Nothing));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
 //! known with its program before it runs.
 
-use crate::system::{self, Change};
+use crate::system::{self, ProcessChange};
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -16,8 +16,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant, SystemTime};
 
-/// While the command has not begun, how often to look at it.
-const LOOK: Duration = Duration::from_micros(100);
+/// While the command has not begun, how often to poll it.
+const POLL: Duration = Duration::from_micros(100);
 
 /// A program's number, in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +25,7 @@ pub struct ProgramId(pub u64);
 
 /// A program that ran.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct StartedProgram {
     /// Its number.
     pub id: ProgramId,
     /// Its arguments, the program's name first.
@@ -44,7 +44,7 @@ pub struct Program {
 
 /// What happens.
 #[derive(Debug)]
-pub enum Event {
+pub enum ProcessEvent {
     /// The process has left its program: it has ended, or executes another. Its memory is unmapped (unless the
     /// command's end left it behind).
     Left {
@@ -54,7 +54,7 @@ pub enum Event {
         process: u32,
     },
     /// All processes of a program have left it, or the command has ended.
-    Ended(Program),
+    Ended(StartedProgram),
 }
 
 /// Why processes cannot be followed.
@@ -75,12 +75,12 @@ pub enum TraceError {
 pub struct Follow<'a> {
     /// The command.
     pub command: Command,
-    /// The environment's variable that [`Program::variable`] has.
+    /// The environment's variable that [`StartedProgram::variable`] has.
     pub variable: &'a str,
     /// Gets the number of the command's process as soon as it runs.
     pub begun: &'a mut dyn FnMut(u32),
     /// Gets what happens.
-    pub tell: &'a mut dyn FnMut(Event),
+    pub report: &'a mut dyn FnMut(ProcessEvent),
 }
 
 /// Runs a command to its end. Programs that go on then are not followed any longer; they end when this thread does not
@@ -89,15 +89,15 @@ pub struct Follow<'a> {
 /// # Errors
 /// The command cannot be started, or the system forbids following it.
 pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
-    let Follow { command, variable, begun, tell } = follow;
+    let Follow { command, variable, begun, report } = follow;
     let root = start(command)?;
     begun(root as u32);
-    let mut followed = Followed { variable, tell, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
+    let mut followed = Followed { variable, report, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
     followed.begin(root);
     system::go_on(root, 0).map_err(TraceError::Lost)?;
     while let Some((process, change)) = system::wait().map_err(TraceError::Lost)? {
         match change {
-            Change::Ended(status) => {
+            ProcessChange::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
                 followed.leave(process, Some(status));
                 if process == root {
@@ -106,17 +106,17 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 }
                 continue;
             }
-            Change::Exec => {
+            ProcessChange::Exec => {
                 followed.leave(process, None);
                 followed.begin(process);
             }
-            Change::Fork => followed.fork(process),
-            Change::Begun => followed.join(process),
-            Change::Signal(_) | Change::GroupStop => {}
+            ProcessChange::Fork => followed.fork(process),
+            ProcessChange::Begun => followed.join(process),
+            ProcessChange::Signal(_) | ProcessChange::GroupStop => {}
         }
         match change {
-            Change::GroupStop => system::stay_stopped(process),
-            Change::Signal(signal) => system::go_on(process, signal),
+            ProcessChange::GroupStop => system::stay_stopped(process),
+            ProcessChange::Signal(signal) => system::go_on(process, signal),
             _ => system::go_on(process, 0),
         }
         .map_err(TraceError::Lost)?;
@@ -156,11 +156,11 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
         }
         let mut executes = false;
         while !executes && !spawner.is_finished() {
-            match system::look(process).map_err(TraceError::Lost)? {
-                Some((_, Change::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
-                Some((_, Change::Exec)) => executes = true,
+            match system::poll(process).map_err(TraceError::Lost)? {
+                Some((_, ProcessChange::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
+                Some((_, ProcessChange::Exec)) => executes = true,
                 Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
-                None => std::thread::sleep(LOOK),
+                None => std::thread::sleep(POLL),
             }
         }
         let spawned = spawner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -168,9 +168,9 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
         spawned.map_err(TraceError::Start)?;
         while !executes {
             match system::wait().map_err(TraceError::Lost)? {
-                Some((_, Change::Exec)) => executes = true,
-                Some((_, Change::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
-                Some((_, Change::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
+                Some((_, ProcessChange::Exec)) => executes = true,
+                Some((_, ProcessChange::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
+                Some((_, ProcessChange::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
                 Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
             }
         }
@@ -180,7 +180,7 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
 
 /// A program with processes.
 struct Running {
-    program: Program,
+    program: StartedProgram,
     first: i32,
     processes: u64,
     clock: Instant,
@@ -188,7 +188,7 @@ struct Running {
 
 struct Followed<'a> {
     variable: &'a str,
-    tell: &'a mut dyn FnMut(Event),
+    report: &'a mut dyn FnMut(ProcessEvent),
     next: u64,
     /// The program of each process.
     of: HashMap<i32, ProgramId>,
@@ -202,7 +202,7 @@ impl Followed<'_> {
     fn begin(&mut self, process: i32) {
         let id = ProgramId(self.next);
         self.next += 1;
-        let program = Program {
+        let program = StartedProgram {
             id,
             command: words(process, "cmdline"),
             directory: std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default().display().to_string(),
@@ -248,7 +248,7 @@ impl Followed<'_> {
     fn leave(&mut self, process: i32, ending: Option<ExitStatus>) {
         self.made_by.remove(&process);
         let Some(id) = self.of.remove(&process) else { return };
-        (self.tell)(Event::Left { program: id, process: process as u32 });
+        (self.report)(ProcessEvent::Left { program: id, process: process as u32 });
         let Some(running) = self.running.get_mut(&id) else { return };
         running.processes -= 1;
         if running.first == process {
@@ -260,7 +260,7 @@ impl Followed<'_> {
         if running.processes == 0
             && let Some(running) = self.running.remove(&id)
         {
-            (self.tell)(Event::Ended(running.program));
+            (self.report)(ProcessEvent::Ended(running.program));
         }
     }
 

@@ -24,7 +24,7 @@ pub enum Resume {
 
 /// Why a thread stopped or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub enum PtraceStop {
     /// It ended with this wait status.
     Ended(i32),
     /// A system call begins or has ended.
@@ -38,7 +38,7 @@ pub enum Stop {
         /// The new thread or process.
         child: Tid,
         /// What it is.
-        kind: Made,
+        kind: NewTask,
     },
     /// The parent's wait for a vfork child is over.
     VforkDone,
@@ -52,7 +52,7 @@ pub enum Stop {
 
 /// What was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Made {
+pub enum NewTask {
     /// A process with a copy of the memory.
     Fork,
     /// A process that borrows the memory until it executes or ends.
@@ -236,7 +236,7 @@ pub fn system_call(thread: Tid) -> io::Result<CallStop> {
 ///
 /// # Errors
 /// A signal interrupted the wait (`EINTR`), or another error of the system.
-pub fn wait(thread: Tid) -> io::Result<Option<(Tid, Stop)>> {
+pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
     let mut status = 0;
     loop {
         // SAFETY: the kernel writes one number to where the pointer says.
@@ -251,24 +251,24 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, Stop)>> {
     }
 }
 
-fn stop(thread: Tid, status: i32) -> io::Result<Stop> {
+fn stop(thread: Tid, status: i32) -> io::Result<PtraceStop> {
     if !libc::WIFSTOPPED(status) {
-        return Ok(Stop::Ended(status));
+        return Ok(PtraceStop::Ended(status));
     }
     let signal = libc::WSTOPSIG(status);
     // One that was killed meanwhile has made nothing that can be followed.
-    let made = |kind| Ok(event_message(thread).map_or(Stop::Begun, |child| Stop::Made { child: child as Tid, kind }));
+    let made = |kind| Ok(event_message(thread).map_or(PtraceStop::Begun, |child| PtraceStop::Made { child: child as Tid, kind }));
     match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => Ok(Stop::SystemCall),
-        0 => Ok(Stop::Signal(signal)),
-        libc::PTRACE_EVENT_EXEC => Ok(Stop::Exec),
-        libc::PTRACE_EVENT_FORK => made(Made::Fork),
-        libc::PTRACE_EVENT_VFORK => made(Made::Vfork),
-        libc::PTRACE_EVENT_CLONE => made(Made::Clone),
-        libc::PTRACE_EVENT_VFORK_DONE => Ok(Stop::VforkDone),
-        libc::PTRACE_EVENT_EXIT => Ok(Stop::Ending),
-        _ if signal == libc::SIGTRAP => Ok(Stop::Begun),
-        _ => Ok(Stop::GroupStopped),
+        0 if signal == libc::SIGTRAP | 0x80 => Ok(PtraceStop::SystemCall),
+        0 => Ok(PtraceStop::Signal(signal)),
+        libc::PTRACE_EVENT_EXEC => Ok(PtraceStop::Exec),
+        libc::PTRACE_EVENT_FORK => made(NewTask::Fork),
+        libc::PTRACE_EVENT_VFORK => made(NewTask::Vfork),
+        libc::PTRACE_EVENT_CLONE => made(NewTask::Clone),
+        libc::PTRACE_EVENT_VFORK_DONE => Ok(PtraceStop::VforkDone),
+        libc::PTRACE_EVENT_EXIT => Ok(PtraceStop::Ending),
+        _ if signal == libc::SIGTRAP => Ok(PtraceStop::Begun),
+        _ => Ok(PtraceStop::GroupStopped),
     }
 }
 

@@ -10,7 +10,7 @@
 //!
 //! The C library reads the time, the core and randomness by system calls only when the vdso is hidden. Not fixed:
 //! `rdrand`, threads that race, input from outside, signals that come at any time. So every system call with its result
-//! and the data it moves is compared with the first run's: the first difference is a [`Divergence`].
+//! and the data it moves is compared with the first run's: the first difference is a [`RepeatDivergence`].
 
 use crate::calls::name;
 use crate::memory::Memory;
@@ -24,7 +24,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// What is made to repeat; each part can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recipe {
+pub struct RepeatRecipe {
     /// No randomised addresses.
     pub addresses: bool,
     /// Clocks of the first run.
@@ -37,7 +37,7 @@ pub struct Recipe {
     pub core: Option<usize>,
 }
 
-impl Recipe {
+impl RepeatRecipe {
     /// Everything fixed.
     pub const ALL: Self = Self { addresses: true, time: true, randomness: true, processes: true, core: None };
     /// Nothing fixed.
@@ -46,7 +46,7 @@ impl Recipe {
 
 /// An answer of the system that differs from run to run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct CallAnswer {
     thread: ThreadNumber,
     number: u64,
     result: i64,
@@ -56,7 +56,7 @@ pub struct Answer {
 
 /// A system call as runs are compared by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallRecord {
+pub struct RepeatedCall {
     /// Its number.
     pub number: u64,
     /// Its result.
@@ -69,9 +69,9 @@ pub struct CallRecord {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RunLog {
     /// Answers, in order.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<CallAnswer>,
     /// System calls of each thread, in order.
-    pub calls: Vec<Vec<CallRecord>>,
+    pub calls: Vec<Vec<RepeatedCall>>,
     /// Process ids.
     process: Tid,
     /// Whether the run was followed to its end.
@@ -80,20 +80,20 @@ pub struct RunLog {
 
 /// Where two runs part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Divergence {
+pub struct RepeatDivergence {
     /// The thread.
     pub thread: ThreadNumber,
     /// How many system calls of it were equal.
     pub position: usize,
     /// What the first run did then; `None`: nothing more.
-    pub expected: Option<CallRecord>,
+    pub expected: Option<RepeatedCall>,
     /// What this run did.
-    pub found: Option<CallRecord>,
+    pub found: Option<RepeatedCall>,
 }
 
-impl std::fmt::Display for Divergence {
+impl std::fmt::Display for RepeatDivergence {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let say = |call: &Option<CallRecord>| match call {
+        let say = |call: &Option<RepeatedCall>| match call {
             Some(call) => format!("{} = {}", name(call.number), call.result),
             None => "no more system calls".to_owned(),
         };
@@ -114,7 +114,7 @@ impl std::fmt::Display for Divergence {
 
 /// System calls of one run: recorded, or answered from a first run and compared with it.
 pub struct Repeater {
-    recipe: Recipe,
+    recipe: RepeatRecipe,
     first: Option<Arc<RunLog>>,
     log: RunLog,
     /// What the program reads of its mappings.
@@ -123,7 +123,7 @@ pub struct Repeater {
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, Pending>,
     random_files: Vec<i64>,
-    divergence: Option<Divergence>,
+    divergence: Option<RepeatDivergence>,
 }
 
 struct Pending {
@@ -137,7 +137,7 @@ struct Pending {
 
 /// What to do with a system call that begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum CallEntry {
     /// Let it run.
     Run,
     /// Let it run with these first two arguments.
@@ -173,7 +173,7 @@ enum Part {
 
 impl Repeater {
     /// For a first run, or for one that repeats `first`.
-    pub fn new(recipe: Recipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
+    pub fn new(recipe: RepeatRecipe, first: Option<Arc<RunLog>>, shown: ShownMappings) -> Self {
         let mut next: HashMap<(ThreadNumber, u64), Vec<usize>> = HashMap::new();
         for (index, answer) in first.iter().flat_map(|log| log.answers.iter().enumerate()).rev() {
             next.entry((answer.thread, answer.number)).or_default().push(index);
@@ -189,12 +189,12 @@ impl Repeater {
 
     /// What the run did, and where it diverged from the first one: that it ended before counts, too, unless it was
     /// `cut`. `whole` says whether it was followed to its end.
-    pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<Divergence>) {
+    pub fn finish(mut self, whole: bool, cut: bool) -> (RunLog, Option<RepeatDivergence>) {
         if let (Some(first), None, true) = (&self.first, &self.divergence, !cut) {
             let longer = first.calls.iter().enumerate().find(|(t, calls)| self.log.calls.get(*t).map_or(0, Vec::len) < calls.len());
             self.divergence = longer.map(|(thread, calls)| {
                 let position = self.log.calls.get(thread).map_or(0, Vec::len);
-                Divergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
+                RepeatDivergence { thread: ThreadNumber(thread as u32), position, expected: calls.get(position).copied(), found: None }
             });
         }
         self.log.whole = whole;
@@ -202,7 +202,7 @@ impl Repeater {
     }
 
     /// A system call begins.
-    pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> Entry {
+    pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> CallEntry {
         let mut hash = Xxh3::new();
         crate::calls::hash_entry(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
@@ -210,17 +210,17 @@ impl Repeater {
         let mappings = number as i64 == libc::SYS_read && self.shown.is_answered(arguments[0]);
         self.pending.insert(tid, Pending { number, arguments, answer, mappings, hash });
         match &self.first {
-            _ if answer.is_some() || mappings => Entry::Skip,
+            _ if answer.is_some() || mappings => CallEntry::Skip,
             Some(first) if self.recipe.processes => {
                 let own = |id: u64| if id == first.process as u64 { self.log.process as u64 } else { id };
                 let named = match names_processes(number) {
-                    0 => return Entry::Run,
+                    0 => return CallEntry::Run,
                     1 => [own(arguments[0]), arguments[1]],
                     _ => [own(arguments[0]), own(arguments[1])],
                 };
-                if named == arguments[..2] { Entry::Run } else { Entry::RunWith(named) }
+                if named == arguments[..2] { CallEntry::Run } else { CallEntry::RunWith(named) }
             }
-            _ => Entry::Run,
+            _ => CallEntry::Run,
         }
     }
 
@@ -281,7 +281,7 @@ impl Repeater {
                 written.push((*argument, memory.read_some(call.arguments[*argument], length)));
             }
         }
-        self.log.answers.push(Answer { thread, number: call.number, result, written });
+        self.log.answers.push(CallAnswer { thread, number: call.number, result, written });
     }
 
     /// Process ids in results.
@@ -313,7 +313,7 @@ impl Repeater {
 
     fn compare(&mut self, thread: ThreadNumber, call: &Pending, result: i64) {
         let result = if crate::calls::has_process_id(call.number) && result > 0 { 1 } else { result };
-        let record = CallRecord { number: call.number, result, data: call.hash.digest() };
+        let record = RepeatedCall { number: call.number, result, data: call.hash.digest() };
         let index = thread.0 as usize;
         if self.log.calls.len() <= index {
             self.log.calls.resize(index + 1, Vec::new());
@@ -324,7 +324,7 @@ impl Repeater {
             let expected = first.calls.get(index).and_then(|calls| calls.get(position)).copied();
             // What came behind the end of what was recorded is not known.
             if expected != Some(record) && (expected.is_some() || first.whole) {
-                self.divergence = Some(Divergence { thread, position, expected, found: Some(record) });
+                self.divergence = Some(RepeatDivergence { thread, position, expected, found: Some(record) });
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::CollectError;
 use crate::block_copies::{CURSOR, RING, SAVED, SYMBOLS};
 use crate::memory::Memory;
 use crate::ptrace::Tid;
-use crate::subject::{AREA, Subject};
+use crate::subject::{AREA, TracedProcess};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl Rings {
     ///
     /// # Errors
     /// The subject cannot open or map them.
-    pub fn map(subject: &Subject, place: u64, stub: u64) -> Result<Self, CollectError> {
+    pub fn map(subject: &TracedProcess, place: u64, stub: u64) -> Result<Self, CollectError> {
         // SAFETY: the name is a string that ends with a zero; the descriptor that comes back is owned by nothing else.
         let file = unsafe {
             let descriptor = libc::memfd_create(c"trodden rings".as_ptr(), libc::MFD_CLOEXEC);

@@ -1,7 +1,7 @@
 //! One run of a collection: what runs, and what of it is watched.
 
 use crate::images::Library;
-use crate::repeat::{Recipe, RunLog};
+use crate::repeat::{RepeatRecipe, RunLog};
 use crate::subject::Executable;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// What runs.
 #[derive(Debug)]
-pub enum Target {
+pub enum RunTarget {
     /// A program that is started.
     Start(Box<Command>),
     /// A process that runs already.
@@ -21,9 +21,9 @@ pub enum Target {
 
 /// One run of a collection.
 #[derive(Debug)]
-pub struct Run<'a> {
+pub struct TraceRun<'a> {
     /// What runs.
-    pub target: Target,
+    pub target: RunTarget,
     /// Its image.
     pub executable: &'a Executable,
     /// Shared libraries that are watched with it, in the order of their numbers.
@@ -37,7 +37,7 @@ pub struct Run<'a> {
     /// Where blocks start that code may enter in their middle, as far as is known: one byte of them may be replaced, and no more.
     pub guarded: &'a HashSet<u64>,
     /// What is made to repeat.
-    pub recipe: Recipe,
+    pub recipe: RepeatRecipe,
     /// The first run, if this one repeats it.
     pub first: Option<Arc<RunLog>>,
     /// Ends the collection when it is set.

@@ -8,8 +8,8 @@
 use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::ptrace::{self, Resume, Tid};
-use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::Subject;
+use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::subject::TracedProcess;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Stepping {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn add(&mut self, subject: &Subject, thread: Tid, image: &Image) -> Result<(), CollectError> {
+    pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         self.code.extend(image.code.iter().cloned());
         if !self.allowed {
             image.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))?;
@@ -69,7 +69,7 @@ impl Stepping {
     ///
     /// # Errors
     /// It is gone.
-    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+    pub fn begin_thread(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         let inside = self.is_inside(ptrace::instruction_pointer(thread)?);
         self.threads.insert(thread, Stepped { inside, last: 0, call: false });
         if self.threads.len() > 1 {
@@ -101,7 +101,7 @@ impl Stepping {
     /// The thread is gone, or the step cannot be stored.
     pub fn trap(
         &mut self,
-        subject: &Subject,
+        subject: &TracedProcess,
         thread: Tid,
         number: ThreadNumber,
         signal: i32,
@@ -122,7 +122,7 @@ impl Stepping {
             libc::SIGTRAP if !stepping && ptrace::signal_cause(thread)?.1 == BY_TRAP_FLAG => {
                 let registers = ptrace::registers(thread)?;
                 ptrace::set_registers(thread, &ptrace::Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
-                Ok(Trap::Recorded(Flow::GoOn))
+                Ok(Trap::Recorded(SinkFlow::GoOn))
             }
             libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
                 self.allow(subject, thread)?;
@@ -138,40 +138,40 @@ impl Stepping {
     /// The thread is gone, or the step cannot be stored.
     pub fn after_system_call(
         &mut self,
-        subject: &Subject,
+        subject: &TracedProcess,
         thread: Tid,
         number: ThreadNumber,
         images: &Images,
         sink: &mut dyn Sink,
-    ) -> Result<Flow, CollectError> {
+    ) -> Result<SinkFlow, CollectError> {
         match self.threads.get(&thread) {
             Some(stepped) if stepped.inside || self.everywhere => self.step(subject, (thread, number), images, sink),
-            _ => Ok(Flow::GoOn),
+            _ => Ok(SinkFlow::GoOn),
         }
     }
 
     /// A thread stands before an instruction.
     fn step(
         &mut self,
-        subject: &Subject,
+        subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),
         images: &Images,
         sink: &mut dyn Sink,
-    ) -> Result<Flow, CollectError> {
+    ) -> Result<SinkFlow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let inside = self.is_inside(at);
         let last = self.threads.get(&thread).map_or(0, |s| s.last);
         if !inside && !self.everywhere {
             self.threads.insert(thread, Stepped { inside, last: 0, call: false });
             self.forbid(subject, thread)?;
-            return Ok(Flow::GoOn);
+            return Ok(SinkFlow::GoOn);
         }
         let code = subject.memory.read_some(at, 2);
         let call = code == [0x0f, 0x05];
         self.threads.insert(thread, Stepped { inside, last: at, call });
         // A repeated string instruction stops at each repetition.
         let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
-        if inside && !repetition { Ok(sink.record(number, images.in_file(at))?) } else { Ok(Flow::GoOn) }
+        if inside && !repetition { Ok(sink.record(number, images.in_file(at))?) } else { Ok(SinkFlow::GoOn) }
     }
 
     fn is_inside(&self, address: u64) -> bool {
@@ -182,7 +182,7 @@ impl Stepping {
     ///
     /// # Errors
     /// The thread is gone.
-    pub fn allow(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+    pub fn allow(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if self.allowed {
             return Ok(());
         }
@@ -190,7 +190,7 @@ impl Stepping {
         self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC))
     }
 
-    fn forbid(&mut self, subject: &Subject, thread: Tid) -> Result<(), CollectError> {
+    fn forbid(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if !self.allowed {
             return Ok(());
         }
@@ -198,7 +198,7 @@ impl Stepping {
         self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))
     }
 
-    fn protect(subject: &Subject, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
+    fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
         let (start, end) = (code.start & !0xfff, (code.end + 0xfff) & !0xfff);
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {

@@ -9,7 +9,7 @@ pub struct ThreadNumber(pub u32);
 
 /// Whether a collection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum SinkFlow {
     /// It goes on.
     GoOn,
     /// It ends here; the subject runs on without it.
@@ -22,19 +22,19 @@ pub trait Sink {
     ///
     /// # Errors
     /// It cannot be stored.
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow>;
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow>;
 
     /// A thread has come to many sites, one after the other.
     ///
     /// # Errors
     /// They cannot be stored.
-    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<Flow> {
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
         for site in sites {
-            if self.record(thread, u64::from(*site))? == Flow::Enough {
-                return Ok(Flow::Enough);
+            if self.record(thread, u64::from(*site))? == SinkFlow::Enough {
+                return Ok(SinkFlow::Enough);
             }
         }
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
@@ -42,7 +42,7 @@ pub trait Sink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trap {
     /// The watch's own.
-    Recorded(Flow),
+    Recorded(SinkFlow),
     /// The program's own signal.
     Foreign,
 }

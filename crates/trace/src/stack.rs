@@ -6,7 +6,7 @@
 use crate::images::Images;
 use crate::memory::mappings;
 use crate::ptrace::{self, Tid};
-use crate::subject::Subject;
+use crate::subject::TracedProcess;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder};
 use object::{Object, ObjectSection};
@@ -21,7 +21,7 @@ const DEEPEST: usize = 100_000;
 ///
 /// # Errors
 /// The thread is gone.
-pub fn walk(images: &Images, subject: &Subject, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
+pub fn walk(images: &Images, subject: &TracedProcess, thread: Tid, original: impl Fn(u64) -> u64) -> io::Result<Vec<u64>> {
     let registers = ptrace::registers(thread)?;
     let here = original(registers.rip);
     let mut unwinder: UnwinderX86_64<Vec<u8>> = UnwinderX86_64::new();

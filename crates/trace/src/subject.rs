@@ -4,8 +4,8 @@
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 
 use crate::memory::{Memory, mappings};
-use crate::ptrace::{self, Registers, Resume, Stop, Tid};
-use crate::repeat::Recipe;
+use crate::ptrace::{self, PtraceStop, Registers, Resume, Tid};
+use crate::repeat::RepeatRecipe;
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
@@ -40,7 +40,7 @@ pub struct Executable {
 
 /// A program in memory.
 #[derive(Debug)]
-pub struct Subject {
+pub struct TracedProcess {
     /// Its process.
     pub process: Tid,
     /// Its memory.
@@ -91,12 +91,12 @@ impl Executable {
     }
 }
 
-impl Subject {
+impl TracedProcess {
     /// Starts a program; it stands before its first instruction.
     ///
     /// # Errors
     /// It cannot be started or followed, or what runs is not `executable`.
-    pub fn start(mut command: Command, executable: &Executable, recipe: &Recipe) -> Result<Self, CollectError> {
+    pub fn start(mut command: Command, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
         let prepare = move || prepare(fixed_addresses, fixed_clock, core);
         // SAFETY: between fork and exec, this makes only system calls.
@@ -106,7 +106,7 @@ impl Subject {
         // The event comes before execve returns, and its result would overwrite a register set here.
         ptrace::resume(process, Resume::ToSystemCall, 0)?;
         match ptrace::wait(process)? {
-            Some((_, Stop::SystemCall)) => {}
+            Some((_, PtraceStop::SystemCall)) => {}
             other => return Err(CollectError::Unexpected { what: format!("{other:?} where execve returns") }),
         }
         let memory = Memory::open(process)?;
@@ -182,9 +182,9 @@ impl Subject {
         loop {
             ptrace::resume(thread, Resume::Step, 0)?;
             match ptrace::wait(thread)? {
-                Some((_, Stop::Signal(libc::SIGTRAP))) => break,
-                Some((_, Stop::Signal(signal))) => held = signal,
-                Some((_, Stop::Begun | Stop::GroupStopped)) => {}
+                Some((_, PtraceStop::Signal(libc::SIGTRAP))) => break,
+                Some((_, PtraceStop::Signal(signal))) => held = signal,
+                Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
                 other => return Err(CollectError::Unexpected { what: format!("{other:?} at an indirect jump") }),
             }
         }
@@ -220,10 +220,10 @@ impl Subject {
         loop {
             ptrace::resume(thread, Resume::Continue, 0)?;
             match ptrace::wait(thread)? {
-                Some((_, Stop::Signal(libc::SIGTRAP))) if ptrace::instruction_pointer(thread)? == place + STUB.len() as u64 => break,
+                Some((_, PtraceStop::Signal(libc::SIGTRAP))) if ptrace::instruction_pointer(thread)? == place + STUB.len() as u64 => break,
                 // Sent back to the thread when it goes on by itself.
-                Some((_, Stop::Signal(signal))) => held = signal,
-                Some((_, Stop::Begun | Stop::GroupStopped)) => {}
+                Some((_, PtraceStop::Signal(signal))) => held = signal,
+                Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
                 other => return Err(CollectError::Unexpected { what: format!("{other:?} in a system call made in its name") }),
             }
         }
@@ -298,7 +298,7 @@ fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
             ptrace::seize(thread).map_err(|source| CollectError::Attach { process, source })?;
             ptrace::interrupt(thread)?;
             match ptrace::wait(thread)? {
-                Some((_, Stop::Ended(_))) | None => {}
+                Some((_, PtraceStop::Ended(_))) | None => {}
                 Some(_) => threads.push(thread),
             }
         }
@@ -336,7 +336,7 @@ impl Auxiliary {
     }
 }
 
-impl Recipe {
+impl RepeatRecipe {
     /// Fixes the random bytes and hides the vdso, as the recipe says.
     fn fix_auxiliary(&self, memory: &Memory, random: u64, vdso: Option<u64>) -> io::Result<()> {
         if self.randomness && random != 0 {

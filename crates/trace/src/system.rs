@@ -7,7 +7,7 @@ const OPTIONS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc
 
 /// What was waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ProcessChange {
     /// It ended; the status as wait(2) has it.
     Ended(i32),
     /// It is about to get a signal.
@@ -49,12 +49,12 @@ pub fn made(process: i32) -> Option<i32> {
 }
 
 /// Waits until something happens to a process that this thread follows; `None` when there is none any more.
-pub fn wait() -> io::Result<Option<(i32, Change)>> {
+pub fn wait() -> io::Result<Option<(i32, ProcessChange)>> {
     wait_for(-1, 0)
 }
 
 /// Whether something has happened to one process, without waiting.
-pub fn look(process: i32) -> io::Result<Option<(i32, Change)>> {
+pub fn poll(process: i32) -> io::Result<Option<(i32, ProcessChange)>> {
     let mut information: libc::siginfo_t = zeroed();
     // Only stops: the end of the process is awaited by its parent.
     let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
@@ -72,7 +72,7 @@ fn zeroed<T>() -> T {
     unsafe { std::mem::zeroed() }
 }
 
-fn wait_for(process: i32, options: i32) -> io::Result<Option<(i32, Change)>> {
+fn wait_for(process: i32, options: i32) -> io::Result<Option<(i32, ProcessChange)>> {
     loop {
         let mut status = 0;
         // SAFETY: the kernel writes one number to where the pointer says.
@@ -86,17 +86,17 @@ fn wait_for(process: i32, options: i32) -> io::Result<Option<(i32, Change)>> {
     }
 }
 
-fn change(status: i32) -> Change {
+fn change(status: i32) -> ProcessChange {
     if !libc::WIFSTOPPED(status) {
-        return Change::Ended(status);
+        return ProcessChange::Ended(status);
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
-        0 => Change::Signal(signal),
-        libc::PTRACE_EVENT_EXEC => Change::Exec,
-        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => Change::Fork,
-        _ if signal == libc::SIGTRAP => Change::Begun,
-        _ => Change::GroupStop,
+        0 => ProcessChange::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => ProcessChange::Exec,
+        libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE => ProcessChange::Fork,
+        _ if signal == libc::SIGTRAP => ProcessChange::Begun,
+        _ => ProcessChange::GroupStop,
     }
 }
 
@@ -117,11 +117,11 @@ pub fn close(descriptor: i32) {
 
 /// A thread that may wait for processes.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting(i32);
+pub struct SignalWait(i32);
 
-impl Waiting {
+impl SignalWait {
     /// The calling thread. From now on SIGURG interrupts waits of this process and does nothing else, as it did nothing before.
-    pub fn of_this_thread() -> Self {
+    pub fn from_this_thread() -> Self {
         extern "C" fn nothing(_: i32) {}
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = nothing as extern "C" fn(i32) as usize;

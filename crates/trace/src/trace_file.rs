@@ -7,7 +7,7 @@
 //! blocks that have it. The end says how the run ended, and whether the trace was cut. Memory is bounded by one block
 //! and the call depth.
 
-use crate::container::{ContainerError, Head, Kind, Reader, Writer, pack, read_number, write_number};
+use crate::container::{ContainerError, ContainerHead, Reader, TraceBlockKind, Writer, pack, read_number, write_number};
 use crate::partial::StoredEnding;
 use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
@@ -150,12 +150,12 @@ impl TraceEvent {
 
 /// The frames of a thread, followed event by event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frames {
+pub struct TraceFrames {
     /// Functions, outermost first; `None` where a call has not come to its first block.
     pub open: Vec<Option<TraceFunction>>,
 }
 
-impl Frames {
+impl TraceFrames {
     /// Follows an event. `function` is that of a block.
     pub fn follow(&mut self, event: TraceEvent, function: impl FnOnce(TraceBlock) -> TraceFunction) {
         match event {
@@ -187,8 +187,8 @@ pub struct TraceWriter {
 struct Buffer {
     symbols: Vec<u64>,
     touched: BTreeSet<TraceFunction>,
-    frames: Frames,
-    start: Frames,
+    frames: TraceFrames,
+    start: TraceFrames,
     blocks: u64,
     first: u64,
 }
@@ -200,7 +200,7 @@ impl TraceWriter {
     /// It cannot be made.
     pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, ContainerError> {
         let mut writer = Writer::create(path, MAGIC)?;
-        writer.append_value(Kind::About, about)?;
+        writer.append_value(TraceBlockKind::About, about)?;
         Ok(Self { writer, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
 
@@ -241,7 +241,7 @@ impl TraceWriter {
         for thread in 0..self.threads.len() {
             self.flush(thread)?;
         }
-        self.writer.append_value(Kind::End, end)
+        self.writer.append_value(TraceBlockKind::End, end)
     }
 
     fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {
@@ -256,7 +256,7 @@ impl TraceWriter {
         write_number(&mut index, buffer.touched.len() as u64);
         buffer.touched.iter().for_each(|f| write_number(&mut index, u64::from(f.0)));
         let packed = pack(&buffer.symbols);
-        self.writer.append(Kind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
+        self.writer.append(TraceBlockKind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
         buffer.symbols.clear();
         buffer.touched.clear();
         (buffer.first, buffer.start) = (buffer.blocks, buffer.frames.clone());
@@ -266,14 +266,14 @@ impl TraceWriter {
 
 /// A block of the file with its index.
 #[derive(Clone, Debug)]
-pub struct Piece {
-    head: Head,
+pub struct TracePiece {
+    head: ContainerHead,
     /// The thread.
     pub thread: ThreadNumber,
     /// How many blocks of the thread come before.
     pub first: u64,
     /// Frames that are open at its beginning.
-    pub frames: Frames,
+    pub frames: TraceFrames,
     /// Functions that occur.
     pub functions: Vec<TraceFunction>,
 }
@@ -284,7 +284,7 @@ pub struct TraceFile {
     reader: Reader,
     about: TraceAbout,
     end: TraceEnd,
-    pieces: Vec<Piece>,
+    pieces: Vec<TracePiece>,
 }
 
 impl TraceFile {
@@ -295,13 +295,13 @@ impl TraceFile {
     pub fn open(path: &Path) -> Result<Self, ContainerError> {
         let reader = Reader::open(path, MAGIC, "trace")?;
         let foreign = || ContainerError::Foreign { path: path.to_owned(), expected: "trace" };
-        let about = reader.value(reader.blocks().first().filter(|h| h.kind == Kind::About).ok_or_else(foreign)?)?;
+        let about = reader.value(reader.blocks().first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(foreign)?)?;
         let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
         if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
             end = reader.value(head)?;
         }
         let mut pieces = Vec::new();
-        for head in reader.blocks().iter().filter(|h| h.kind == Kind::Symbols) {
+        for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
             pieces.push(piece(*head, &reader.index(head)?).ok_or_else(foreign)?);
         }
         Ok(Self { reader, about, end, pieces })
@@ -323,12 +323,12 @@ impl TraceFile {
     }
 
     /// The pieces of a thread, in order.
-    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &Piece> {
+    pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
         self.pieces.iter().filter(move |p| p.thread == thread)
     }
 
     /// The last piece of a thread that begins at or before its block `number`.
-    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&Piece> {
+    pub fn piece_at(&self, thread: ThreadNumber, number: u64) -> Option<&TracePiece> {
         self.pieces(thread).take_while(|p| p.first <= number).last()
     }
 
@@ -336,7 +336,7 @@ impl TraceFile {
     ///
     /// # Errors
     /// It cannot be read, or is broken.
-    pub fn events(&self, piece: &Piece) -> Result<Vec<TraceEvent>, ContainerError> {
+    pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, ContainerError> {
         Ok(self.reader.symbols(&piece.head)?.into_iter().map(TraceEvent::from_symbol).collect())
     }
 
@@ -364,7 +364,7 @@ impl TraceFile {
     }
 }
 
-fn piece(head: Head, index: &[u8]) -> Option<Piece> {
+fn piece(head: ContainerHead, index: &[u8]) -> Option<TracePiece> {
     let mut rest = index;
     let first = read_number(&mut rest)?;
     let depth = read_number(&mut rest)?;
@@ -377,7 +377,7 @@ fn piece(head: Head, index: &[u8]) -> Option<Piece> {
     for _ in 0..touched {
         functions.push(TraceFunction(read_number(&mut rest)? as u32));
     }
-    Some(Piece { head, thread: ThreadNumber(head.stream), first, frames: Frames { open }, functions })
+    Some(TracePiece { head, thread: ThreadNumber(head.stream), first, frames: TraceFrames { open }, functions })
 }
 
 #[cfg(test)]

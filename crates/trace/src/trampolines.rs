@@ -10,15 +10,15 @@
 //! hits in order, whether a copy or the tracer recorded them; a child by `fork` stands in its image, and writes to no ring.
 
 use crate::CollectError;
-use crate::block_copies::{Patch, Place, Wanted, copies};
+use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copies};
 use crate::images::{Image, Images, sites_of};
 use crate::memory::Memory;
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
-use crate::run::Run;
-use crate::sink::{Flow, Sink, ThreadNumber};
+use crate::run::TraceRun;
+use crate::sink::{Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
-use crate::subject::{AREA, Executable, Subject};
+use crate::subject::{AREA, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
@@ -37,7 +37,7 @@ const MOST_STEPS: usize = 16;
 const INT3: u8 = 0xcc;
 
 /// What is where in copies, ascending by address.
-type Places = Vec<(u64, Place)>;
+type Places = Vec<(u64, CopiedPlace)>;
 
 /// Trampolines in a process.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ enum CodePlace {
     /// Not in a copy.
     Outside,
     /// At a place in a copy.
-    At(Place),
+    At(CopiedPlace),
     /// In the middle of what stands for one instruction.
     Between,
 }
@@ -87,7 +87,7 @@ impl Trampolines {
     ///
     /// # Errors
     /// An address is no code of the image, its instruction cannot be moved, or there are more than fit.
-    pub fn set(subject: &Subject, run: &Run, uses_sleds: bool) -> Result<Self, CollectError> {
+    pub fn set(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
         let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
         let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
         let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds };
@@ -99,7 +99,7 @@ impl Trampolines {
     ///
     /// # Errors
     /// As [`Trampolines::set`].
-    pub fn add(&mut self, subject: &Subject, run: &Run, executable: &Executable, file: usize) -> Result<(), CollectError> {
+    pub fn add(&mut self, subject: &TracedProcess, run: &TraceRun, executable: &Executable, file: usize) -> Result<(), CollectError> {
         let in_memory = |address: u64| address.wrapping_add(subject.bias);
         let sites = sites_of(file, run.sites);
         if let Some((_, address)) = sites.iter().find(|(_, site)| !executable.is_code(*site)) {
@@ -114,7 +114,7 @@ impl Trampolines {
         let place = |site: u64| sleds.get(&site).copied().filter(|_| !jumps.contains(&site)).unwrap_or(site);
         let by_address: HashMap<u64, u32> = sites.iter().map(|(number, site)| (place(in_memory(*site)), *number)).collect();
         let (sleds, standing) = (sleds.values().copied().collect(), standing(subject.process));
-        let wanted = Wanted {
+        let request = CopyRequest {
             code: &code,
             blocks: &blocks,
             sites: &by_address,
@@ -123,7 +123,7 @@ impl Trampolines {
             sleds: &sleds,
             standing: &standing,
         };
-        let made = copies(&wanted, subject.area + FIRST)?;
+        let made = copies(&request, subject.area + FIRST)?;
         if FIRST + made.code.len() as u64 > AREA {
             let most = sites.len() * (AREA - FIRST) as usize / made.code.len();
             return Err(CollectError::TooManySites { sites: sites.len(), most });
@@ -147,7 +147,7 @@ impl Trampolines {
     }
 
     /// What is written for patches; breakpoints among them are noted.
-    fn written(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &Subject) -> Vec<Written> {
+    fn written(&mut self, patches: &[(u64, Patch)], numbers: &HashMap<u64, u32>, subject: &TracedProcess) -> Vec<Written> {
         let mut all = Vec::with_capacity(patches.len());
         for (address, patch) in patches {
             let address = *address;
@@ -220,8 +220,8 @@ impl Trampolines {
     }
 
     /// Records what is in a stopped thread's ring.
-    fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<Flow> {
-        let Some(recorded) = self.threads.get_mut(&thread) else { return Ok(Flow::GoOn) };
+    fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+        let Some(recorded) = self.threads.get_mut(&thread) else { return Ok(SinkFlow::GoOn) };
         recorded.taken_back = None;
         sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
     }
@@ -230,20 +230,26 @@ impl Trampolines {
     ///
     /// # Errors
     /// The thread cannot be followed, or what it has seen not be stored.
-    pub fn trap(&mut self, subject: &Subject, thread: Tid, images: &Images, sink: &mut dyn Sink) -> Result<Option<Flow>, CollectError> {
+    pub fn trap(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        images: &Images,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<SinkFlow>, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
         if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
             return Ok(None);
         }
-        if let CodePlace::At(Place::Head { saved: false, .. }) = self.standing(at) {
+        if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.standing(at) {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rcx: self.rings.saved(recorded.ring)?, ..registers })?;
             return Ok(Some(self.drain(thread, sink)?));
         }
         let Some((to, jump)) = self.traps.get(&at.wrapping_sub(1)).copied() else { return Ok(None) };
         ptrace::set_instruction_pointer(thread, to)?;
-        let Some(site) = jump else { return Ok(Some(Flow::GoOn)) };
+        let Some(site) = jump else { return Ok(Some(SinkFlow::GoOn)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
         Ok(Some(sink.record(recorded.number, images.in_file(subject.step(thread)?))?))
@@ -258,7 +264,7 @@ impl Trampolines {
         if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
             return Ok(false);
         }
-        if let (CodePlace::At(Place::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
+        if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
             let registers = ptrace::registers(thread)?;
             let (rcx, rip) = (self.rings.saved(recorded.ring)?, self.sites[site as usize]);
             ptrace::set_registers(thread, &Registers { rcx, rip, ..registers })?;
@@ -276,7 +282,7 @@ impl Trampolines {
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn leave_copy(&mut self, subject: &Subject, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
         if all {
             ptrace::set_registers(thread, &Registers { gs_base: 0, ..ptrace::registers(thread)? })?;
         }
@@ -284,14 +290,14 @@ impl Trampolines {
             let registers = ptrace::registers(thread)?;
             let (rip, rcx) = match self.standing(registers.rip) {
                 CodePlace::Outside => return Ok(()),
-                CodePlace::At(Place::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
-                CodePlace::At(Place::Recorded { site, saved }) => {
+                CodePlace::At(CopiedPlace::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
+                CodePlace::At(CopiedPlace::Recorded { site, saved }) => {
                     self.take_back(thread, site)?;
                     (self.sites[site as usize], self.register(thread, saved, &registers)?)
                 }
-                CodePlace::At(Place::Body { original, intact }) if intact || all => (original, registers.rcx),
-                CodePlace::At(Place::Body { .. }) | CodePlace::Between if caused => return Ok(()),
-                CodePlace::At(Place::Body { .. }) | CodePlace::Between => {
+                CodePlace::At(CopiedPlace::Body { original, intact }) if intact || all => (original, registers.rcx),
+                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between if caused => return Ok(()),
+                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between => {
                     subject.step(thread)?;
                     continue;
                 }
@@ -304,8 +310,8 @@ impl Trampolines {
     /// Where in the image an address is.
     pub fn original(&self, address: u64) -> u64 {
         match self.standing(address) {
-            CodePlace::At(Place::Head { site, .. } | Place::Recorded { site, .. }) => self.sites[site as usize],
-            CodePlace::At(Place::Body { original, .. }) => original,
+            CodePlace::At(CopiedPlace::Head { site, .. } | CopiedPlace::Recorded { site, .. }) => self.sites[site as usize],
+            CodePlace::At(CopiedPlace::Body { original, .. }) => original,
             CodePlace::Outside | CodePlace::Between => address,
         }
     }
@@ -316,7 +322,7 @@ impl Trampolines {
     }
 
     /// The copies that an address lies in, as what is where in them.
-    fn area_of(&self, address: u64) -> Option<&[(u64, Place)]> {
+    fn area_of(&self, address: u64) -> Option<&[(u64, CopiedPlace)]> {
         self.areas.iter().find(|(area, _)| area.contains(&address)).map(|(_, places)| places.as_slice())
     }
 

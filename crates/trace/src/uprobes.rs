@@ -7,14 +7,14 @@
 //! bytes: kernels from 6.18 make a call of it, which overwrites what the program keeps below its stack pointer.
 
 use crate::CollectError;
-use crate::bpf::Probes;
+use crate::bpf::KernelProbes;
 use crate::ptrace::{self, Tid};
 use iced_x86::{Instruction, Mnemonic, OpKind};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use trodden_binary::Binary;
-use trodden_binary::instruction::{Branch, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
 
 /// `si_code` of a signal that the kernel sent: SI_KERNEL.
 const BY_KERNEL: i32 = 0x80;
@@ -25,7 +25,7 @@ const OTHERS: [u8; 6] = [0x64, 0x65, 0x66, 0x67, 0xf2, 0xf3];
 /// Probes in a process.
 #[derive(Debug)]
 pub struct Uprobes {
-    probes: Probes,
+    probes: KernelProbes,
     slots: Option<Range<u64>>,
     /// The numbers of threads.
     threads: HashMap<Tid, u32>,
@@ -42,7 +42,7 @@ impl Uprobes {
         let offsets: Result<Vec<u64>, CollectError> =
             places.iter().map(|(place, _)| offset(binary, *place).ok_or_else(|| no_code(*place))).collect();
         let numbers: Vec<u64> = places.iter().map(|(_, number)| u64::from(*number)).collect();
-        let probes = Probes::attach(binary.path(), &offsets?, &numbers, process).map_err(CollectError::Uprobes)?;
+        let probes = KernelProbes::attach(binary.path(), &offsets?, &numbers, process).map_err(CollectError::Uprobes)?;
         Ok(Self { probes, slots, threads: HashMap::new() })
     }
 
@@ -114,7 +114,7 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
             return Some(at);
         }
         // The kernel refuses those that trap, too, and those that programs may not use.
-        let traps = matches!(branch(&instruction), Some(Branch::Stop | Branch::System));
+        let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
         let refused = prefixed || traps || instruction.is_privileged();
         if usual.is_none() && !refused && !is_long_nop(&instruction) {
             usual = Some(at);

@@ -3,15 +3,15 @@
 //! The loop that follows a subject asks here what a trap means and how a thread goes on; everything else is the same for all collectors.
 
 use crate::CollectError;
-use crate::breakpoints::{Breakpoints, InSlot, Site};
+use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
-use crate::run::Run;
+use crate::run::TraceRun;
 use crate::single_step::Stepping;
-use crate::sink::{Flow, Sink, ThreadNumber, Trap};
-use crate::subject::{AREA, Subject};
+use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::subject::{AREA, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -20,7 +20,7 @@ use std::ops::Range;
 /// What is watched.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    run: &'a Run<'a>,
+    run: &'a TraceRun<'a>,
     /// The files that are in memory.
     images: Images,
     what: Watched,
@@ -53,7 +53,7 @@ const BY_BREAKPOINT: i32 = 0x80;
 
 impl<'a> Watch<'a> {
     /// Watches something in a program.
-    pub fn new(run: &'a Run<'a>, subject: &Subject, what: Watched) -> Self {
+    pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
         Self { run, images: Images::new(subject, run.executable), what, trap_action: None }
     }
 
@@ -67,7 +67,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// It cannot be watched.
-    pub fn map(&mut self, subject: &Subject, thread: Tid, library: &Library, start: u64) -> Result<Option<Image>, CollectError> {
+    pub fn map(&mut self, subject: &TracedProcess, thread: Tid, library: &Library, start: u64) -> Result<Option<Image>, CollectError> {
         let Some(view) = self.images.add(subject, thread, library, start)? else { return Ok(None) };
         let image = self.images.last().clone();
         let (run, executable) = (self.run, &library.executable);
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// It cannot be prepared.
-    pub fn begin_thread(&mut self, subject: &Subject, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
+    pub fn begin_thread(&mut self, subject: &TracedProcess, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(thread),
@@ -164,7 +164,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn leave_copy(&mut self, subject: &Subject, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.leave_copy(subject, thread, all, caused),
             _ => Ok(()),
@@ -185,7 +185,7 @@ impl<'a> Watch<'a> {
     /// The thread cannot be followed, or the hit not be stored.
     pub fn trap(
         &mut self,
-        subject: &Subject,
+        subject: &TracedProcess,
         thread: Tid,
         number: ThreadNumber,
         signal: i32,
@@ -275,7 +275,7 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn leave(&mut self, subject: &Subject, thread: Option<Tid>) -> Result<(), CollectError> {
+    pub fn leave(&mut self, subject: &TracedProcess, thread: Option<Tid>) -> Result<(), CollectError> {
         match (&mut self.what, thread) {
             (Watched::Steps(steps), Some(thread)) => steps.allow(subject, thread),
             (Watched::Uprobes(probes, _), _) => {
@@ -308,19 +308,19 @@ impl<'a> Watch<'a> {
     /// What is seen cannot be stored.
     pub fn after_system_call(
         &mut self,
-        subject: &Subject,
+        subject: &TracedProcess,
         thread: Tid,
         number: ThreadNumber,
         sink: &mut dyn Sink,
-    ) -> Result<Flow, CollectError> {
+    ) -> Result<SinkFlow, CollectError> {
         match &mut self.what {
             Watched::Steps(steps) => steps.after_system_call(subject, thread, number, &self.images, sink),
-            _ => Ok(Flow::GoOn),
+            _ => Ok(SinkFlow::GoOn),
         }
     }
 
     /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
-    pub fn stack(&self, subject: &Subject, thread: Tid) -> Vec<u64> {
+    pub fn stack(&self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
         let original = |address| match &self.what {
             Watched::Trampolines(trampolines) => trampolines.original(address),
             _ => address,
@@ -330,11 +330,11 @@ impl<'a> Watch<'a> {
 }
 
 /// Records what probes have seen.
-fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<Flow> {
-    let mut flow = Flow::GoOn;
+fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
+    let mut flow = SinkFlow::GoOn;
     probes.take(|thread, site| {
-        if sink.record(ThreadNumber(thread), site)? == Flow::Enough {
-            flow = Flow::Enough;
+        if sink.record(ThreadNumber(thread), site)? == SinkFlow::Enough {
+            flow = SinkFlow::Enough;
         }
         Ok(())
     })?;
@@ -344,12 +344,12 @@ fn drain(probes: &Uprobes, sink: &mut dyn Sink) -> io::Result<Flow> {
 /// Records a hit, and sends the thread to the slot.
 fn record_hit(
     (breakpoints, images): (&Breakpoints, &Images),
-    subject: &Subject,
+    subject: &TracedProcess,
     (thread, number): (Tid, ThreadNumber),
-    site: Site,
+    site: BreakpointSite,
     counted: &mut Option<(u64, u64)>,
     sink: &mut dyn Sink,
-) -> Result<Flow, CollectError> {
+) -> Result<SinkFlow, CollectError> {
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
     let again = match *counted {
         Some((address, stack)) => address == breakpoints.address(site) && stack == ptrace::stack_pointer(thread)?,
@@ -357,7 +357,7 @@ fn record_hit(
     };
     if again {
         *counted = None;
-        return Ok(Flow::GoOn);
+        return Ok(SinkFlow::GoOn);
     }
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
@@ -367,14 +367,14 @@ fn record_hit(
 }
 
 /// The site that a thread has trapped at.
-fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<Site>, CollectError> {
+fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<BreakpointSite>, CollectError> {
     let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
     let own = !breakpoints.is_ambiguous(site) || ptrace::signal_cause(thread)?.1 == BY_BREAKPOINT;
     Ok(own.then_some(site))
 }
 
 /// Says again what is to happen on SIGTRAP.
-fn restore_action(subject: &Subject, thread: Tid, action: &[u8; ACTION]) -> Result<(), CollectError> {
+fn restore_action(subject: &TracedProcess, thread: Tid, action: &[u8; ACTION]) -> Result<(), CollectError> {
     // Behind the stub, in the area that only the kernel and we read and write.
     let place = subject.area + 16;
     subject.memory.write(place, action)?;

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
-    Collector, Ending, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, SingleStep, Sink, Target, ThreadNumber,
-    Uprobes,
+    Collector, Executable, FollowEnding, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow,
+    ThreadNumber, TraceRun, Uprobes,
 };
 
 /// Streams in memory.
@@ -16,10 +16,10 @@ use trodden_trace::{
 struct Streams(Vec<Vec<u64>>);
 
 impl Sink for Streams {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<Flow> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
         self.0[thread.0 as usize].push(what);
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
@@ -28,9 +28,9 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
     let mut streams = Streams::default();
     let core = trodden_trace::cores().first().copied();
     let stop = AtomicBool::new(false);
-    let recipe = Recipe { core, ..Recipe::ALL };
-    let run = Run {
-        target: Target::Start(Box::new(command)),
+    let recipe = RepeatRecipe { core, ..RepeatRecipe::ALL };
+    let run = TraceRun {
+        target: RunTarget::Start(Box::new(command)),
         executable: &executable,
         sites,
         jumps: &[],
@@ -111,5 +111,5 @@ fn a_child_that_is_killed_says_so() {
     let file = folder.path().join("input");
     std::fs::write(&file, "").unwrap();
     let (_, outcome) = collect(&SingleStep, command(&["/usr/bin/dash", "-c", "kill -9 $$"], &file), &[], None);
-    assert_eq!(outcome.followed.ending, Ending::Killed(9));
+    assert_eq!(outcome.followed.ending, FollowEnding::Killed(9));
 }

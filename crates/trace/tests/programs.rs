@@ -2,21 +2,21 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use trodden_trace::{Event, Follow, Program, TraceError, follow};
+use trodden_trace::{Follow, ProcessEvent, StartedProgram, TraceError, follow};
 
 /// Runs a script; gives its status, the programs in the order of their beginning, and how many processes each had.
-fn programs(script: &str) -> (ExitStatus, Vec<(Program, usize)>) {
+fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
     let script = script.to_owned();
     let run = move || {
         let (mut command, mut ended, mut left) = (Command::new("bash"), Vec::new(), Vec::new());
         command.args(["-c", &script]);
-        let tell = &mut |event| match event {
-            Event::Left { program, .. } => left.push(program),
-            Event::Ended(program) => ended.push(program),
+        let report = &mut |event| match event {
+            ProcessEvent::Left { program, .. } => left.push(program),
+            ProcessEvent::Ended(program) => ended.push(program),
         };
-        let status = follow(Follow { command, variable: "NAME", begun: &mut |_| {}, tell }).unwrap();
+        let status = follow(Follow { command, variable: "NAME", begun: &mut |_| {}, report }).unwrap();
         ended.sort_by_key(|p| p.id);
-        let of = |p: Program| {
+        let of = |p: StartedProgram| {
             let processes = left.iter().filter(|id| **id == p.id).count();
             (p, processes)
         };
@@ -80,7 +80,7 @@ fn many_at_a_time_are_distinguished() {
 
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
-    let run = || follow(Follow { command: Command::new("./missing"), variable: "", begun: &mut |_| {}, tell: &mut |_| {} });
+    let run = || follow(Follow { command: Command::new("./missing"), variable: "", begun: &mut |_| {}, report: &mut |_| {} });
     let error = std::thread::spawn(move || run().unwrap_err()).join().unwrap();
     assert!(matches!(error, TraceError::Start(ref e) if e.kind() == std::io::ErrorKind::NotFound), "{error}");
 }

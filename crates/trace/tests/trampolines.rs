@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Ending, Executable, Flow, PtraceBreakpoints, Recipe, Run, RunOutcome, SingleStep, Sink, Target, ThreadNumber, Trampolines,
-    Uprobes,
+    Collector, Executable, FollowEnding, PtraceBreakpoints, RepeatRecipe, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, ThreadNumber,
+    TraceRun, Trampolines, Uprobes,
 };
 
 /// Streams in memory.
@@ -17,10 +17,10 @@ use trodden_trace::{
 struct Streams(Vec<Vec<u64>>);
 
 impl Sink for Streams {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<Flow> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> std::io::Result<SinkFlow> {
         self.0.resize(self.0.len().max(thread.0 as usize + 1), Vec::new());
         self.0[thread.0 as usize].push(what);
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
@@ -44,10 +44,10 @@ fn collect(collector: &dyn Collector, command: Command, blocks: &[Range<u64>]) -
 fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
     let executable = Executable::read(Path::new(command.get_program())).unwrap();
     let mut streams = Streams::default();
-    let recipe = Recipe { core: trodden_trace::cores().first().copied(), ..Recipe::ALL };
-    let target = Target::Start(Box::new(command));
+    let recipe = RepeatRecipe { core: trodden_trace::cores().first().copied(), ..RepeatRecipe::ALL };
+    let target = RunTarget::Start(Box::new(command));
     let stop = AtomicBool::new(false);
-    let run = Run {
+    let run = TraceRun {
         target,
         executable: &executable,
         sites,
@@ -290,7 +290,7 @@ fn a_ring_of_probes_that_is_half_full_stops_its_thread() {
     let source = "__attribute__((noinline)) static int one(int i) { __asm__ volatile(\"\"); return i & 1; }\n\
         int main(void) { unsigned s = 0; for (int i = 0; i < 400000; i++) s += one(i); return s == 200000 ? 7 : 1; }\n";
     let (found, outcome) = entries(&Uprobes, source, &["-O1"], "one");
-    assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (Ending::Exited(7), 0));
+    assert_eq!((outcome.followed.ending, outcome.followed.asynchronous_signals), (FollowEnding::Exited(7), 0));
     assert_eq!(found, [400_000]);
 }
 

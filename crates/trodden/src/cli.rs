@@ -260,7 +260,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_command_begins_at_its_first_word_or_behind_two_dashes() {
+    fn the_command_begins_at_its_first_argument_or_behind_two_dashes() {
         for words in [vec!["-o", "x", "./prog", "-o", "y"], vec!["-o", "x", "--", "./prog", "-o", "y"]] {
             let Command::Record(record) = Cli::try_parse_from(["trodden", "record"].into_iter().chain(words)).unwrap().command else {
                 panic!("another command");

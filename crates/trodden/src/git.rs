@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::process::Command;
 
 /// A unified diff.
-pub struct Difference {
+pub struct GitDifference {
     /// Its text.
     pub text: String,
     /// The folder that its files' names begin in, where it is known.
@@ -15,7 +15,7 @@ pub struct Difference {
 ///
 /// # Errors
 /// There is no git, no repository, or no such revision.
-pub fn diff(revision: &str) -> Result<Difference> {
+pub fn diff(revision: &str) -> Result<GitDifference> {
     let form = [
         "-c",
         "core.quotepath=off",
@@ -31,7 +31,7 @@ pub fn diff(revision: &str) -> Result<Difference> {
     let words = form.into_iter().chain(["--end-of-options", revision, "--"]);
     let output = Command::new("git").args(words).env("LC_ALL", "C").output().context("cannot run git")?;
     if output.status.success() {
-        return Ok(Difference { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
+        return Ok(GitDifference { text: String::from_utf8_lossy(&output.stdout).into_owned(), root: root()? });
     }
     let said = String::from_utf8_lossy(&output.stderr);
     if said.to_lowercase().contains("not a git repository") {

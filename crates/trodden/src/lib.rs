@@ -23,7 +23,7 @@ mod sources;
 use anyhow::Result;
 use clap::FromArgMatches;
 use cli::Cli;
-use driver::compile_step::Language;
+use driver::compile_step::SourceLanguage;
 use driver::{cargo, cc, stand_ins};
 use std::env;
 use std::ffi::OsString;
@@ -52,18 +52,18 @@ pub fn main() -> ExitCode {
 fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
     let rest = |from: usize| arguments.get(from..).unwrap_or_default().to_vec();
     match name {
-        "trodden-cc" => return cc::drive(Language::C, rest(1)),
-        "trodden-c++" => return cc::drive(Language::Cxx, rest(1)),
+        "trodden-cc" => return cc::drive(SourceLanguage::C, rest(1)),
+        "trodden-c++" => return cc::drive(SourceLanguage::Cxx, rest(1)),
         "cargo-trodden" => return cargo::run(rest(1)),
         _ => {}
     }
     if let Some(language) = stand_ins::language(name) {
         return cc::drive(language, rest(1));
     }
-    // The words of compiler drivers are clang's, and no others look at them first.
+    // The arguments of compiler drivers are clang's: nothing else reads them first.
     match arguments.get(1).and_then(|a| a.to_str()) {
-        Some("cc") => cc::drive(Language::C, rest(2)),
-        Some("c++") => cc::drive(Language::Cxx, rest(2)),
+        Some("cc") => cc::drive(SourceLanguage::C, rest(2)),
+        Some("c++") => cc::drive(SourceLanguage::Cxx, rest(2)),
         _ => {
             let matches = cli::command_line().get_matches_from(arguments);
             commands::run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))

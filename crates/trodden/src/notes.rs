@@ -85,7 +85,7 @@ pub struct Progress {
 
 impl Progress {
     /// Work on `all` things (`what`: their name in the plural).
-    pub fn of(all: usize, what: &'static str) -> Progress {
+    pub fn new(all: usize, what: &'static str) -> Progress {
         Progress { what, all, done: AtomicUsize::new(0), shows: all > 1 && !is_quiet() && io::stderr().is_terminal() }
     }
 

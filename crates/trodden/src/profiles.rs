@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
-use trodden_profile::{Ending, Loss, Profile, ProfileError, Run, RunStore};
+use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunStore};
 use trodden_report::words::plural;
 use trodden_unit::distinct;
 
@@ -176,11 +176,11 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
     Ok(())
 }
 
-fn ending(ending: Option<Ending>, runs: u64) -> String {
+fn ending(ending: Option<ProcessEnding>, runs: u64) -> String {
     match ending {
         None if runs > 1 => "several".into(),
         None => "unknown".into(),
-        Some(Ending::Exit(status)) => format!("exit status {status}"),
-        Some(Ending::Signal(signal)) => format!("signal {signal}"),
+        Some(ProcessEnding::Exit(status)) => format!("exit status {status}"),
+        Some(ProcessEnding::Signal(signal)) => format!("signal {signal}"),
     }
 }

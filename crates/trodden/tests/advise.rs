@@ -5,7 +5,7 @@ mod place;
 use place::{Place, must, trodden};
 use serde_json::Value;
 
-/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare ways make
+/// Two branches of which the first decides the second, though the compiler cannot know; a load that two rare paths make
 /// necessary, too many for the compiler to move it there.
 const PROGRAM: &str = "\
 #define KEEP __attribute__((noinline))
@@ -50,8 +50,8 @@ fn recorded(options: &str) -> Place {
     place
 }
 
-fn findings(place: &Place, words: &str) -> Vec<Value> {
-    let out = place.trodden(&format!("advise run.trodden --json {words}")).stdout;
+fn findings(place: &Place, arguments: &str) -> Vec<Value> {
+    let out = place.trodden(&format!("advise run.trodden --json {arguments}")).stdout;
     let json: Value = serde_json::from_slice(&out).unwrap();
     assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("advice")));
     json["findings"].as_array().unwrap().clone()
@@ -113,10 +113,11 @@ fn sarif_has_the_places_of_a_finding_as_a_flow() {
 #[test]
 fn shares_that_are_none_are_refused() {
     let place = recorded("-O1 -g0");
-    for (words, expected) in [("--min-share 200", "no share"), ("--decided 40", "give more than 50"), ("--function nothing", "nothing")] {
-        let output = place.command(trodden()).args(["advise", "run.trodden"]).args(words.split(' ')).output().unwrap();
+    for (arguments, expected) in [("--min-share 200", "no share"), ("--decided 40", "give more than 50"), ("--function nothing", "nothing")]
+    {
+        let output = place.command(trodden()).args(["advise", "run.trodden"]).args(arguments.split(' ')).output().unwrap();
         let err = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.code() == Some(2) && err.contains(expected), "{words}: {err}");
+        assert!(output.status.code() == Some(2) && err.contains(expected), "{arguments}: {err}");
     }
     // Without debug information blocks are named.
     let out = String::from_utf8(place.trodden("advise run.trodden --function decide").stdout).unwrap();

@@ -45,9 +45,9 @@ int main(int argc, char **argv) {
 }
 "#;
 
-fn record(place: &Place, program: &str, words: &str) -> Output {
+fn record(place: &Place, program: &str, arguments: &str) -> Output {
     let mut command = place.command(trodden());
-    command.args(["record", "--no-store", "-o", "run.trodden"]).args(words.split_whitespace()).arg("--").arg(program);
+    command.args(["record", "--no-store", "-o", "run.trodden"]).args(arguments.split_whitespace()).arg("--").arg(program);
     command.stdin(std::fs::File::open(place.path("input")).unwrap());
     command.output().unwrap()
 }
@@ -70,7 +70,7 @@ fn copies_count_together_what_one_program_counts() {
     let truth = counts(&place);
     assert!(truth.len() > 20, "{} {truth:?}", truth.len());
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for words in [
+    for arguments in [
         // A sampled run comes first.
         "--copies 2",
         "--copies 3 --weights one.trodden --costs costs.json --baseline",
@@ -78,10 +78,10 @@ fn copies_count_together_what_one_program_counts() {
         // Copies that count nothing.
         "--copies 2 --strategy sbl",
     ] {
-        let copies = record(&place, "./prog", words);
+        let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
-        assert_eq!(counts(&place), truth, "{words}");
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
+        assert_eq!(counts(&place), truth, "{arguments}");
     }
     let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
     let hits = |name: &str| costs[name].as_u64().unwrap();
@@ -102,18 +102,18 @@ fn edges(place: &Place) -> BTreeMap<String, Vec<u64>> {
 }
 
 #[test]
-fn copies_count_edges_as_paths_tell() {
+fn copies_count_edges_as_paths_say() {
     let place = Place::with(&[("prog.c", PROGRAM), ("input", "one\ntwo\n")]);
     place.cc("-O2 prog.c -o prog");
     let one = record(&place, "./prog", "");
     let (truth, paths) = (edges(&place), counts(&place));
     assert!(truth.values().flatten().filter(|n| **n > 0).count() > 30, "{truth:?}");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for words in ["--copies 3 --edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --edges --no-first-run"] {
-        let copies = record(&place, "./prog", words);
+    for arguments in ["--copies 3 --edges --weights one.trodden --costs costs.json --baseline", "--copies 1 --edges --no-first-run"] {
+        let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
-        assert_eq!(edges(&place), truth, "{words}");
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
+        assert_eq!(edges(&place), truth, "{arguments}");
         // Under identities of their own: they are not taken for paths of the program.
         assert!(counts(&place).keys().all(|(image, ..)| paths.keys().all(|(own, ..)| own != image)));
     }
@@ -142,12 +142,12 @@ fn copies_of_a_residual_build_find_what_it_finds() {
     let one = record(&place, "./prog.field", "");
     let (truth, times) = (counts(&place), timed(&place));
     assert!(truth.len() > 15 && times.len() > 10, "{truth:?} {times:?}");
-    for words in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
-        let copies = record(&place, "./prog.field", words);
+    for arguments in ["--copies 3 --baseline", "--copies 2 --strategy pbl --weights tests.trodden"] {
+        let copies = record(&place, "./prog.field", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{words}: {reported}");
-        assert_eq!(counts(&place), truth, "{words}");
-        assert_eq!(timed(&place), times, "{words}: it is not known when paths were taken first");
+        assert_eq!((copies.status.code(), &copies.stdout), (Some(3), &one.stdout), "{arguments}: {reported}");
+        assert_eq!(counts(&place), truth, "{arguments}");
+        assert_eq!(timed(&place), times, "{arguments}: it is not known when paths were taken first");
     }
     let refused = record(&place, "./prog.field", "--copies 2 --strategy p3");
     let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -158,18 +158,18 @@ fn copies_of_a_residual_build_find_what_it_finds() {
 fn random_programs_are_divided_exactly() {
     for seed in 0..4 {
         let program = random::program(seed);
-        let (source, driver) = if program.language == random::Language::C { ("s.c", "cc") } else { ("s.cpp", "c++") };
+        let (source, driver) = if program.language == random::RandomLanguage::C { ("s.c", "cc") } else { ("s.cpp", "c++") };
         let place = Place::with(&[(source, &program.text), ("input", "")]);
         must(place.command(trodden()).arg(driver).args(["-O1", "-w", "-pthread", source, "-o", "prog"]));
         let one = record(&place, "./prog", "");
         let truth = counts(&place);
         std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-        let words = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
+        let arguments = ["--copies 2 --weights one.trodden", "--copies 3 --strategy p3 --all-procedures", "--copies 3 --no-first-run"]
             [seed as usize % 3];
-        let copies = record(&place, "./prog", words);
+        let copies = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {words}: {reported}");
-        assert_eq!(counts(&place), truth, "seed {seed} {words}");
+        assert_eq!((copies.status.code(), &copies.stdout), (one.status.code(), &one.stdout), "seed {seed} {arguments}: {reported}");
+        assert_eq!(counts(&place), truth, "seed {seed} {arguments}");
         if seed % 2 == 0 {
             let copies = record(&place, "./prog", "--copies 2 --edges --baseline --weights one.trodden");
             assert_eq!(copies.status.code(), one.status.code(), "seed {seed}: {}", String::from_utf8_lossy(&copies.stderr));
@@ -196,8 +196,8 @@ fn copies_count_the_hits_that_are_computed() {
     record(&place, "./prog", "");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
     for strategy in ["p3 --all-procedures", "weighted"] {
-        let words = format!("--copies 2 --weights one.trodden --count-hits --baseline --costs costs.json --strategy {strategy}");
-        let copies = record(&place, "./prog", &words);
+        let arguments = format!("--copies 2 --weights one.trodden --count-hits --baseline --costs costs.json --strategy {strategy}");
+        let copies = record(&place, "./prog", &arguments);
         assert_eq!(copies.status.code(), Some(0), "{}", String::from_utf8_lossy(&copies.stderr));
         let costs: serde_json::Value = serde_json::from_slice(&std::fs::read(place.path("costs.json")).unwrap()).unwrap();
         let mut all = 0;
@@ -223,8 +223,8 @@ fn units_are_compiled_once_and_the_newest_run_divides() {
         return 0; }\n";
     let place = Place::with(&[("work.c", work), ("rest.c", rest), ("main.c", main), ("input", "")]);
     place.cc("-O1 work.c rest.c main.c -o prog");
-    let run = |words: &[&str]| {
-        let made = place.command(trodden()).arg("record").args(words).args(["--", "./prog"]).output().unwrap();
+    let run = |arguments: &[&str]| {
+        let made = place.command(trodden()).arg("record").args(arguments).args(["--", "./prog"]).output().unwrap();
         let reported = String::from_utf8_lossy(&made.stderr).into_owned();
         assert_eq!(made.status.code(), Some(0), "{reported}");
         reported
@@ -255,14 +255,15 @@ fn without_a_run_the_program_is_sampled_first() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "./prog", "");
     let truth = counts(&place);
-    for (words, said) in [("", "the program runs once before the copies, sampled"), ("--no-first-run", "divided by estimated frequencies")]
+    for (arguments, said) in
+        [("", "the program runs once before the copies, sampled"), ("--no-first-run", "divided by estimated frequencies")]
     {
-        let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {words}"));
+        let copies = record(&place, "./prog", &format!("--copies 2 --costs costs.json {arguments}"));
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
         assert_eq!(copies.status.code(), Some(0), "{reported}");
         assert!(reported.contains(said), "{reported}");
-        assert_eq!(counts(&place), truth, "{words}");
-        assert!(!words.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
+        assert_eq!(counts(&place), truth, "{arguments}");
+        assert!(!arguments.is_empty() || !reported.contains("before a sample was taken"), "{reported}");
     }
     // Too short for a sample: it is counted in full, once.
     let short = Place::with(&[("prog.c", COUNTED), ("input", "")]);
@@ -299,10 +300,10 @@ fn functions_that_are_called_from_one_place_are_divided() {
     let place = Place::with(&[("one.c", &one), ("other.c", &other)]);
     place.cc("-O1 -g one.c other.c -o prog");
     // Both functions `own`, `once`, `more`; `twice` and `renamed` are called from two places.
-    for (words, divided) in [("", 4), ("--all-procedures", 6)] {
-        let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {words}")).stdout;
+    for (arguments, divided) in [("", 4), ("--all-procedures", 6)] {
+        let answer = place.trodden(&format!("plan ./prog -k 2 --strategy p3 --json {arguments}")).stdout;
         let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{words}: {answer}");
+        assert_eq!(answer["plans"][0]["profitable_procedures"], divided, "{arguments}: {answer}");
     }
 }
 

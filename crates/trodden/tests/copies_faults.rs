@@ -9,9 +9,9 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::Profile;
 
-fn record(place: &Place, words: &str) -> Output {
+fn record(place: &Place, arguments: &str) -> Output {
     let mut command = place.command(trodden());
-    command.args("record --no-store -o run.trodden".split(' ')).args(words.split_whitespace());
+    command.args("record --no-store -o run.trodden".split(' ')).args(arguments.split_whitespace());
     command.stdin(Stdio::null()).output().unwrap()
 }
 
@@ -128,13 +128,14 @@ fn copies_that_are_other_executions_are_found_by_paths_that_all_count() {
     place.cc("-O1 prog.c -o prog");
     record(&place, "-- ./prog");
     std::fs::copy(place.path("run.trodden"), place.path("one.trodden")).unwrap();
-    for words in ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --strategy pbl --weights one.trodden"]
+    for arguments in
+        ["--copies 2 --weights one.trodden", "--copies 3 --weights one.trodden", "--copies 2 --strategy pbl --weights one.trodden"]
     {
-        let output = record(&place, &format!("{words} -- ./prog"));
-        assert_eq!(output.status.code(), Some(1), "{words}: {}", reported(&output));
+        let output = record(&place, &format!("{arguments} -- ./prog"));
+        assert_eq!(output.status.code(), Some(1), "{arguments}: {}", reported(&output));
         assert!(
             reported(&output).contains("not the same execution") && reported(&output).contains("of function `work`"),
-            "{words}: {}",
+            "{arguments}: {}",
             reported(&output)
         );
         assert!(profile(&place).run.diverged > 0 && !not_exact(&place).is_empty());

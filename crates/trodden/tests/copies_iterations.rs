@@ -75,8 +75,8 @@ fn copies_share_the_sequences_of_functions() {
         compile(&format!("--trodden-stream -O1 {file} -o streaming"));
         compile(&format!("-O1 {file} -o prog"));
         let run = |program: &str, options: &str| {
-            let words = format!("record --no-store {options} -- ./{program}");
-            must(place.command(trodden()).args(words.split_whitespace())).stdout
+            let arguments = format!("record --no-store {options} -- ./{program}");
+            must(place.command(trodden()).args(arguments.split_whitespace())).stdout
         };
         let plain = run("streaming", "-o stream.trodden --whole-program");
         let counts = place.paths("stream.trodden");

@@ -11,12 +11,12 @@ use trodden_profile::{FunctionPaths, Inexact, Profile};
 const SUBJECT: &str = "#include <pthread.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#define NOP __asm__ \
     volatile(\"nop\")\n\
     __attribute__((noinline)) void tread(unsigned x) { if (x & 1) NOP; if (x & 2) NOP; if (x & 4) NOP; }\n\
-    static void rounds(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
+    static void iterations(void) { for (unsigned i = 0; i < 8000; i++) tread(i); }\n\
     static void *run(void *forks) {\n\
-      rounds();\n\
-      if (forks) { pid_t child = fork(); if (!child) { rounds(); _exit(0); } int status; waitpid(child, &status, 0); if (status) \
+      iterations();\n\
+      if (forks) { pid_t child = fork(); if (!child) { iterations(); _exit(0); } int status; waitpid(child, &status, 0); if (status) \
       abort(); }\n\
-      rounds(); return 0; }\n\
+      iterations(); return 0; }\n\
     int main(void) { pthread_t t[2]; for (long i = 0; i < 2; i++) pthread_create(&t[i], 0, run, (void *)i);\n\
       for (int i = 0; i < 2; i++) pthread_join(t[i], 0); return 0; }\n";
 /// Executions of each path: five times 8000 iterations.
@@ -112,7 +112,7 @@ fn paths_with_numbers_of_their_own_are_not_known_to_residual_builds() {
 
 /// Loops of more instructions than tight ones have, that take 16, 5, 7 and 2^20 + 2 iterations, and as often as their
 /// caller says, in steps of 1 and of 4; with an exit edge in the middle; and one in another.
-const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
+const LOOPS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectorize(disable)\")\n#define N __attribute__((noinline))\n\
     static volatile unsigned a, b, c, d, e;\n#define BODY a += i; b ^= a; c += b; d ^= c; e += d;\n\
     N void up(void) { STAY for (unsigned i = 0; i < 16; i++) { BODY } }\n\
     N void down(void) { STAY for (int i = 5; i > 0; i--) { BODY } }\n\
@@ -128,8 +128,8 @@ const ROUNDS: &str = "#define STAY _Pragma(\"clang loop unroll(disable) vectoriz
     left(k); nested(); } return 0; }\n";
 
 #[test]
-fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
-    let place = Place::with(&[("prog.c", ROUNDS)]);
+fn loops_whose_trip_count_is_known_are_counted_when_they_are_left() {
+    let place = Place::with(&[("prog.c", LOOPS)]);
     assert!(build(&place, "").status().unwrap().success());
     let counted = record(&place);
     assert!(build(&place, "trip-counts=off").status().unwrap().success());
@@ -162,7 +162,7 @@ fn loops_whose_number_of_rounds_is_known_are_counted_when_they_are_left() {
 }
 
 #[test]
-fn a_loop_whose_rounds_the_program_counts_has_no_counter_besides() {
+fn a_loop_whose_iterations_the_program_counts_has_no_counter_besides() {
     const WALK: &str = "__attribute__((noinline)) unsigned long walk(unsigned long n, volatile char *p) {\n\
         _Pragma(\"clang loop unroll(disable)\") for (unsigned long i = 0; i < n; i += 4) { p[i] += p[i + 1]; p[i + 2] += p[i + 3]; }\n\
         return n; }\nint main(int c, char **v) { (void)v; char s[32]; return walk(c, s) == 0; }\n";
@@ -175,11 +175,11 @@ fn a_loop_whose_rounds_the_program_counts_has_no_counter_besides() {
 
 #[test]
 fn endless_loops_are_counted_while_they_run() {
-    const ENDLESS: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned rounds, turns, odd;\n\
-        static __attribute__((noinline)) void *spin(void *p) { for (;;) rounds++; return p; }\n\
+    const ENDLESS: &str = "#include <pthread.h>\n#include <unistd.h>\nstatic volatile unsigned iterations, turns, odd;\n\
+        static __attribute__((noinline)) void *spin(void *p) { for (;;) iterations++; return p; }\n\
         static __attribute__((noinline)) void *turn(void *p) { for (;;) { turns++; if (turns & 1) odd++; } return p; }\n\
         int main(void) { pthread_t t; if (pthread_create(&t, 0, spin, 0) || pthread_create(&t, 0, turn, 0)) return 1;\n\
-          while (rounds < 1000 || turns < 1000) usleep(1000);\n\
+          while (iterations < 1000 || turns < 1000) usleep(1000);\n\
           return 0; }\n";
     let place = Place::with(&[("prog.c", ENDLESS)]);
     for parameters in ["", "trip-counts=on"] {
@@ -214,7 +214,7 @@ fn walk_of(place: &Place, parameters: &str, is: impl Fn(&str) -> bool) -> usize 
 fn a_loop_that_no_test_entered_is_counted_in_place_by_an_address_found_once() {
     let place = Place::with(&[("prog.c", DOMINANT)]);
     assert!(build(&place, "").status().unwrap().success());
-    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = format!("known={}", place.path("known").display());
@@ -233,7 +233,7 @@ fn a_tight_loop_that_no_test_entered_is_counted_by_trip_count() {
         int main(int c, char **v) { (void)v; return c == 1 ? walk(c) : 0; }\n",
     )]);
     assert!(build(&place, "").status().unwrap().success());
-    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "test.trodden", "--", "./prog", "none"]);
     run(&["export", "known", "test.trodden", "-o", "known"]);
     let parameters = |more: &str| format!("known={}{more}", place.path("known").display());
@@ -258,7 +258,7 @@ fn the_dominant_iteration_of_a_short_loop_has_an_instruction_of_its_own_or_with_
     assert_eq!(split, counts("dominant-iteration=shared"));
     assert_eq!(split.iter().map(|(_, count)| count).sum::<u64>(), 1 + 36);
     assert!(build(&place, "").status().unwrap().success());
-    let run = |words: &[&str]| assert!(place.command(trodden()).args(words).output().unwrap().status.success(), "{words:?}");
+    let run = |arguments: &[&str]| assert!(place.command(trodden()).args(arguments).output().unwrap().status.success(), "{arguments:?}");
     run(&["record", "--no-store", "-o", "run.trodden", "--", "./prog"]);
     run(&["export", "weights", "run.trodden", "-o", "weights"]);
     let weights = format!("weights={}", place.path("weights").display());

@@ -178,14 +178,14 @@ fn conditions_of_decisions_optimised() {
 }
 
 /// What a command that fails says.
-fn failure(place: &Place, words: &str) -> String {
-    let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{words}");
+fn failure(place: &Place, arguments: &str) -> String {
+    let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
 
-fn text(place: &Place, words: &str) -> String {
-    String::from_utf8(place.trodden(words).stdout).unwrap()
+fn text(place: &Place, arguments: &str) -> String {
+    String::from_utf8(place.trodden(arguments).stdout).unwrap()
 }
 
 #[test]
@@ -221,7 +221,7 @@ const TESTS: &str = "plain\t./parse 1 2 3\nminus\t./parse -5\nbig\t./parse 12345
 #[test]
 fn changed_lines_are_distinguished() {
     let place = Place::with(&[("parse.c", include_str!("coverage/parse.c"))]);
-    let git = |words: &str| place.tool("git", &format!("-c user.name=a -c user.email=a@b {words}"));
+    let git = |arguments: &str| place.tool("git", &format!("-c user.name=a -c user.email=a@b {arguments}"));
     git("init -q .");
     git("add parse.c");
     git("commit -q -m first");
@@ -304,8 +304,8 @@ fn rust() {
     must(without_cargos_variables(place.command(cargo_trodden())).args(["build", "--release", "--coverage"]));
     let program = format!("target/trodden/{target}/release/subject");
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(&program)));
-    let words = ["build", "--release", "--target", target, "--target-dir", "reference"];
-    must(without_cargos_variables(place.command("cargo")).args(words).env("RUSTFLAGS", "-Cinstrument-coverage"));
+    let arguments = ["build", "--release", "--target", target, "--target-dir", "reference"];
+    must(without_cargos_variables(place.command("cargo")).args(arguments).env("RUSTFLAGS", "-Cinstrument-coverage"));
     let reference = format!("reference/{target}/release/subject");
     must(place.command(place.path(&reference)).env("LLVM_PROFILE_FILE", "reference.profraw"));
     place.tool("llvm-profdata-22", "merge reference.profraw -o reference.profdata");

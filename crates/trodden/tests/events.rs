@@ -7,7 +7,7 @@ mod place;
 
 use place::{Place, trodden};
 use std::path::Path;
-use trodden_oracle::random::{Language, program};
+use trodden_oracle::random::{RandomLanguage, program};
 use trodden_profile::events::PathEvents;
 use trodden_profile::{FunctionPaths, Profile};
 
@@ -19,7 +19,7 @@ fn counts_are_those_of_the_full_tier() {
     let place = Place::new();
     for seed in SEEDS {
         let program = program(seed);
-        let (driver, source) = if program.language == Language::C { ("cc", "subject.c") } else { ("c++", "subject.cpp") };
+        let (driver, source) = if program.language == RandomLanguage::C { ("cc", "subject.c") } else { ("c++", "subject.cpp") };
         place.write(source, &program.text);
         let level = ["-O0", "-O2", "-Os"][seed as usize % 3];
         let mut known: Option<(Vec<u8>, Counts)> = None;
@@ -207,7 +207,7 @@ fn what_cannot_be_counted_is_no_profile() {
 }
 
 #[test]
-fn reports_tell_events_and_merging_adds_them() {
+fn reports_show_events_and_merging_adds_them() {
     let place = Place::with(&[("timed.c", TIMED)]);
     place.cc("--trodden-events=tsc -O2 timed.c -o timed");
     let (_, profile) = place.record("timed");
@@ -240,15 +240,15 @@ fn what_does_not_go_together_is_refused() {
     let place = Place::with(&[("a.c", "int f(int); int main(void) { return f(2); }\n"), ("b.c", "int f(int n) { return n > 2; }\n")]);
     place.cc("--trodden-events=tsc -c a.c -o a.o");
     place.cc("--trodden-events=cycles -c b.c -o b.o");
-    for (words, message) in [
+    for (arguments, message) in [
         ("cc a.o b.o -o mixed", "__trodden_event"),
         ("cc --trodden-events=sneezes -c a.c -o c.o", "events takes tsc|cycles"),
         ("cc --trodden-events=tsc --trodden-sample -c a.c -o c.o", "does not go together"),
         ("build --events tsc --sample -- true", "does not go together"),
         ("build --events sneezes -- true", "possible values: tsc, cycles"),
     ] {
-        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
-        assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{words}: {output:?}");
+        let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
+        assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains(message), "{arguments}: {output:?}");
     }
     assert!(!Path::new("mixed").exists());
     // Units without events go with those that have some.

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::Command;
 use trodden_unit::Experiment;
-use trodden_unit::experiment::{InputFolder, Paths, Request};
+use trodden_unit::experiment::{InputFolder, Paths, PluginRequest};
 
 /// `mix` has a loop of two paths, of four if there is an argument; `rare` is called then. It iterates 1,000 times, with
 /// two arguments 2,000.
@@ -30,8 +30,8 @@ fn recorded() -> Place {
 }
 
 /// Instructions per iteration of the loop of `mix`, without and with counting.
-fn loop_of(place: &Place, words: &str) -> (f64, f64) {
-    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json --function mix {words}")).stdout).unwrap();
+fn loop_of(place: &Place, arguments: &str) -> (f64, f64) {
+    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json --function mix {arguments}")).stdout).unwrap();
     let [only] = &found["loops"].as_array().unwrap()[..] else { panic!("{found}") };
     (only["plain"].as_f64().unwrap(), only["counted"].as_f64().unwrap())
 }
@@ -141,10 +141,10 @@ fn what_makes_no_sense_is_refused_before_anything_is_read_or_written() {
         (vec!["instrument", "nothing", "-o", "x", "--watch", "f", "--events", "tsc"], "--events does not go together with --watch"),
         (vec!["build", "--scheme", "ppp", "--", "true"], "trodden instrument --interesting"),
     ];
-    for (words, reason) in cases {
-        let error = refused(place.command(trodden()).args(&words));
-        assert!(error.contains(reason), "{words:?}: {error}");
-        assert!(!place.path("store").exists(), "{words:?}");
+    for (arguments, reason) in cases {
+        let error = refused(place.command(trodden()).args(&arguments));
+        assert!(error.contains(reason), "{arguments:?}: {error}");
+        assert!(!place.path("store").exists(), "{arguments:?}");
     }
     let error = refused(place.command(trodden()).args(["cc", "-c", "a.c"]).env("TRODDEN_INSTRUMENT", "chords=maybe"));
     assert!(error.contains("`chords=maybe`") && error.contains("chords takes on|off"), "{error}");
@@ -189,7 +189,7 @@ fn the_plugin_takes_requests_only() {
     let error = refused(&mut clang("TRODDEN_INSTRUMENT", OsStr::new("when=bursts")));
     assert!(error.contains("read by trodden's drivers"), "{error}");
     let folder = InputFolder::at(place.path("in puts"));
-    let request = Request::default().write(&folder).unwrap();
+    let request = PluginRequest::default().write(&folder).unwrap();
     must(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));
     std::fs::write(&request, b"TRODEXP\x09").unwrap();
     let error = refused(&mut clang("TRODDEN_EXPERIMENT", request.as_os_str()));

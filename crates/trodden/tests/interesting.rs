@@ -32,16 +32,16 @@ fn built() -> Place {
 }
 
 /// Makes the program again and runs it.
-fn again(place: &Place, words: &str) -> Profile {
-    place.trodden(&format!("instrument prog -o again {words}"));
+fn again(place: &Place, arguments: &str) -> Profile {
+    place.trodden(&format!("instrument prog -o again {arguments}"));
     place.trodden("record --no-store -o again.trodden -- ./again");
     Profile::read(&place.path("again.trodden")).unwrap()
 }
 
 /// What a build is refused for.
-fn refused(place: &Place, words: &str) -> String {
-    let output = place.command(trodden()).args(["instrument", "prog", "-o", "again"]).args(words.split(' ')).output().unwrap();
-    assert!(!output.status.success(), "{words}");
+fn refused(place: &Place, arguments: &str) -> String {
+    let output = place.command(trodden()).args(["instrument", "prog", "-o", "again"]).args(arguments.split(' ')).output().unwrap();
+    assert!(!output.status.success(), "{arguments}");
     String::from_utf8(output.stderr).unwrap()
 }
 
@@ -215,12 +215,12 @@ int main(void) { large(77777); large(4711); return 0; }
 #[test]
 fn functions_whose_paths_get_other_numbers_than_asked_for_are_named() {
     let place = Place::with(&[("prog.c", LARGE)]);
-    let words = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
-    must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(words));
+    let arguments = ["cc", "-O1", "-g", "prog.c", "-o", "prog"];
+    must(place.command(trodden()).env("TRODDEN_INSTRUMENT", "table-slots=64").args(arguments));
     place.record("prog");
     let made = |scheme: &str| {
-        let words = ["instrument", "prog", "-o", "again", "--interesting", "run.trodden", "--scheme", scheme];
-        let said = String::from_utf8(must(place.command(trodden()).args(words)).stderr).unwrap();
+        let arguments = ["instrument", "prog", "-o", "again", "--interesting", "run.trodden", "--scheme", scheme];
+        let said = String::from_utf8(must(place.command(trodden()).args(arguments)).stderr).unwrap();
         let info: serde_json::Value = serde_json::from_slice(&place.trodden("info again --json").stdout).unwrap();
         let reported: Vec<String> = said.lines().filter(|l| l.contains("`large`")).map(str::to_owned).collect();
         (reported, info["instead"].as_array().unwrap().iter().map(|f| f["reason"].to_string()).collect::<Vec<_>>())

@@ -38,15 +38,15 @@ fn recorded() -> Place {
     let place = Place::with(&[("a.c", PROGRAM)]);
     place.cc("-O1 -g a.c -o prog");
     for options in ["0 0", "1 0", "0 1", "1 1", "0 0", "1 1", "1 0", "0 1"] {
-        let words = format!("record --suite nightly -- ./prog {options}");
-        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+        let arguments = format!("record --suite nightly -- ./prog {options}");
+        let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
         assert_eq!(output.status.code(), Some(i32::from(options == "1 1")), "{output:?}");
     }
     place
 }
 
-fn isolate(place: &Place, words: &str) -> Value {
-    let output = place.trodden(&format!("isolate {words} --json"));
+fn isolate(place: &Place, arguments: &str) -> Value {
+    let output = place.trodden(&format!("isolate {arguments} --json"));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&json["schema_version"], &json["kind"]), (&Value::from(2), &Value::from("isolation")));
     json
@@ -55,8 +55,8 @@ fn isolate(place: &Place, words: &str) -> Value {
 #[test]
 fn two_branches_that_fail_only_together_come_first() {
     let place = recorded();
-    for words in ["nightly", "nightly --by tarantula", "nightly --by importance"] {
-        let json = isolate(&place, words);
+    for arguments in ["nightly", "nightly --by tarantula", "nightly --by importance"] {
+        let json = isolate(&place, arguments);
         assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
         let first = &json["suspects"][0];
         assert_eq!(first["function"], "convert", "{json:#}");
@@ -85,8 +85,8 @@ fn runs_of_other_programs_and_builds_and_of_unknown_end_are_left_out() {
     let place = recorded();
     place.write("b.c", "int main(void) { return 0; }\n");
     place.cc("-O1 -g b.c -o other");
-    let isolated = |words: &str| {
-        let output = place.command(trodden()).arg("isolate").args(words.split_whitespace()).arg("--json").output().unwrap();
+    let isolated = |arguments: &str| {
+        let output = place.command(trodden()).arg("isolate").args(arguments.split_whitespace()).arg("--json").output().unwrap();
         let found: Option<Value> = serde_json::from_slice(&output.stdout).ok();
         (
             output.status.code(),
@@ -125,15 +125,15 @@ fn what_is_said_of_a_run_beats_how_it_ended() {
     let place = recorded();
     let json = isolate(&place, "nightly --passing 4 --failing 2");
     assert_eq!((&json["failing_runs"], &json["passing_runs"]), (&Value::from(2), &Value::from(6)));
-    for (words, message) in [
+    for (arguments, message) in [
         ("isolate 1 2 3", "it takes both"),
         ("isolate", "no runs are given"),
         ("isolate nightly --failing 1 --passing 1", "as failing and as passing"),
         ("isolate nowhere", "no run or suite"),
         ("isolate nightly --function nothing", "nothing"),
     ] {
-        let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words}: {output:?}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{words}: {output:?}");
+        let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{arguments}: {output:?}");
     }
 }

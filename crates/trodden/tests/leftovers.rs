@@ -19,8 +19,8 @@ fn place() -> Place {
     place
 }
 
-fn runs(place: &Place, words: &str) -> String {
-    let output = must(place.command(trodden()).arg("runs").args(words.split_whitespace()));
+fn runs(place: &Place, arguments: &str) -> String {
+    let output = must(place.command(trodden()).arg("runs").args(arguments.split_whitespace()));
     String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
 }
 
@@ -64,7 +64,7 @@ fn has_raw(folder: &std::path::Path) -> bool {
 struct Disk<'a>(&'a Place);
 
 impl Disk<'_> {
-    fn of(place: &Place) -> Option<Disk<'_>> {
+    fn from_place(place: &Place) -> Option<Disk<'_>> {
         fs::create_dir(place.path("disk")).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=16k", "none"]).arg(place.path("disk")).output();
         if !mounted.is_ok_and(|output| output.status.success()) {
@@ -85,20 +85,20 @@ impl Drop for Disk<'_> {
 fn exports_that_do_not_fit_leave_what_was_there() {
     let place = place();
     must(place.command(trodden()).args("record --no-store -o run.trodden -- ./prog".split(' ')).stdin(Stdio::null()));
-    let Some(_disk) = Disk::of(&place) else { return };
+    let Some(_disk) = Disk::from_place(&place) else { return };
     place.write("disk/old.html", "an older page");
-    for words in [
+    for arguments in [
         "export html run.trodden -o disk/new.html",
         "export html run.trodden -o disk/old.html",
         "report run.trodden --html disk/new.html",
         "report run.trodden --html disk/old.html",
     ] {
-        let output = place.command(trodden()).args(words.split(' ')).output().unwrap();
+        let output = place.command(trodden()).args(arguments.split(' ')).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words}: {reported}");
-        assert!(reported.contains("cannot write disk/") && reported.contains("No space left"), "{words}: {reported}");
-        assert_eq!(fs::read_dir(place.path("disk")).unwrap().count(), 1, "{words}");
-        assert_eq!(fs::read_to_string(place.path("disk/old.html")).unwrap(), "an older page", "{words}");
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {reported}");
+        assert!(reported.contains("cannot write disk/") && reported.contains("No space left"), "{arguments}: {reported}");
+        assert_eq!(fs::read_dir(place.path("disk")).unwrap().count(), 1, "{arguments}");
+        assert_eq!(fs::read_to_string(place.path("disk/old.html")).unwrap(), "an older page", "{arguments}");
     }
 }
 

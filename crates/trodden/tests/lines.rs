@@ -35,8 +35,8 @@ fn read(trace: &str, file: &str) -> Coverage {
     coverage
 }
 
-fn text(place: &Place, program: &str, words: &str) -> String {
-    String::from_utf8(place.tool(program, words).stdout).unwrap()
+fn text(place: &Place, program: &str, arguments: &str) -> String {
+    String::from_utf8(place.tool(program, arguments).stdout).unwrap()
 }
 
 /// Lines of a program's own file that have machine code.

@@ -20,8 +20,8 @@ fn recorded() -> Place {
     place
 }
 
-fn loops(place: &Place, words: &str) -> Vec<Value> {
-    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json {words}")).stdout).unwrap();
+fn loops(place: &Place, arguments: &str) -> Vec<Value> {
+    let found: Value = serde_json::from_slice(&place.trodden(&format!("loops --json {arguments}")).stdout).unwrap();
     assert_eq!(found["schema_version"], 1);
     found["loops"].as_array().unwrap().clone()
 }
@@ -69,7 +69,7 @@ fn inner_blocks_are_not_the_outer_loops() {
 #[test]
 fn other_parameters_give_other_code() {
     let place = recorded();
-    let text = |words: &str| String::from_utf8(place.trodden(&format!("loops ./prog --function mix {words}")).stdout).unwrap();
+    let text = |arguments: &str| String::from_utf8(place.trodden(&format!("loops ./prog --function mix {arguments}")).stdout).unwrap();
     assert!(text("").contains("machine instructions per iteration: "));
     assert_ne!(text(""), text("--max-paths 1"));
 }
@@ -77,9 +77,9 @@ fn other_parameters_give_other_code() {
 #[test]
 fn what_cannot_be_shown_is_said_with_the_remedy() {
     let place = recorded();
-    let error = |words: &str| {
-        let output = place.command(trodden()).args(words.split(' ')).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words}");
+    let error = |arguments: &str| {
+        let output = place.command(trodden()).args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
         String::from_utf8(output.stderr).unwrap()
     };
     assert!(error("loops ./prog --function nothing").contains("no function `nothing` was executed"));

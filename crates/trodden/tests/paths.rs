@@ -6,12 +6,12 @@ use place::{Place, must, trodden};
 use std::collections::BTreeSet;
 use std::process::Output;
 use trodden_flow::Edge;
-use trodden_oracle::random::{self, Language};
-use trodden_unit::transformations::{Copy, LastIterations, Weighed};
+use trodden_oracle::random::{self, RandomLanguage};
+use trodden_unit::transformations::{LastIterations, PathCopy, Weighed};
 use trodden_unit::{EdgeKind, FunctionMap, Transformation, TransformationPlan};
 
 /// A loop whose last iteration leaves something out, as it is written in many programs of dynamic programming.
-const ROUNDS: &str = r#"
+const LOOPS: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
 __attribute__((noinline)) static void row(int *m, int *d, int *i, const int *b, const int *a, const int *t, int n) {
@@ -71,7 +71,7 @@ fn pgo(place: &Place, options: &[&str], flags: &str) -> Output {
 
 #[test]
 fn the_last_iterations_of_a_loop_are_split_from_it() {
-    let place = Place::with(&[("prog.c", ROUNDS)]);
+    let place = Place::with(&[("prog.c", LOOPS)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, &[], "-O2 -g").stderr).unwrap();
     assert!(reported.contains("row") && reported.contains("loops whose last iteration has code of its own: 1"), "{reported}");
@@ -85,7 +85,7 @@ fn the_last_iterations_of_a_loop_are_split_from_it() {
 }
 
 #[test]
-fn ways_behind_a_decided_branch_are_copied() {
+fn paths_behind_a_decided_branch_are_copied() {
     let place = Place::with(&[("prog.c", DECIDED)]);
     place.tool("clang-22", "-O2 -w prog.c -o plain");
     let reported = String::from_utf8(pgo(&place, &[], "-O1 -g").stderr).unwrap();
@@ -176,15 +176,15 @@ fn code_generation_knows_how_often_known_paths_enter_a_function() {
     assert_eq!(counts, BTreeSet::from([1, 8000]), "of `main` and `classify`");
 }
 
-/// Whatever a transformation plan says, programs do what they did: ways and loops picked at random, far more than paths would show.
+/// Whatever a transformation plan says, programs do what they did: paths and loops picked at random, far more than paths would show.
 #[test]
 fn random_programs_do_what_they_did_after_random_changes() {
     let mut larger = 0;
     for seed in 0..8 {
         let program = random::program(seed);
         let (name, language, clang) = match program.language {
-            Language::C => ("prog.c", "cc", "clang-22"),
-            Language::Cxx => ("prog.cc", "c++", "clang++-22"),
+            RandomLanguage::C => ("prog.c", "cc", "clang-22"),
+            RandomLanguage::Cxx => ("prog.cc", "c++", "clang++-22"),
         };
         let level = ["-O1", "-O2"][seed as usize % 2];
         let place = Place::with(&[(name, &program.text)]);
@@ -214,7 +214,7 @@ fn random_programs_do_what_they_did_after_random_changes() {
 /// Some edges of a function copied, some loops split.
 fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformation> {
     let cut = |edge: usize| function.cuts.iter().any(|(e, _)| e.index() == edge);
-    let ways: Vec<usize> =
+    let paths: Vec<usize> =
         (0..function.edges.len()).filter(|e| matches!(function.edges[*e].kind, EdgeKind::True | EdgeKind::False) && !cut(*e)).collect();
     let mut count = || {
         let most = [2, 1000, u64::MAX][dice.below(3) as usize];
@@ -222,8 +222,8 @@ fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformat
     };
     let edges = function.edges.iter().map(|_| count()).collect();
     let mut out = vec![Transformation::Weights(Weighed { entries: count(), edges })];
-    for _ in 0..ways.len().min(4) {
-        let entry = ways[dice.below(ways.len() as u64) as usize];
+    for _ in 0..paths.len().min(4) {
+        let entry = paths[dice.below(paths.len() as u64) as usize];
         let mut blocks = vec![function.edges[entry].to];
         for _ in 0..dice.below(5) {
             let last = blocks[blocks.len() - 1];
@@ -235,7 +235,7 @@ fn at_random(function: &FunctionMap, dice: &mut random::Dice) -> Vec<Transformat
             let Some(edge) = next.get(dice.below(next.len().max(1) as u64) as usize) else { break };
             blocks.push(function.edges[*edge].to);
         }
-        out.push(Transformation::Copy(Copy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
+        out.push(Transformation::Copy(PathCopy { entry: Edge(entry as u32), blocks, weights: Vec::new() }));
     }
     for (edge, _) in &function.cuts {
         let edge = &function.edges[edge.index()];

@@ -6,7 +6,7 @@ use place::{Place, cargo_trodden, must, trodden};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use trodden_oracle::random::{self, Language};
+use trodden_oracle::random::{self, RandomLanguage};
 
 /// Functions by name and hash: counters, and lines about values, those of one place in alphabetical order.
 type Profile = BTreeMap<(String, u64), (Vec<u64>, Vec<String>)>;
@@ -48,8 +48,8 @@ fn counters_of_random_programs_are_those_of_llvm() {
     for seed in 0..8 {
         let program = random::program(seed);
         let (name, language, clang) = match program.language {
-            Language::C => ("prog.c", "cc", "clang-22"),
-            Language::Cxx => ("prog.cc", "c++", "clang++-22"),
+            RandomLanguage::C => ("prog.c", "cc", "clang-22"),
+            RandomLanguage::Cxx => ("prog.cc", "c++", "clang++-22"),
         };
         let place = Place::with(&[(name, &program.text)]);
         let level = ["-O2", "-O3", "-O1", "-Os"][seed as usize % 4];
@@ -166,9 +166,9 @@ static ODDS: AtomicU32 = AtomicU32::new(0);
 }
 ";
 
-fn cargo(place: &Place, program: impl AsRef<Path>, words: &str, flags: &str) -> String {
+fn cargo(place: &Place, program: impl AsRef<Path>, arguments: &str, flags: &str) -> String {
     let mut command = without_cargos_variables(place.command(program.as_ref()));
-    let output = must(command.args(words.split_whitespace()).env("RUSTFLAGS", flags));
+    let output = must(command.args(arguments.split_whitespace()).env("RUSTFLAGS", flags));
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -208,9 +208,10 @@ fn rust_programs() {
 
 /// `trodden pgo` with cargo's own command: the same edge profile, a program that does what it did, and what only paths say.
 fn check_one_command(place: &Place, plain: &str, llvm: &Profile) {
-    let words = ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
+    let arguments =
+        ["pgo", "--train", "$TRODDEN_PROGRAM > trained", "--keep-profile", "kept.profdata", "--", "cargo", "build", "--release"];
     let mut command = without_cargos_variables(place.command(trodden()));
-    let reported = String::from_utf8(must(command.args(words)).stderr).unwrap();
+    let reported = String::from_utf8(must(command.args(arguments)).stderr).unwrap();
     assert_equal(llvm, &read(place, "kept.profdata"), "rust, in one command");
     assert!(reported.contains("step") && reported.contains("copies of paths behind branches that earlier ones decide: "), "{reported}");
     assert_eq!(place.output("subject.fast"), place.output(plain));
@@ -226,8 +227,8 @@ fn compilers_with_versions_are_intercepted() {
         s); return 0; }\n";
     let place = Place::with(&[("a.c", program), ("Makefile", &makefile("clang-22"))]);
     let pgo = |make: &str| {
-        let words = ["pgo", "--clean", "make clean", "--train", "$TRODDEN_PROGRAM", "--", "sh", "-c", make];
-        let output = place.command(trodden()).args(words).output().unwrap();
+        let arguments = ["pgo", "--clean", "make clean", "--train", "$TRODDEN_PROGRAM", "--", "sh", "-c", make];
+        let output = place.command(trodden()).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (status, reported) = pgo("make");

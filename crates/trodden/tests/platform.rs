@@ -143,12 +143,12 @@ fn tables_that_code_cannot_reach_are_named_when_the_link_fails() {
     let step: String = (0..15).map(|i| format!("  if (n >> {i} & 1) seen++;\n")).collect();
     let place = Place::with(&[("main.c", MAIN)]);
     // Nine tables of 2^24 slots are 2.25 GiB.
-    let words = "table-slots=16777216 array-paths=100";
+    let options = "table-slots=16777216 array-paths=100";
     let mut objects = String::new();
     for unit in 0..9 {
         let name = if unit == 0 { "step".to_owned() } else { format!("step{unit}") };
         place.write("unit.c", &format!("static volatile int seen;\nint {name}(int n) {{\n{step}  return seen;\n}}\n"));
-        must(place.command(trodden()).args(["cc", "-O1", "-c", "unit.c", "-o", &format!("{name}.o")]).env("TRODDEN_INSTRUMENT", words));
+        must(place.command(trodden()).args(["cc", "-O1", "-c", "unit.c", "-o", &format!("{name}.o")]).env("TRODDEN_INSTRUMENT", options));
         objects += &format!(" {name}.o");
     }
     place.cc("-O1 -c main.c");

@@ -7,13 +7,13 @@ use serde_json::Value;
 use std::fs;
 use std::process::Output;
 
-fn run(place: &Place, words: &[&str]) -> Output {
-    place.command(trodden()).args(words).output().unwrap()
+fn run(place: &Place, arguments: &[&str]) -> Output {
+    place.command(trodden()).args(arguments).output().unwrap()
 }
 
-fn json(place: &Place, words: &[&str]) -> Value {
-    let output = run(place, words);
-    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{words:?}: {e}: {output:?}"))
+fn json(place: &Place, arguments: &[&str]) -> Value {
+    let output = run(place, arguments);
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{arguments:?}: {e}: {output:?}"))
 }
 
 fn said(output: &Output) -> String {
@@ -98,9 +98,9 @@ fn places_that_do_not_exist_are_errors() {
         ("wlak: 5", "`wlak`"),
         ("walk: nothing()", "inlined code of nothing"),
     ] {
-        for words in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
-            let output = run(&place, words);
-            assert!(output.status.code() == Some(2) && said(&output).contains(message), "{words:?}: {output:?}");
+        for arguments in [&["find", expression][..], &["instrument", "prog", "-o", "watch", "--watch", expression]] {
+            let output = run(&place, arguments);
+            assert!(output.status.code() == Some(2) && said(&output).contains(message), "{arguments:?}: {output:?}");
         }
     }
     let watch = |expression: &str| run(&place, &["instrument", "prog", "-o", "watch", "--watch", expression]);
@@ -128,15 +128,15 @@ fn what_is_intact_of_a_damaged_profile_is_used() {
     let text = said(&report);
     assert!(report.status.success() && text.contains("walk") && text.contains("is damaged") && text.contains("000002.trodden"), "{text}");
     assert!(json(&place, &["report", "2", "--json"])["damaged"][0].as_str().unwrap().contains("000002.trodden"));
-    for words in [
+    for arguments in [
         &["annotate", "walk", "2"][..],
         &["find", "walk: 5", "2"],
         &["export", "lcov", "2"],
         &["diff", "1", "2"],
         &["suite", "redundant", "nightly"],
     ] {
-        let output = run(&place, words);
-        assert!(output.status.success() && said(&output).contains("is damaged"), "{words:?}: {output:?}");
+        let output = run(&place, arguments);
+        assert!(output.status.success() && said(&output).contains("is damaged"), "{arguments:?}: {output:?}");
     }
     let merged = run(&place, &["merge", "--output", "all.trodden", "nightly"]);
     assert!(merged.status.code() == Some(1) && said(&merged).contains("is damaged"), "{merged:?}");
@@ -154,12 +154,12 @@ fn json_is_whole_and_nought_is_no_limit() {
     let place = Place::with(&[("a.c", &format!("{functions}int main(void) {{ int n = 0;{calls} return 0; }}\n"))]);
     place.cc("-O1 -g a.c -o prog");
     place.trodden("record -- ./prog");
-    let paths = |words: &[&str]| json(&place, words)["paths"].as_array().unwrap().len();
+    let paths = |arguments: &[&str]| json(&place, arguments)["paths"].as_array().unwrap().len();
     assert_eq!(paths(&["report", "--json"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "0"]), 16);
     assert_eq!(paths(&["report", "--json", "--top", "3"]), 3);
     assert_eq!(paths(&["find", "..", "--json"]), 16);
-    let shown = |words: &[&str]| said(&run(&place, words)).lines().find(|l| l.contains(" shown")).unwrap_or_default().to_owned();
+    let shown = |arguments: &[&str]| said(&run(&place, arguments)).lines().find(|l| l.contains(" shown")).unwrap_or_default().to_owned();
     assert!(shown(&["report"]).contains("10 of 16 shown"), "{}", shown(&["report"]));
     assert!(shown(&["report", "--top", "0"]).contains("16 of 16 shown"));
     assert!(!said(&run(&place, &["find", "..", "--top", "0"])).contains("more (--top)"));
@@ -175,8 +175,8 @@ fn coverage_names_files_that_are_there() {
     place.cc("-O0 -g src/a.c -o prog");
     place.remove("src/gone.h");
     must(place.command(trodden()).args(["record", "--", "./prog"]));
-    let files = |words: &[&str]| {
-        let output = run(&place, &[&["export", "lcov"], words].concat());
+    let files = |arguments: &[&str]| {
+        let output = run(&place, &[&["export", "lcov"], arguments].concat());
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let names = text
@@ -202,7 +202,7 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
     must(place.command(trodden()).args(["cc", "-O1", "-g", "a\u{1b}[31m.c", "-o", "prog\u{1b}[31m"]));
     must(place.command(trodden()).args(["record", "-o", "p\u{1b}.trodden", "--", "./prog\u{1b}[31m"]));
     let files = ["p\u{1b}.trodden", "prog\u{1b}[31m"];
-    for words in [
+    for arguments in [
         &["report", files[0]][..],
         &["info", files[0]],
         &["info", "--all", files[1]],
@@ -210,17 +210,17 @@ fn names_with_control_characters_reach_neither_terminal_nor_tracefile() {
         &["info", "no\u{1b}file"],
         &["report", "no\u{1b}file"],
     ] {
-        let text = said(&run(&place, words));
-        assert!(!text.contains('\u{1b}') && !text.is_empty(), "{words:?}: {text:?}");
+        let text = said(&run(&place, arguments));
+        assert!(!text.contains('\u{1b}') && !text.is_empty(), "{arguments:?}: {text:?}");
     }
     let escaped = "p\u{1b}[31m\u{9b}";
-    for words in
+    for arguments in
         [&["store"][..], &["store", "--prune", "3"], &["doctor"], &["doctor", "--json"], &["plan", files[1]], &["plan", "--json", files[1]]]
     {
         let mut command = place.command(trodden());
-        command.env("TRODDEN_STORE", place.path(escaped)).args(words);
+        command.env("TRODDEN_STORE", place.path(escaped)).args(arguments);
         let text = said(&command.output().unwrap());
-        assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{words:?}: {text:?}");
+        assert!(!text.contains(['\u{1b}', '\u{9b}']) && !text.is_empty(), "{arguments:?}: {text:?}");
     }
     let lcov = String::from_utf8(run(&place, &["export", "lcov", files[0]]).stdout).unwrap();
     let known = ["TN:", "SF:", "FN", "DA:", "BR", "LF:", "LH:", "end_of_record"];

@@ -6,7 +6,7 @@ use place::{Place, executions, must, trodden};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use trodden_profile::stream::{Places, StreamLog, Symbol};
-use trodden_profile::{Ending, Profile, RunEntry, RunStore};
+use trodden_profile::{ProcessEnding, Profile, RunEntry, RunStore};
 
 const STEP: &str = "__attribute__((noinline)) int step(int n) { __asm__ volatile(\"\"); if (n & 1) return n; return 2 * n; }\n";
 
@@ -19,9 +19,9 @@ fn program(main: &str) -> Place {
     place
 }
 
-fn record(place: &Place, words: &[&str]) -> Command {
+fn record(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(trodden());
-    command.args(["record", "-o", "run.trodden", "--no-store", "--"]).args(words);
+    command.args(["record", "-o", "run.trodden", "--no-store", "--"]).args(arguments);
     command
 }
 
@@ -42,7 +42,7 @@ fn status_and_streams_pass_through() {
     assert_eq!(output.stdout, b"293\n");
     assert!(output.stderr.starts_with(b"to stderr\n"));
     assert_eq!(executions(&profile(&place), "step"), Some(2));
-    assert_eq!(profile(&place).run.ending, Some(Ending::Exit(41)));
+    assert_eq!(profile(&place).run.ending, Some(ProcessEnding::Exit(41)));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_signal_that_ends_the_program_is_reported() {
         let output = record(&place, &["./prog"]).output().unwrap();
         assert_eq!(output.status.code(), Some(128 + number));
         assert_eq!(executions(&profile(&place), "step"), Some(3));
-        assert_eq!(profile(&place).run.ending, Some(Ending::Signal(number)));
+        assert_eq!(profile(&place).run.ending, Some(ProcessEnding::Signal(number)));
     }
 }
 
@@ -138,11 +138,11 @@ fn each_program_of_a_suite_is_a_run() {
     let run = |n: &str, steps, ending, test: Option<&str>| (n.to_owned(), steps, Some(ending), test.map(str::to_owned), test.is_some());
     // What a forked process counts belongs to its program.
     let all = [
-        run("3", 3, Ending::Exit(3), None),
-        run("4", 4, Ending::Exit(4), None),
-        run("5", 5, Ending::Signal(11), None),
-        run("6", 7, Ending::Exit(6), None),
-        run("7", 7, Ending::Exit(7), Some("the last")),
+        run("3", 3, ProcessEnding::Exit(3), None),
+        run("4", 4, ProcessEnding::Exit(4), None),
+        run("5", 5, ProcessEnding::Signal(11), None),
+        run("6", 7, ProcessEnding::Exit(6), None),
+        run("7", 7, ProcessEnding::Exit(7), Some("the last")),
     ];
     assert_eq!(seen, all);
     assert_eq!(executions(&Profile::read(&place.path("all.trodden")).unwrap(), "step"), Some(26));
@@ -216,8 +216,8 @@ const LEAVES: &str = "#include <pthread.h>\n#include <sys/resource.h>\nstatic vo
 #[test]
 fn counts_that_the_program_could_not_write_are_a_failure_and_marked() {
     let place = program(LEAVES);
-    for (words, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
-        let output = record(&place, words).output().unwrap();
+    for (arguments, status) in [(&["./prog", "file"][..], 2), (&["./prog", "file", "7"], 7)] {
+        let output = record(&place, arguments).output().unwrap();
         let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(status), "{reported}");
         assert!(reported.contains("the counts of 1 thread are lost: the file would have been larger"), "{reported}");

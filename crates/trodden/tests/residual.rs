@@ -49,8 +49,8 @@ fn place() -> Place {
     place
 }
 
-fn json(place: &Place, words: &str) -> Value {
-    serde_json::from_slice(&place.trodden(&format!("residual --json {words}")).stdout).unwrap()
+fn json(place: &Place, arguments: &str) -> Value {
+    serde_json::from_slice(&place.trodden(&format!("residual --json {arguments}")).stdout).unwrap()
 }
 
 /// Function, number and executions of the paths in a report; complete ones only.
@@ -69,10 +69,10 @@ fn check_raw_file(place: &Place, found: &BTreeSet<(String, u64, u64)>) {
     let raw = fs::read_dir(place.path(".trodden/field")).unwrap().next().unwrap().unwrap().path();
     let raw = raw.display();
     assert_eq!(paths(&json(place, &format!("{raw} {raw}"))), *found);
-    let said = |words: &str| String::from_utf8(place.trodden(words).stderr).unwrap();
+    let said = |arguments: &str| String::from_utf8(place.trodden(arguments).stderr).unwrap();
     must(place.command(trodden()).args(["collect", "-o", "field.trodden", "--no-store"]).arg(raw.to_string()));
-    for words in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
-        assert!(said(words).contains("only paths that were unknown"), "{words}");
+    for arguments in ["export lcov field.trodden", "find .. field.trodden", "annotate classify field.trodden"] {
+        assert!(said(arguments).contains("only paths that were unknown"), "{arguments}");
     }
 }
 
@@ -113,8 +113,8 @@ fn the_field_says_what_tests_did_not_take() {
     assert!(seen + 100_000_000 > before && seen < before + 60_000_000_000, "{seen} is not about {before}");
     assert_eq!(report["summary"]["share_of_executions"], Value::Null);
     // What is summed up is what is listed.
-    for words in ["", "--function classify", "--known-edges", "--min-count 2"] {
-        let report = json(&place, words);
+    for arguments in ["", "--function classify", "--known-edges", "--min-count 2"] {
+        let report = json(&place, arguments);
         let sum = |name: &str| report["summary"][name].as_u64().unwrap();
         assert_eq!(sum("untested_paths") + sum("unfinished_paths"), report["found"].as_u64().unwrap(), "{report:#}");
         assert_eq!(sum("untested_paths"), paths(&report).len() as u64);
@@ -145,7 +145,7 @@ fn the_field_says_what_tests_did_not_take() {
 #[test]
 fn tests_of_another_state_of_the_program_are_reported() {
     let place = place();
-    let said = |words: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {words} -o prog.field")).stderr).unwrap();
+    let said = |arguments: &str| String::from_utf8(place.trodden(&format!("instrument ./prog {arguments} -o prog.field")).stderr).unwrap();
     assert!(!said("--residual tests").contains("warning"));
     place.write("prog.c", &SUBJECT.replace("if (b > 1000) exit(3);", "if (b > 1000) exit(3); if (a > 1000) NOP;"));
     place.cc("-O1 -g prog.c -o prog");
@@ -175,7 +175,7 @@ fn tests_of_another_state_of_the_program_are_reported() {
 fn a_percent_sign_in_the_folders_name_is_one() {
     let place = Place::with(&[("100%h/prog.c", SUBJECT)]);
     let at = place.path("100%h");
-    let trodden_there = |words: &str| must(place.command(trodden()).current_dir(&at).args(words.split(' ')));
+    let trodden_there = |arguments: &str| must(place.command(trodden()).current_dir(&at).args(arguments.split(' ')));
     trodden_there("cc -O1 prog.c -o prog");
     trodden_there("record -- ./prog 1 1");
     trodden_there("instrument ./prog --residual last -o prog.field");
@@ -200,7 +200,7 @@ fn other_tools_read_it() {
     let mut wrong = sarif.clone();
     wrong["runs"][0]["results"][0]["level"] = "loud".into();
     assert!(schemas.validate(&wrong, compiled).is_err());
-    let lcov = |words: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {words}")).stdout).unwrap();
+    let lcov = |arguments: &str| String::from_utf8(place.trodden(&format!("residual --format lcov {arguments}")).stdout).unwrap();
     // Of the interesting paths.
     let (some, none) = (lcov("--known-edges --function classify"), lcov("--min-count 100"));
     assert!(some.contains("DA:9,1\n") && !some.contains("main") && none.is_empty(), "{some} {none}");
@@ -289,7 +289,7 @@ fn functions_without_a_known_path_or_a_second_version_act_too() {
 }
 
 #[test]
-fn rounds_that_are_counted_together_are_seen_one_by_one() {
+fn iterations_that_are_counted_together_are_seen_one_by_one() {
     let subject = r#"static unsigned steps[8];
 __attribute__((noinline)) unsigned never(int n) { unsigned at = 1; for (int i = 0; i < n; i++) at = steps[at & 7]; return at; }
 int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
@@ -300,22 +300,22 @@ int main(int argc, char **argv) { return argc > 2 ? never(argc - 3) : 0; }
     place.trodden("instrument ./prog --residual tests -o prog.field");
     // The first iteration ends another path than the others, and a third path leaves the loop. With one iteration there are no
     // others, and with none not even that.
-    for rounds in [0, 1, 2, 6] {
-        let arguments = vec!["1"; 2 + rounds];
+    for iterations in [0, 1, 2, 6] {
+        let arguments = vec!["1"; 2 + iterations];
         let called = run(&place, "prog.field", &arguments, &[("TRODDEN_ON_UNTESTED", "callback"), ("TRODDEN_OUTPUT", "")]);
         let lines = String::from_utf8(called.stdout).unwrap();
         let of_never = lines.lines().filter_map(|l| l.strip_prefix("untested never "));
         let mut seen: Vec<Vec<u64>> = of_never.map(|l| l.split(' ').map(|n| n.parse().unwrap()).collect()).collect();
         seen.sort_unstable();
-        let of_never = |words: &str| paths(&json(&place, words)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
-        let file = place.path(&format!("{rounds}.raw"));
+        let of_never = |arguments: &str| paths(&json(&place, arguments)).into_iter().filter(|p| p.0 == "never").collect::<Vec<_>>();
+        let file = place.path(&format!("{iterations}.raw"));
         run(&place, "prog.field", &arguments, &[("TRODDEN_OUTPUT", file.to_str().unwrap())]);
         let counted = of_never(file.to_str().unwrap());
         let words = ["record", "--no-store", "-o", "full", "--", "./prog"];
         place.command(trodden()).args(words).args(&arguments).output().unwrap();
-        assert_eq!(counted, of_never("full --known tests"), "{rounds}");
+        assert_eq!(counted, of_never("full --known tests"), "{iterations}");
         let each: Vec<Vec<u64>> = counted.into_iter().flat_map(|(_, path, count)| (1..=count).map(move |n| vec![path, n])).collect();
-        assert!(each.len() == 1 + rounds && seen == each, "{rounds}: {seen:?} {each:?}");
+        assert!(each.len() == 1 + iterations && seen == each, "{iterations}: {seen:?} {each:?}");
     }
 }
 

@@ -76,8 +76,8 @@ fn subject() -> Place {
     ])
 }
 
-fn cargo(place: &Place, words: &str) -> Output {
-    must(outside_cargo(place, cargo_trodden()).arg("trodden").args(words.split_whitespace()))
+fn cargo(place: &Place, arguments: &str) -> Output {
+    must(outside_cargo(place, cargo_trodden()).arg("trodden").args(arguments.split_whitespace()))
 }
 
 /// Tests run below cargo, which leaves variables behind.
@@ -105,8 +105,8 @@ fn programs_libraries_and_tests() {
 
 /// What was built with other parameters is rebuilt, and only that.
 fn check_parameters(place: &Place, folder: &str) {
-    let built = |words: &str| {
-        cargo(place, &format!("build --workspace --offline {words}"));
+    let built = |arguments: &str| {
+        cargo(place, &format!("build --workspace --offline {arguments}"));
         std::fs::metadata(place.path(folder).join("one")).unwrap().modified().unwrap()
     };
     let first = built("--max-paths 2");
@@ -168,8 +168,8 @@ fn check_recorded_tests(place: &Place) {
 fn check_each_test(place: &Place) {
     // rustc is asked for its version again, as in a folder where nothing is built.
     std::fs::remove_file(place.path("target/trodden/.rustc_info.json")).unwrap();
-    let words = "suite run each --cargo -- --lib --offline";
-    let output = must(outside_cargo(place, trodden()).args(words.split_whitespace()));
+    let arguments = "suite run each --cargo -- --lib --offline";
+    let output = must(outside_cargo(place, trodden()).args(arguments.split_whitespace()));
     let store = RunStore::open(&place.path(".trodden")).unwrap();
     let runs = store.select("each").unwrap();
     let mut tests: Vec<_> = runs.iter().map(|r| r.run.test.clone().unwrap()).collect();

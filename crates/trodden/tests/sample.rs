@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Runs for as many milliseconds as its argument says; three of four calls take the same way.
+/// Runs for as many milliseconds as its argument says; three of four calls take the same path.
 const PROGRAM: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\
     __attribute__((noinline)) long step(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n\
     static long now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }\n\
@@ -111,8 +111,8 @@ fn what_cannot_be_sampled_is_refused() {
     let diff = place.command(trodden()).args(["diff", "--across-builds", "--json", "full.trodden", "run.trodden"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&diff.stdout).unwrap();
     assert!(json["overlap"]["executions"].as_f64().unwrap() > 0.95, "{}", json["overlap"]);
-    for (words, message) in [(["sample", "/nonexistent"], "no such file"), (["sample", "full.trodden"], "can be sampled")] {
-        let output = place.command(trodden()).args(words).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
+    for (arguments, message) in [(["sample", "/nonexistent"], "no such file"), (["sample", "full.trodden"], "can be sampled")] {
+        let output = place.command(trodden()).args(arguments).args(["--no-store", "-o", "x.trodden"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(text.contains(message) || text.contains("raw"), "{text}");
@@ -149,16 +149,28 @@ const LOOPS: &str = "#include <stdio.h>\n#include <stdlib.h>\n\
 fn a_burst_begins_and_ends_within_a_short_loop() {
     let place = Place::with(&[("prog.c", LOOPS)]);
     place.cc("--sample -O2 prog.c -o prog");
-    let rounds = 500_000_000;
+    let iterations = 500_000_000;
     let mut command = place.command(trodden());
-    command.args(["record", "--no-store", "--burst", "1ms", "--every", "20ms", "-o", "run.trodden", "--", "./prog", &rounds.to_string()]);
+    command.args([
+        "record",
+        "--no-store",
+        "--burst",
+        "1ms",
+        "--every",
+        "20ms",
+        "-o",
+        "run.trodden",
+        "--",
+        "./prog",
+        &iterations.to_string(),
+    ]);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let profile = Profile::read(&place.path("run.trodden")).unwrap();
     let (_, unit, function) = profile.functions().find(|(_, _, f)| f.name == "spin").unwrap();
     let seen = FunctionPaths::decode(function, unit.counts_of(function)).unwrap().total();
     // Without a check in the loop it would be all or nothing.
-    assert!(seen > 1000 && seen < rounds / 2, "{seen}");
+    assert!(seen > 1000 && seen < iterations / 2, "{seen}");
     let (_, _, places) = profile.functions().find(|(_, _, f)| f.name == "places").unwrap();
     assert_eq!(places.by_trip_count.len(), 1, "the inner loop is counted when it is left");
 }
@@ -239,8 +251,8 @@ int main(void) {
         "prog.c",
         &format!("{CODE}\n{}", CODE[CODE.find("struct item *find").unwrap()..CODE.find("void use").unwrap()].replace("find", "later")),
     );
-    let counts = |words: &str| {
-        place.cc(&format!("--sample -O2 -w {words} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
+    let counts = |arguments: &str| {
+        place.cc(&format!("--sample -O2 -w {arguments} -S -mllvm -stop-after=finalize-isel prog.c -o prog.mir"));
         let code = std::fs::read_to_string(place.path("prog.mir")).unwrap();
         let counts = code.lines().filter_map(|line| line.split_once("\"function_entry_count\", i64 "));
         counts.map(|(_, rest)| rest.trim_end_matches('}').to_owned()).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ mod place;
 use place::{Place, trodden};
 use trodden_profile::{FunctionPaths, Profile};
 
-/// Three of four calls take the same way, in each of the functions.
+/// Three of four calls take the same path, in each of the functions.
 const STEP: &str = "__attribute__((noinline)) long NAME(long n) { if (n & 3) { __asm__ volatile(\"nop\"); return n; } return 2 * n; }\n";
 const PROGRAM: &str = r#"
 #include <dlfcn.h>

@@ -145,8 +145,8 @@ fn record(place: &Place, program: &str, name: &str, options: &[&str], arguments:
 }
 
 /// Segments by the names of their paths.
-fn segments(place: &Place, words: &str) -> BTreeMap<String, u64> {
-    let output = place.trodden(&format!("segments {words} --json --top 0"));
+fn segments(place: &Place, arguments: &str) -> BTreeMap<String, u64> {
+    let output = place.trodden(&format!("segments {arguments} --json --top 0"));
     let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
     let name = |path: &Value| format!("{}:{}", path["function"].as_str().unwrap(), path["path"].as_u64().unwrap());
     let row = |row: &Value| {

@@ -168,7 +168,7 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
     let place = Place::with(&[("turns.c", TURNS)]);
     place.cc("--trodden-stream -O1 -g turns.c -o prog");
     record(&place, "turns", &[]);
-    let asked = |words: &str| must(place.command(trodden()).args(words.split(' '))).stdout;
+    let asked = |arguments: &str| must(place.command(trodden()).args(arguments.split(' '))).stdout;
     let report: Value = serde_json::from_slice(&asked("report turns.trodden --json")).unwrap();
     let sequence = &report["sequence"];
     assert_eq!(sequence["threads"], 1, "{report:#}");

@@ -7,7 +7,7 @@ use place::{Place, must, trodden};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
-use trodden_profile::stream::{Nesting, Places, Step, StreamLog, Symbol};
+use trodden_profile::stream::{Nesting, NestingStep, Places, StreamLog, Symbol};
 use trodden_profile::{FunctionPaths, Profile};
 
 /// Threads, recursion, `longjmp` over frames, `fork` in the middle of a function, `exec`, a signal handler that counts.
@@ -148,11 +148,11 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
                 let step = nesting.feed(event);
-                assert_ne!(step, Step::Unknown);
-                if let Step::Unwound(frames) = step {
+                assert_ne!(step, NestingStep::Unknown);
+                if let NestingStep::Unwound(frames) = step {
                     unwound += frames as u64;
                 }
-                if let (Step::Entered(frame), Symbol::Enter(_)) = (step, event) {
+                if let (NestingStep::Entered(frame), Symbol::Enter(_)) = (step, event) {
                     uncalled += u64::from(frame.call.is_none() && nesting.frames().len() > 1);
                 }
                 true

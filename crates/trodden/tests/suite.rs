@@ -45,12 +45,12 @@ fn built() -> Place {
     place
 }
 
-fn run(place: &Place, words: &str) -> Output {
-    place.command(trodden()).args(words.split_whitespace()).output().unwrap()
+fn run(place: &Place, arguments: &str) -> Output {
+    place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
 }
 
-fn json(place: &Place, words: &str) -> Value {
-    serde_json::from_slice(&place.trodden(words).stdout).unwrap()
+fn json(place: &Place, arguments: &str) -> Value {
+    serde_json::from_slice(&place.trodden(arguments).stdout).unwrap()
 }
 
 fn names(list: &Value) -> Vec<&str> {
@@ -128,8 +128,8 @@ fn names_that_no_suite_can_have_are_refused_before_anything_runs() {
 #[test]
 fn changes_are_of_the_files_that_git_means() {
     let place = Place::with(&[("src/m.c", PROGRAM), ("m.c", PROGRAM), ("ä.c", PROGRAM), ("tests.txt", "both\t./prog 1 1; ./umlaut 1 1\n")]);
-    let git = |words: &str| must(place.command("git").args(words.split(' '))).stdout;
-    for words in [
+    let git = |arguments: &str| must(place.command("git").args(arguments.split(' '))).stdout;
+    for arguments in [
         "init --quiet",
         "config diff.mnemonicPrefix true",
         "config user.name x",
@@ -137,7 +137,7 @@ fn changes_are_of_the_files_that_git_means() {
         "add .",
         "commit --quiet --message one",
     ] {
-        git(words);
+        git(arguments);
     }
     place.cc("-O1 -g src/m.c -o prog");
     place.cc("-O1 -g ä.c -o umlaut");
@@ -219,7 +219,7 @@ fn expressions_find_paths() {
 
 /// Takes the watched path in iteration 20, and says each iteration that it ended. `land` comes back twice, so it has no
 /// known-path region.
-const ROUNDS: &str = "\
+const LOOPS: &str = "\
 #include <setjmp.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -251,23 +251,23 @@ int main(int argc, char **argv) {
 
 #[test]
 fn watching_programs_act_where_the_path_ends() {
-    let place = Place::with(&[("a.c", ROUNDS)]);
+    let place = Place::with(&[("a.c", LOOPS)]);
     place.cc("-O1 -g a.c -o prog");
     let made = |expression: &str, action: &str| {
-        let words = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--on-match", action];
-        let output = place.command(trodden()).args(words).output().unwrap();
+        let arguments = ["instrument", "prog", "-o", "prog.watch", "--watch", expression, "--on-match", action];
+        let output = place.command(trodden()).args(arguments).output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let run = |rounds: &str| {
-        let output = place.command(place.path("prog.watch")).arg(rounds).output().unwrap();
+    let run = |iterations: &str| {
+        let output = place.command(place.path("prog.watch")).arg(iterations).output().unwrap();
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
         (output.status.code(), signal, output.stdout.len(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for (expression, rounds, function) in [("step: 8", 20, "step"), ("land: 17", 9, "land")] {
+    for (expression, iterations, function) in [("step: 8", 20, "step"), ("land: 17", 9, "land")] {
         let (status, said) = made(expression, "abort");
         assert!(status == Some(0) && said.contains("path of 1 function is watched"), "{said}");
         let (_, signal, ended, said) = run("100");
-        assert_eq!((signal, ended), (Some(6), rounds), "{said}");
+        assert_eq!((signal, ended), (Some(6), iterations), "{said}");
         assert!(said.contains(&format!(" of {function} matches {expression}\n")) && said.lines().count() == 1, "{said}");
         assert_eq!(run("9").0, Some(3));
     }

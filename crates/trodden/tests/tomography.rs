@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use trodden_flow::Numbering;
 use trodden_profile::Profile;
-use trodden_unit::{FunctionMap, Image};
+use trodden_unit::{FunctionMap, Identity, Image};
 
 /// Counts words of different kinds, and does some arithmetic with numbers among its arguments.
 const PROGRAM: &str = r#"
@@ -78,9 +78,9 @@ fn report(place: &Place, copy: usize, user: &str, input: &str) {
     ]));
 }
 
-fn aggregate(place: &Place, words: &str) -> Value {
-    let words = format!("field aggregate all.field --copies parts --json --top 10000 {words}");
-    serde_json::from_slice(&place.trodden(&words).stdout).unwrap()
+fn aggregate(place: &Place, arguments: &str) -> Value {
+    let arguments = format!("field aggregate all.field --copies parts --json --top 10000 {arguments}");
+    serde_json::from_slice(&place.trodden(&arguments).stdout).unwrap()
 }
 
 /// A number of the answer.
@@ -131,6 +131,11 @@ fn others_are_refused(place: &Place) {
     assert!(output.status.code() == Some(2) && reported.contains("none of these reports is of these copies"), "{reported}");
 }
 
+/// What a user is called in reports.
+fn user_name(strategy: &str, user: usize) -> String {
+    format!("{}-{user}", &strategy[..1])
+}
+
 #[test]
 fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
     let place = Place::with(&[("prog.c", PROGRAM)]);
@@ -155,11 +160,11 @@ fn users_report_what_their_copies_watch_and_estimates_are_for_all() {
         // No user has the last copy; one user has two.
         let having = |user: usize| if user == 6 { vec![0, 1] } else { vec![user % 3] };
         for (user, input) in INPUTS.iter().enumerate() {
-            having(user).into_iter().for_each(|copy| report(&place, copy, &format!("{}-{user}", &strategy[..1]), input));
+            having(user).into_iter().for_each(|copy| report(&place, copy, &user_name(strategy, user), input));
         }
         let sums = aggregate(&place, "--rows rows.csv --population 70");
         let rows = rows(&place);
-        let own = |user: usize| rows.get(&trodden_unit::Identity::of(format!("{}-{user}", &strategy[..1]).as_bytes()).to_string());
+        let own = |user: usize| rows.get(&Identity::from_content(user_name(strategy, user).as_bytes()).to_string());
         let mut seen = BTreeSet::new();
         for (user, counts) in full.iter().enumerate() {
             let mut expected = Counts::new();

@@ -367,8 +367,8 @@ fn a_running_process_is_attached_to() {
     let before = mappings();
     // Each leaves the process as it was, so that another can come.
     for collector in ["trampolines", "ptrace", "trampolines", "single-step"] {
-        let words = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "300ms", "--output", "t.trace"];
-        let output = folder.trodden(&words);
+        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "300ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
         assert!(output.status.success(), "{collector}: {}", errors(&output));
         assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
         // It runs on.
@@ -414,8 +414,8 @@ fn attaching_cuts_no_sleep_short() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     for collector in ["ptrace", "trampolines", "single-step", "ptrace", "trampolines"] {
-        let words = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "220ms", "--output", "t.trace"];
-        let output = folder.trodden(&words);
+        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "220ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
         assert!(output.status.success(), "{collector}: {}", errors(&output));
         if let Some(status) = process.try_wait().unwrap() {
             let mut said = String::new();
@@ -437,8 +437,8 @@ fn a_busy_process_outlives_collections_that_end_at_any_moment() {
     std::thread::sleep(std::time::Duration::from_millis(100));
     // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
     for round in 0..4 {
-        let words = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
-        let output = folder.trodden(&words);
+        let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
         assert!(output.status.success(), "{round}: {}", errors(&output));
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert!(process.try_wait().unwrap().is_none(), "{round}");
@@ -450,10 +450,10 @@ fn a_busy_process_outlives_collections_that_end_at_any_moment() {
 #[test]
 fn what_cannot_be_traced_is_named() {
     let folder = Folder::new();
-    let says = |program: &[&str], words: &str| {
+    let says = |program: &[&str], text: &str| {
         let output = folder.record(&[], "t.trace", program);
         assert_eq!(output.status.code(), Some(2), "{program:?}");
-        assert!(errors(&output).contains(words), "{program:?}: {}", errors(&output));
+        assert!(errors(&output).contains(text), "{program:?}: {}", errors(&output));
     };
     says(&["./nothing-here"], "there is no program `./nothing-here`");
     says(&["./input"], "is no ELF file");

@@ -53,8 +53,8 @@ int main(int argc, char **argv) {
 impl Folder {
     fn library(&self) {
         std::fs::write(self.path("twice.c"), LIBRARY).unwrap();
-        let words = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
-        must(Command::new("cc").current_dir(self.path(".")).args(words).output().unwrap());
+        let arguments = ["-O1", "-g", "-shared", "-fPIC", "twice.c", "-o", "libtwice.so"];
+        must(Command::new("cc").current_dir(self.path(".")).args(arguments).output().unwrap());
     }
 
     /// Each way to record gives what stepping gives, in the library, too.
@@ -83,8 +83,8 @@ fn a_library_is_traced_inside() {
     let folder = Folder::new();
     folder.library();
     std::fs::write(folder.path("app.c"), PROGRAM).unwrap();
-    let words = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
-    must(Command::new("cc").current_dir(folder.path(".")).args(words).output().unwrap());
+    let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
+    must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
     let blocks = folder.agrees_inside("libtwice", &["./app"], &WAYS);
     // Each address has its file behind it.
     let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();
@@ -164,8 +164,8 @@ fn a_library_of_a_running_process_is_traced_inside() {
     let folder = Folder::new();
     folder.library();
     std::fs::write(folder.path("app.c"), CALLS).unwrap();
-    let words = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
-    must(Command::new("cc").current_dir(folder.path(".")).args(words).output().unwrap());
+    let arguments = ["-O1", "-g", "app.c", "-o", "app", "-L.", "-ltwice", "-Wl,-rpath,$ORIGIN"];
+    must(Command::new("cc").current_dir(folder.path(".")).args(arguments).output().unwrap());
     let mut process = Command::new(folder.path("app")).spawn().unwrap();
     let id = process.id().to_string();
     let sleeps = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap().contains(") S ");
@@ -175,8 +175,8 @@ fn a_library_of_a_running_process_is_traced_inside() {
     // Each leaves the process as it was.
     for collector in ["ptrace", "trampolines"] {
         for library in ["libtwice", "./libtwice.so"] {
-            let words = ["trace", "record", "--library", library, "--collector", collector, "--pid", &id, "--for", "300ms"];
-            let output = folder.trodden(&[&words[..], &["--output", "t.trace"]].concat());
+            let arguments = ["trace", "record", "--library", library, "--collector", collector, "--pid", &id, "--for", "300ms"];
+            let output = folder.trodden(&[&arguments[..], &["--output", "t.trace"]].concat());
             assert!(output.status.success(), "{collector}: {}", errors(&output));
             let blocks = folder.addresses("t.trace");
             let of = |file: &str| blocks.iter().filter(|line| line.ends_with(file)).count();

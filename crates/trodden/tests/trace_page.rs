@@ -27,8 +27,8 @@ fn trodden(folder: &Path, arguments: &[&str]) -> Vec<u8> {
 
 fn compile(folder: &Path, text: &str) {
     std::fs::write(folder.join("app.c"), text).unwrap();
-    let words = ["-O1", "-g", "-fno-inline", "app.c", "-o", "app", "-pthread"];
-    assert!(Command::new("cc").current_dir(folder).args(words).status().unwrap().success());
+    let arguments = ["-O1", "-g", "-fno-inline", "app.c", "-o", "app", "-pthread"];
+    assert!(Command::new("cc").current_dir(folder).args(arguments).status().unwrap().success());
 }
 
 fn text(browser: &Browser, selector: &str) -> String {

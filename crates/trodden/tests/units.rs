@@ -89,10 +89,10 @@ fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     let (given, expected) = text.split_once(DASHES).unwrap_or((&text, ""));
     let mut builds = 0;
     let mut now = String::new();
-    for words in given.lines().filter_map(|line| line.strip_prefix(SETTINGS)).map(str::trim) {
+    for options in given.lines().filter_map(|line| line.strip_prefix(SETTINGS)).map(str::trim) {
         builds += 1;
-        let settings = settings(place, given, words);
-        now += &format!("{SETTINGS} {words}\n{}", made(place, given, &settings));
+        let settings = settings(place, given, options);
+        now += &format!("{SETTINGS} {options}\n{}", made(place, given, &settings));
     }
     let now = format!("{}\n", now.trim_end());
     if std::env::var_os("TRODDEN_BLESS").is_some() {
@@ -102,11 +102,12 @@ fn one(place: &Place, unit: &Path) -> (usize, Option<String>) {
     (builds, (now != expected).then(|| format!("{}:\n{now}", unit.display())))
 }
 
-/// Settings by their words, whose files are made of a build as by default.
-fn settings(place: &Place, unit: &str, words: &str) -> Settings {
-    let mut settings: Settings = words.parse().unwrap();
-    let named =
-        words.split(' ').filter_map(|word| word.strip_suffix("=file").or_else(|| word.strip_suffix("=1").filter(|key| *key == "part")));
+/// Settings by their text, whose files are made of a build as by default.
+fn settings(place: &Place, unit: &str, options: &str) -> Settings {
+    let mut settings: Settings = options.parse().unwrap();
+    let named = options
+        .split(' ')
+        .filter_map(|option| option.strip_suffix("=file").or_else(|| option.strip_suffix("=1").filter(|key| *key == "part")));
     let keys: Vec<&str> = named.collect();
     if !keys.is_empty() {
         // Callers' paths up to calls have numbers only where calls are edges.

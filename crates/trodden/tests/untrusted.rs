@@ -13,8 +13,8 @@ const PROGRAM: &str = "#include <stdio.h>\n\
     int main(void) { volatile int v = 1; int s = 0; for (int i = 0; i < 1000; i++) s += twice(&v, i); printf(\"%d\\n\", s); return 0; }\n";
 
 /// What a command says on both of its outputs, with its exit status.
-fn said(place: &Place, words: &str) -> (Option<i32>, String) {
-    let output = place.command(trodden()).args(words.split_whitespace()).output().unwrap();
+fn said(place: &Place, arguments: &str) -> (Option<i32>, String) {
+    let output = place.command(trodden()).args(arguments.split_whitespace()).output().unwrap();
     (output.status.code(), [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat())
 }
 
@@ -36,11 +36,11 @@ fn options_in_a_profile_reach_no_compiler() {
     let (status, text) = said(&place, "advise --json crafted.trodden");
     assert!(status == Some(0) && !text.contains("redundant results were not looked for"), "{text}");
     for option in ["-ftime-trace=trace.json", "-fplugin=evil.so", "-fpass-plugin=evil.so", "-B.", "-mllvm|-info-output-file=trace.json"] {
-        let words: Vec<&str> = option.split('|').collect();
-        craft(&place, &words);
+        let arguments: Vec<&str> = option.split('|').collect();
+        craft(&place, &arguments);
         let (status, text) = said(&place, "advise --json crafted.trodden");
         assert_eq!(status, Some(0), "the rest of the profile is of use: {text}");
-        assert!(text.contains(&format!("`{}`", words.join(" "))) && text.contains("a.c"), "{option} is refused by its name: {text}");
+        assert!(text.contains(&format!("`{}`", arguments.join(" "))) && text.contains("a.c"), "{option} is refused by its name: {text}");
         assert!(!place.path("trace.json").exists(), "{option} wrote a file");
     }
 }

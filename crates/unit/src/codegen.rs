@@ -5,7 +5,7 @@
 //! or write files (`-ftime-trace=`). So nothing of a map goes to a compiler but what this list has, each option with
 //! the values that it takes. Everything else is refused by its name.
 //!
-//! Invariant: [`CodegenOptions`] from a map hold words of the list only; no word of it names a file, a library or a program.
+//! Invariant: [`CodegenOptions`] from a map hold arguments of the list only; no argument of it names a file, a library or a program.
 
 use std::fmt;
 
@@ -92,7 +92,7 @@ const CLANG: &[(&str, Takes)] = &[
     ("-fno-unique-section-names", Nothing),
 ];
 
-/// LLVM's options, which follow the word `-mllvm`, by how they begin: `-NAME` of a switch, `-NAME=` of others.
+/// LLVM's options, which follow the argument `-mllvm`, by how they begin: `-NAME` of a switch, `-NAME=` of others.
 const LLVM: &[(&str, Takes)] = &[
     ("-x86-asm-syntax=", OneOf(&["att", "intel"])),
     ("-x86-branches-within-32B-boundaries", Nothing),
@@ -159,29 +159,29 @@ impl CodegenOptions {
     ///
     /// # Errors
     /// One is not on the list, or has a value that it does not take.
-    pub fn of_map(words: &[String]) -> Result<CodegenOptions, RefusedOption> {
+    pub fn from_map(arguments: &[String]) -> Result<CodegenOptions, RefusedOption> {
         let refused = |option: String| Err(RefusedOption { option: option.escape_debug().to_string() });
-        let mut rest = words.iter();
-        while let Some(word) = rest.next() {
-            if word == "-mllvm" {
+        let mut rest = arguments.iter();
+        while let Some(argument) = rest.next() {
+            if argument == "-mllvm" {
                 let option = rest.next().map_or("", String::as_str);
                 if !allowed(LLVM, option) {
                     return refused(format!("-mllvm {option}"));
                 }
-            } else if !allowed(CLANG, word) && !word.strip_prefix("--target=").is_some_and(is_known_target) {
-                return refused(word.clone());
+            } else if !allowed(CLANG, argument) && !argument.strip_prefix("--target=").is_some_and(is_known_target) {
+                return refused(argument.clone());
             }
         }
-        Ok(CodegenOptions(words.to_vec()))
+        Ok(CodegenOptions(arguments.to_vec()))
     }
 
     /// Those that the user's own command line has: whatever they are, the user gave them to a compiler.
-    pub fn of_command_line(words: Vec<String>) -> CodegenOptions {
-        CodegenOptions(words)
+    pub fn from_command_line(arguments: Vec<String>) -> CodegenOptions {
+        CodegenOptions(arguments)
     }
 
-    /// The words, in order.
-    pub fn words(&self) -> &[String] {
+    /// The arguments, in order.
+    pub fn arguments(&self) -> &[String] {
         &self.0
     }
 }
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<CodegenOptions, RefusedOption> {
-        CodegenOptions::of_map(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        CodegenOptions::from_map(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
@@ -260,8 +260,8 @@ mod tests {
             assert_eq!(of(&format!("-O2 {option} -fPIC")).unwrap_err().option, option);
         }
         assert_eq!(of("-O2 -mllvm").unwrap_err().option, "-mllvm ");
-        assert_eq!(CodegenOptions::of_map(&["-O2\n".into()]).unwrap_err().option, "-O2\\n");
-        assert!(CodegenOptions::of_map(&[String::new()]).is_err());
+        assert_eq!(CodegenOptions::from_map(&["-O2\n".into()]).unwrap_err().option, "-O2\\n");
+        assert!(CodegenOptions::from_map(&[String::new()]).is_err());
     }
 
     #[test]

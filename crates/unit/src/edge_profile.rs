@@ -117,16 +117,16 @@ pub struct ValueCounters {
     /// Place of the function in [`EdgeProfile::functions`].
     pub function: u32,
     /// The kind of values.
-    pub kind: ValueKind,
+    pub kind: ProfiledValueKind,
     /// Number of the site among the function's sites of that kind.
     pub site: u16,
-    /// The first of the unit's counters; there are [`ValueKind::counters`].
+    /// The first of the unit's counters; there are [`ProfiledValueKind::counters`].
     pub first: u64,
 }
 
 /// Values that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum ValueKind {
+pub enum ProfiledValueKind {
     /// Targets of indirect calls. A target is identified by its distance from the beginning of the image (0 if it is elsewhere). The
     /// distance selects one of [`TARGET_BUCKETS`] pairs of counters: the number of calls, and the sum of the distances. If all calls of a
     /// pair have one target, both determine it. Pairs of several threads and runs can be added.
@@ -143,12 +143,12 @@ pub const SIZE_CLASSES: u32 = 22;
 /// The factor of distances: the highest bits of the product select a pair.
 pub const TARGET_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl ValueKind {
+impl ProfiledValueKind {
     /// Number of the unit's counters at each site.
     pub fn counters(self) -> u32 {
         match self {
-            ValueKind::Target => 2 * TARGET_BUCKETS,
-            ValueKind::Size => SIZE_CLASSES,
+            ProfiledValueKind::Target => 2 * TARGET_BUCKETS,
+            ProfiledValueKind::Size => SIZE_CLASSES,
         }
     }
 }

@@ -173,7 +173,7 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::Experiment;
-    use crate::map::Counted;
+    use crate::map::CountedEvent;
 
     fn map() -> UnitMap {
         UnitMap {
@@ -181,7 +181,7 @@ mod tests {
             producer: String::new(),
             target: String::new(),
             experiment: Experiment::default(),
-            counted: Counted::Paths,
+            counted: CountedEvent::Paths,
             codegen: vec![],
             files: vec![],
             scopes: vec![],

@@ -21,7 +21,7 @@ impl fmt::Debug for Identity {
 
 impl Identity {
     /// Identity of some content: its XXH3 hash of 128 bits.
-    pub fn of(content: &[u8]) -> Identity {
+    pub fn from_content(content: &[u8]) -> Identity {
         Identity(xxhash_rust::xxh3::xxh3_128(content).to_le_bytes())
     }
 

@@ -11,7 +11,7 @@ use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION, UNIT_MAGIC, UNIT_VERSION, U
 
 /// One unit's place in an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedUnit {
     /// The unit.
     pub unit: Identity,
     /// Its first counter, from the start of the counters' section.
@@ -26,7 +26,7 @@ pub struct Image {
     /// Identity of the image.
     pub identity: Identity,
     /// Its units in link order.
-    pub units: Vec<Placed>,
+    pub units: Vec<PlacedUnit>,
     /// The frames it carries; may be fewer than its units (stripped) or more (unused ones that the linker dropped).
     pub frames: Vec<Frame>,
     /// What was wrong with frames.
@@ -88,7 +88,7 @@ impl Image {
     }
 }
 
-fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<Placed>, ImageError> {
+fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<PlacedUnit>, ImageError> {
     const SIZE: usize = size_of::<UnitRecord>();
     if !bytes.len().is_multiple_of(SIZE) {
         return Err(ImageError::Records(format!("{} bytes are no multiple of {SIZE}", bytes.len())));
@@ -100,7 +100,7 @@ fn read_records(bytes: &[u8], address: u64, counters: u64) -> Result<Vec<Placed>
             return Err(ImageError::Records(format!("record {i}")));
         }
         let first = address.wrapping_add((i * SIZE) as u64).wrapping_add(word(24)).wrapping_sub(counters);
-        units.push(Placed { unit: Identity(record[8..24].try_into().expect("sixteen bytes")), first: first / 8, counters: word(32) });
+        units.push(PlacedUnit { unit: Identity(record[8..24].try_into().expect("sixteen bytes")), first: first / 8, counters: word(32) });
     }
     Ok(units)
 }

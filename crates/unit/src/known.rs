@@ -64,7 +64,7 @@ impl KnownFunction {
 
 /// Which of the functions that had a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Version {
+pub struct NameVersion {
     /// Hash of the graph.
     pub shape: u64,
     /// Digest of the code.
@@ -72,14 +72,14 @@ pub struct Version {
 }
 
 /// Source of the unit, linkage name, version.
-type Key = (String, String, Version);
+type Key = (String, String, NameVersion);
 
-/// A function was counted in two ways, so that its paths have two identities.
+/// A function was counted by two numberings, so that its paths have two identities.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the paths of function `{0}` are cut in different ways in these profiles: record all runs with programs built with the same parameters"
 )]
-pub struct TwoWays(pub String);
+pub struct TwoNumberings(pub String);
 
 impl KnownPaths {
     /// Adds a function's executed paths and edge counts.
@@ -92,7 +92,7 @@ impl KnownPaths {
         function: &FunctionMap,
         known: impl Iterator<Item = (u64, u64)>,
         edges: &[u64],
-    ) -> Result<(), TwoWays> {
+    ) -> Result<(), TwoNumberings> {
         let key = (unit.source.clone(), function.name.clone(), function.version());
         let fresh = || KnownFunction {
             cuts: function.cuts.clone(),
@@ -101,23 +101,23 @@ impl KnownPaths {
             edges: vec![0; function.edges.len()],
         };
         let more = KnownFunction { known: known.collect(), edges: edges.to_vec(), ..fresh() };
-        self.functions.entry(key).or_insert_with(fresh).unite(more).ok_or_else(|| TwoWays(function.name.clone()))
+        self.functions.entry(key).or_insert_with(fresh).unite(more).ok_or_else(|| TwoNumberings(function.name.clone()))
     }
 
     /// Whether there is anything of a function of this name, whatever its version.
     pub fn names(&self, unit: &str, name: &str) -> bool {
-        let from = (unit.to_owned(), name.to_owned(), Version::default());
+        let from = (unit.to_owned(), name.to_owned(), NameVersion::default());
         self.functions.range(from..).next().is_some_and(|(key, _)| key.0 == unit && key.1 == name)
     }
 
     /// What is known of a function.
-    pub fn of(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
+    pub fn of(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
         self.functions.get(&(unit.to_owned(), name.to_owned(), version))
     }
 
     /// The same, or else what is known of one with the same graph: it has the same paths, whatever its code does on them.
-    pub fn like(&self, unit: &str, name: &str, version: Version) -> Option<&KnownFunction> {
-        let key = |code| (unit.to_owned(), name.to_owned(), Version { code, ..version });
+    pub fn like(&self, unit: &str, name: &str, version: NameVersion) -> Option<&KnownFunction> {
+        let key = |code| (unit.to_owned(), name.to_owned(), NameVersion { code, ..version });
         self.of(unit, name, version).or_else(|| self.functions.range(key(0)..=key(u64::MAX)).next().map(|(_, function)| function))
     }
 
@@ -125,13 +125,13 @@ impl KnownPaths {
     ///
     /// # Errors
     /// A function is in both with other cuts.
-    pub fn unite(&mut self, other: KnownPaths) -> Result<(), TwoWays> {
+    pub fn unite(&mut self, other: KnownPaths) -> Result<(), TwoNumberings> {
         for (key, more) in other.functions {
             match self.functions.entry(key) {
                 Entry::Vacant(free) => drop(free.insert(more)),
                 Entry::Occupied(mut there) => {
                     let name = there.key().1.clone();
-                    there.get_mut().unite(more).ok_or(TwoWays(name))?;
+                    there.get_mut().unite(more).ok_or(TwoNumberings(name))?;
                 }
             }
         }
@@ -174,7 +174,7 @@ impl KnownPaths {
     /// Reads a file's content.
     ///
     /// # Errors
-    /// It is none, or damaged.
+    /// The file is of another kind, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, NoKnownPaths> {
         let entries: Vec<(Key, KnownFunction)> = unpack(&MAGIC, bytes).ok_or(NoKnownPaths)?;
         if !entries.iter().all(|(_, function)| function.is_sound()) {
@@ -193,7 +193,7 @@ pub struct NoKnownPaths;
 mod tests {
     use super::*;
 
-    const VERSION: Version = Version { shape: 7, code: 3 };
+    const VERSION: NameVersion = NameVersion { shape: 7, code: 3 };
 
     fn file(cut: u32, known: &[(u64, u64)]) -> Vec<u8> {
         let function = KnownFunction { cuts: vec![(Edge(cut), CutReason::Back)], paths: 4, known: known.to_vec(), edges: vec![1, 2] };
@@ -209,13 +209,13 @@ mod tests {
         assert_eq!((known(&one).known, known(&one).edges), (vec![(0, 5), (2, 10), (3, 7)], vec![2, 4]));
         assert!(known(&one).knows(3) && !known(&one).knows(1));
         let other = KnownPaths::from_bytes(&file(0, &[(0, 1)])).unwrap();
-        assert_eq!(one.unite(other), Err(TwoWays("f".into())));
+        assert_eq!(one.unite(other), Err(TwoNumberings("f".into())));
     }
 
     #[test]
     fn another_version_is_another_function() {
         let set = KnownPaths::from_bytes(&file(1, &[(0, 5)])).unwrap();
-        let (code, shape) = (Version { code: 4, ..VERSION }, Version { shape: 8, ..VERSION });
+        let (code, shape) = (NameVersion { code: 4, ..VERSION }, NameVersion { shape: 8, ..VERSION });
         assert!(set.of("u.c", "f", VERSION).is_some() && set.names("u.c", "f"));
         assert_eq!((set.of("u.c", "f", code), set.of("u.c", "f", shape), set.like("u.c", "f", shape)), (None, None, None));
         assert_eq!(set.like("u.c", "f", code), set.of("u.c", "f", VERSION));

@@ -17,9 +17,9 @@ pub mod image;
 pub mod known;
 pub mod line_graphs;
 pub mod map;
-pub mod marks;
 mod packed;
 pub mod parts;
+pub mod probes;
 pub mod properties;
 pub mod segment_words;
 pub mod segments;
@@ -30,22 +30,23 @@ pub mod weights;
 
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use edge_profile::{
-    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ValueCounters, ValueKind,
+    CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
+    ValueCounters,
 };
 pub use events::EventSource;
-pub use experiment::{Experiment, Request, Settings};
+pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};
 pub use identity::Identity;
 pub use image::{Image, ImageError};
-pub use known::{KnownFunction, KnownPaths, NoKnownPaths, TwoWays, Version};
+pub use known::{KnownFunction, KnownPaths, NameVersion, NoKnownPaths, TwoNumberings};
 pub use line_graphs::{LineBlock, LineGraph, LineGraphs};
 pub use map::*;
 pub use packed::most_unpacked;
-pub use parts::{FunctionPart, NoParts, Parts};
+pub use parts::{FunctionPart, FunctionParts, NoParts};
 pub use properties::UnitProperties;
 pub use segment_words::{CallerPath, SegmentWords, UnplacedCall};
 pub use segments::{NoSegments, SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
-pub use storage::{Aliases, InterestingWords, LabelWords, Storage, Table};
+pub use storage::{CountTable, InterestingWords, LabelWords, Storage, StorageAliases};
 pub use store::UnitStore;
 pub use transformations::{NoTransformationPlan, Transformation, TransformationPlan};
 pub use weights::{NoWeights, Weights};

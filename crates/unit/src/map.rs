@@ -8,7 +8,7 @@ use crate::events::{CELLS, EventSource};
 use crate::experiment::Experiment;
 use crate::line_graphs::LineGraphs;
 use crate::segment_words::SegmentWords;
-use crate::storage::{InterestingWords, LabelWords, Storage, Table};
+use crate::storage::{CountTable, InterestingWords, LabelWords, Storage};
 use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
 
@@ -27,7 +27,7 @@ pub struct UnitMap {
     /// What was observed of the unit.
     pub experiment: Experiment,
     /// What its counters stand for.
-    pub counted: Counted,
+    pub counted: CountedEvent,
     /// Options of clang by which machine code was made of the bitcode and which the bitcode does not hold (`-O2`, `-fPIC`).
     pub codegen: Vec<String>,
     /// Source files that positions name; absolute where the compiler knew the folder.
@@ -55,7 +55,7 @@ pub struct UnitMap {
 
 /// What the numbers of a unit's paths stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Counted {
+pub enum CountedEvent {
     /// Paths.
     #[default]
     Paths,
@@ -152,7 +152,7 @@ pub struct FunctionMap {
     /// Where they are kept while the program runs.
     pub storage: Storage,
     /// Basic blocks; block 0 is the entry.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<UnitBlock>,
     /// Edges between blocks, and from blocks to the exit.
     pub edges: Vec<FlowEdge>,
     /// The acyclic graph whose paths are numbered.
@@ -178,7 +178,7 @@ pub struct BlockCall {
 
 /// A basic block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Block {
+pub struct UnitBlock {
     /// Number of instructions of the intermediate code (without debug records and labels).
     pub instructions: u32,
     /// Distinct source positions of its instructions in order of first occurrence.
@@ -332,7 +332,7 @@ pub fn digest(code: &[u8]) -> u64 {
 }
 
 /// Hash of a graph: what its blocks and edges are, without source positions.
-pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
+pub fn shape(blocks: &[UnitBlock], edges: &[FlowEdge]) -> u64 {
     let kinds: Vec<(u32, BlockKind)> = blocks.iter().map(|b| (b.instructions, b.kind)).collect();
     let bytes = postcard::to_allocvec(&(kinds, edges)).expect("maps are plain data");
     xxhash_rust::xxh3::xxh3_64(&bytes)
@@ -340,12 +340,12 @@ pub fn shape(blocks: &[Block], edges: &[FlowEdge]) -> u64 {
 
 impl FunctionMap {
     /// By what a function is known again.
-    pub fn version(&self) -> crate::Version {
-        crate::Version { shape: self.shape, code: self.code }
+    pub fn version(&self) -> crate::NameVersion {
+        crate::NameVersion { shape: self.shape, code: self.code }
     }
 
     /// The table in which it counts, if it does.
-    pub fn table(&self) -> Option<Table> {
+    pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
             Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) => None,

@@ -16,7 +16,7 @@ const MAGIC: [u8; 8] = *b"TRODPRT\x01";
 
 /// A copy's parts of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct FunctionParts {
     units: BTreeMap<Identity, BTreeMap<String, FunctionPart>>,
 }
 
@@ -33,7 +33,7 @@ pub struct FunctionPart {
     pub part: Part,
 }
 
-impl Parts {
+impl FunctionParts {
     /// Adds a function of a unit.
     pub fn add(&mut self, unit: Identity, function: &FunctionMap, part: Part) {
         let part = FunctionPart { shape: function.shape, cuts: function.cuts.clone(), paths: function.counters, part };
@@ -53,10 +53,10 @@ impl Parts {
     /// Reads a file's content.
     ///
     /// # Errors
-    /// It is none, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Parts, NoParts> {
+    /// The file is of another kind, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, NoParts> {
         let units: Vec<(Identity, BTreeMap<String, FunctionPart>)> = unpack(&MAGIC, bytes).ok_or(NoParts)?;
-        Ok(Parts { units: units.into_iter().collect() })
+        Ok(FunctionParts { units: units.into_iter().collect() })
     }
 }
 
@@ -87,9 +87,9 @@ mod tests {
         };
         let function = FunctionPart { shape: 7, cuts: vec![(Edge(1), CutReason::Back)], paths: 2, part };
         let unit = Identity([3; 16]);
-        let parts = Parts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
-        let read = Parts::from_bytes(&parts.to_bytes()).unwrap();
+        let parts = FunctionParts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
+        let read = FunctionParts::from_bytes(&parts.to_bytes()).unwrap();
         assert_eq!((read.of(unit, "f"), read.of(unit, "g"), read.of(Identity([4; 16]), "f")), (Some(&function), None, None));
-        assert_eq!(Parts::from_bytes(&parts.to_bytes()[..12]), Err(NoParts));
+        assert_eq!(FunctionParts::from_bytes(&parts.to_bytes()[..12]), Err(NoParts));
     }
 }

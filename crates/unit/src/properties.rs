@@ -1,7 +1,7 @@
 //! Properties of the instructions of a unit: they show which computations and loads on a path repeat earlier ones.
 //!
 //! They are not part of a [`crate::UnitMap`]: the plugin computes them from a unit's kept bitcode on demand
-//! ([`Action::Describe`](crate::experiment::Action::Describe)), for `trodden advise`. Values are numbered within a
+//! ([`BlockAction::Describe`](crate::experiment::Action::Describe)), for `trodden advise`. Values are numbered within a
 //! function. An operation is identified by its name and everything that is not an operand (`icmp ult`, `load i32`), so
 //! two steps with one operation and equal operands compute one value.
 //!
@@ -82,7 +82,7 @@ pub struct InstructionProperties {
     /// Values that depend on the incoming edge.
     pub phis: Vec<Phi>,
     /// Computations and accesses to memory.
-    pub steps: Vec<Step>,
+    pub steps: Vec<BlockStep>,
 }
 
 /// A value selected by the edge through which the block was entered.
@@ -96,16 +96,16 @@ pub struct Phi {
 
 /// A step of a block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Step {
+pub struct BlockStep {
     /// The action.
-    pub what: Action,
+    pub what: BlockAction,
     /// Its place in the source.
     pub position: Option<Position>,
 }
 
 /// A computation or an access to memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Action {
+pub enum BlockAction {
     /// A value that depends on nothing but the operands.
     Compute {
         /// The value.
@@ -131,7 +131,7 @@ pub enum Action {
         /// Name of the operation, which includes the type.
         operation: OperationId,
         /// The access.
-        access: Access,
+        access: AccessedMemory,
         /// Whether nothing ever writes there.
         constant: bool,
     },
@@ -142,7 +142,7 @@ pub enum Action {
         /// The load that would read the value back unchanged.
         operation: OperationId,
         /// The access.
-        access: Access,
+        access: AccessedMemory,
     },
     /// May write any memory: a call, an atomic operation.
     Clobber,
@@ -150,7 +150,7 @@ pub enum Action {
 
 /// An access to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Access {
+pub struct AccessedMemory {
     /// Address.
     pub address: ValueId,
     /// Bytes.
@@ -208,13 +208,13 @@ impl UnitProperties {
     fn fits(&self, function: &FunctionProperties) -> bool {
         let value = |v: &ValueId| (v.0 as usize) < function.values.len();
         let operation = |o: &OperationId| (o.0 as usize) < self.operations.len();
-        let access = |a: &Access| value(&a.address) && a.class.is_none_or(|c| (c.0 as usize) < self.classes.len());
-        let step = |s: &Step| match &s.what {
-            Action::Compute { result, operation: o, operands } => value(result) && operation(o) && operands.iter().all(value),
-            Action::Offset { result, base, .. } => value(result) && value(base),
-            Action::Load { result, operation: o, access: a, .. } => value(result) && operation(o) && access(a),
-            Action::Store { value: v, operation: o, access: a } => value(v) && operation(o) && access(a),
-            Action::Clobber => true,
+        let access = |a: &AccessedMemory| value(&a.address) && a.class.is_none_or(|c| (c.0 as usize) < self.classes.len());
+        let step = |s: &BlockStep| match &s.what {
+            BlockAction::Compute { result, operation: o, operands } => value(result) && operation(o) && operands.iter().all(value),
+            BlockAction::Offset { result, base, .. } => value(result) && value(base),
+            BlockAction::Load { result, operation: o, access: a, .. } => value(result) && operation(o) && access(a),
+            BlockAction::Store { value: v, operation: o, access: a } => value(v) && operation(o) && access(a),
+            BlockAction::Clobber => true,
         };
         let phi = |p: &Phi| value(&p.result) && p.incoming.iter().all(|(_, v)| value(v));
         let objects = function.values.iter().all(|v| v.object.as_ref().is_none_or(|(v, _)| value(v)));
@@ -227,13 +227,13 @@ mod tests {
     use super::*;
 
     fn properties() -> UnitProperties {
-        let load = Action::Load {
+        let load = BlockAction::Load {
             result: ValueId(1),
             operation: OperationId(0),
-            access: Access { address: ValueId(0), size: 4, class: None },
+            access: AccessedMemory { address: ValueId(0), size: 4, class: None },
             constant: false,
         };
-        let blocks = vec![InstructionProperties { phis: Vec::new(), steps: vec![Step { what: load, position: None }] }];
+        let blocks = vec![InstructionProperties { phis: Vec::new(), steps: vec![BlockStep { what: load, position: None }] }];
         let values =
             vec![ValueProperties { kind: ValueKind::Object, object: None }, ValueProperties { kind: ValueKind::Other, object: None }];
         let function = FunctionProperties { name: "f".into(), values, blocks };

@@ -25,7 +25,7 @@
 //! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
 
 use crate::packed::{pack, unpack};
-use crate::{FunctionMap, UnitMap, Version};
+use crate::{FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
@@ -52,7 +52,7 @@ pub struct SegmentSet {
 /// Numbers by what they are of. It follows from the rest of a set, so all are equal.
 #[derive(Clone, Debug, Default)]
 struct Index {
-    functions: OnceCell<HashMap<(String, String, Version), u32>>,
+    functions: OnceCell<HashMap<(String, String, NameVersion), u32>>,
     contexts: OnceCell<HashMap<(u32, SegmentContext), u32>>,
 }
 
@@ -74,7 +74,7 @@ pub struct SegmentFunction {
     /// Other names by which it is called.
     pub aliases: Vec<String>,
     /// Which of that name.
-    pub version: Version,
+    pub version: NameVersion,
     /// Only its own unit can name it.
     pub local: bool,
     /// Where its paths are cut.
@@ -116,7 +116,7 @@ impl SegmentSet {
     }
 
     /// A function by unit, name and version.
-    pub fn function(&self, unit: &str, name: &str, version: Version) -> Option<u32> {
+    pub fn function(&self, unit: &str, name: &str, version: NameVersion) -> Option<u32> {
         let all = || (0..).zip(&self.functions).map(|(at, f)| ((f.unit.clone(), f.name.clone(), f.version), at)).collect();
         self.index.functions.get_or_init(all).get(&(unit.to_owned(), name.to_owned(), version)).copied()
     }
@@ -235,7 +235,7 @@ impl SegmentSet {
     /// Reads a file's content.
     ///
     /// # Errors
-    /// It is none, or damaged.
+    /// The file is of another kind, or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, NoSegments> {
         unpack(&MAGIC, bytes).filter(SegmentSet::is_sound).ok_or(NoSegments)
     }
@@ -265,7 +265,7 @@ impl SegmentSet {
 #[derive(Debug, Default)]
 pub struct SegmentSetBuilder {
     set: SegmentSet,
-    functions: HashMap<(String, String, Version), u32>,
+    functions: HashMap<(String, String, NameVersion), u32>,
     contexts: HashMap<(u32, SegmentContext), u32>,
 }
 
@@ -300,7 +300,7 @@ impl SegmentSetBuilder {
     }
 
     /// Sets how often edges were executed, for functions of which that is known, by unit, name and version.
-    pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, Version) -> Option<Vec<u64>>) {
+    pub fn set_all_edges(&mut self, known: impl Fn(&str, &str, NameVersion) -> Option<Vec<u64>>) {
         for function in &mut self.set.functions {
             let edges = known(&function.unit, &function.name, function.version);
             if let Some(edges) = edges.filter(|edges| edges.len() == function.edges.len()) {
@@ -344,7 +344,7 @@ mod tests {
             unit: "u.c".into(),
             name: format!("f{number}"),
             aliases: Vec::new(),
-            version: Version::default(),
+            version: NameVersion::default(),
             local: false,
             cuts: Vec::new(),
             paths: 8,

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum Storage {
     /// A word for each path: counter `i` is word `first_counter + i`.
     Array,
-    /// An open-addressing table, since there are more paths than words: see [`Table`].
-    Table(Table),
+    /// An open-addressing table, since there are more paths than words: see [`CountTable`].
+    Table(CountTable),
     /// One word for each interesting path, and one for all others together: see [`InterestingWords`].
     Interesting(InterestingWords),
     /// A word for each sum of labels, of a function of which only some paths are counted: see [`LabelWords`].
@@ -28,14 +28,14 @@ pub struct InterestingWords {
     /// Words, counted from the first, with the numbers of their paths; ascending.
     pub paths: Vec<(u64, u64)>,
     /// Other paths that these words count, too.
-    pub aliases: Aliases,
+    pub aliases: StorageAliases,
     /// Whether it was proven that these words count these paths, not only tried on some.
     pub proven: bool,
 }
 
 /// Paths that are counted as others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Aliases {
+pub enum StorageAliases {
     /// So many of the function's paths.
     Exactly(u64),
     /// So many of those that were tried.
@@ -47,10 +47,10 @@ pub enum Aliases {
     },
 }
 
-impl Aliases {
+impl StorageAliases {
     /// Whether none was found.
     pub fn is_none(self) -> bool {
-        matches!(self, Aliases::Exactly(0) | Aliases::Drawn { aliases: 0, .. })
+        matches!(self, StorageAliases::Exactly(0) | StorageAliases::Drawn { aliases: 0, .. })
     }
 }
 
@@ -100,14 +100,14 @@ const HIT_WORDS: u64 = 2;
 /// A table of counts: the word for executions that found it full, then `slots` cells of two words, key (a path's number and 1; 0: free) and
 /// count. A key is never changed; which cell it is in depends on what was counted before, so tables cannot be added cell by cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Table {
+pub struct CountTable {
     /// The unit's word that counts lost executions; the cells lie behind it.
     pub first_word: u64,
     /// Number of cells.
     pub slots: u64,
 }
 
-impl Table {
+impl CountTable {
     /// Words of a table with so many slots.
     pub const fn words(slots: u64) -> u64 {
         1 + 2 * slots

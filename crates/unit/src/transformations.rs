@@ -20,7 +20,7 @@ pub enum Transformation {
     /// Branch weights are set from the run.
     Weights(Weighed),
     /// Blocks get a copy for executions that arrive by one edge. A branch in the copy is decided, because that edge decides it.
-    Copy(Copy),
+    Copy(PathCopy),
     /// The last iteration gets a copy of the loop, so that the other iterations do not have the branches that recognise the last one.
     LastIterations(LastIterations),
 }
@@ -36,7 +36,7 @@ pub struct Weighed {
 
 /// See [`Transformation::Copy`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Copy {
+pub struct PathCopy {
     /// The edge that leads to the copy.
     pub entry: Edge,
     /// The blocks in topological order.
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn plans_survive_their_bytes_and_damage_is_found() {
         let copy =
-            Copy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
+            PathCopy { entry: Edge(3), blocks: vec![Node(2), Node(5)], weights: vec![SplitWeights { edge: Edge(4), copied: 9, kept: 0 }] };
         let mut transformations = TransformationPlan::default();
         transformations.add(
             "a.c",

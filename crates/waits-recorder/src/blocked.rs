@@ -6,7 +6,7 @@ use crate::real::{Real, real};
 use crate::thread::{begin, finish, outside};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 macro_rules! blocking {
     ($($name:ident $kind:ident ($($argument:ident: $type:ty),*) -> $result:ty;)*) => { $(
@@ -19,7 +19,7 @@ macro_rules! blocking {
             static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn($($type),*) -> $result, $($argument),*);
             let Some(thread) = outside() else { return call() };
-            let Some(mut open) = begin(thread, kind::$kind, Function::$name) else { return call() };
+            let Some(mut open) = begin(thread, kind::$kind, CallName::$name) else { return call() };
             let result = call();
             // SAFETY: the thread's own errno, which the record must not change.
             let error = unsafe { *libc::__errno_location() };

@@ -5,7 +5,7 @@ use crate::pthread::{Object, begun, joined, made, waiting, wake, waking};
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 /// The value of `thrd_busy`, by which `mtx_trylock` says that another thread has the mutex.
 const THRD_BUSY: c_int = 1;
@@ -24,7 +24,7 @@ macro_rules! locks {
             if result != THRD_BUSY {
                 return result;
             }
-            waiting(kind::LOCK, Function::$name, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+            waiting(kind::LOCK, CallName::$name, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
         }
     )* };
 }
@@ -41,7 +41,7 @@ locks! {
 pub unsafe extern "C" fn mtx_unlock(lock: Object) -> c_int {
     static REAL: Real = Real::new(c"mtx_unlock");
     let call = || real!(REAL, fn(Object) -> c_int, lock);
-    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::mtx_unlock, lock, 1, call) } else { call() }
+    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, CallName::mtx_unlock, lock, 1, call) } else { call() }
 }
 
 macro_rules! condition_waits {
@@ -53,7 +53,7 @@ macro_rules! condition_waits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
+            waiting(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
                 contention::during(mutex as usize, || {
                     real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
@@ -75,7 +75,7 @@ macro_rules! wakes {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
-            wake(condition, Function::$name, $amount, || real!(REAL, fn(Object) -> c_int, condition))
+            wake(condition, CallName::$name, $amount, || real!(REAL, fn(Object) -> c_int, condition))
         }
     )* };
 }
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
     static REAL: Real = Real::new(c"thrd_create");
     let create =
         |routine: Routine, argument: *mut c_void| real!(REAL, fn(*mut pthread_t, Routine, *mut c_void) -> c_int, handle, routine, argument);
-    made(Function::thrd_create, handle, (routine, run), argument, create)
+    made(CallName::thrd_create, handle, (routine, run), argument, create)
 }
 
 /// Waits for a thread's end.
@@ -110,5 +110,5 @@ pub unsafe extern "C" fn thrd_create(handle: *mut pthread_t, routine: Routine, a
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_join(handle: pthread_t, result: *mut c_int) -> c_int {
     static REAL: Real = Real::new(c"thrd_join");
-    joined(Function::thrd_join, handle, || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result))
+    joined(CallName::thrd_join, handle, || real!(REAL, fn(pthread_t, *mut c_int) -> c_int, handle, result))
 }

@@ -7,7 +7,7 @@
 use crate::real::{Real, real};
 use crate::thread::{begin, finish, outside, unrecorded};
 use core::ffi::c_long;
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 const WAIT: usize = 0;
 const WAKE: usize = 1;
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn syscall(number: c_long, a: usize, b: usize, c: usize, d
         _ => return call(),
     };
     let Some(thread) = outside() else { return call() };
-    let Some(mut open) = begin(thread, kind, Function::futex) else { return call() };
+    let Some(mut open) = begin(thread, kind, CallName::futex) else { return call() };
     let record = open.record();
     record.object = a as u64;
     if kind == kind::FUTEX_WAKE {

@@ -29,7 +29,7 @@ macro_rules! wrappers {
     )* };
     (@call $behaviour:ident, $name:ident, $real:ident, [$($argument:ident)*], [$($parameter:expr),*]) => {{
         let mut arguments: [usize; { 0 $(+ { let _ = stringify!($argument); 1 })* }] = [$($argument),*];
-        $behaviour($(($parameter),)* Function::$name, &mut arguments, |arguments| {
+        $behaviour($(($parameter),)* CallName::$name, &mut arguments, |arguments| {
             let [$($argument),*] = *arguments;
             // SAFETY: the function of that name takes this many arguments, each an integer or an address.
             let function = unsafe { core::mem::transmute::<usize,

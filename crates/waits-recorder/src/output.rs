@@ -144,7 +144,7 @@ pub struct Text<const N: usize> {
 /// A path, with its terminating zero.
 pub type Path = Text<4096>;
 /// A line.
-pub type Line = Text<4096>;
+pub type OutputLine = Text<4096>;
 
 impl<const N: usize> Text<N> {
     /// Nothing.

@@ -14,7 +14,7 @@
 mod fork;
 
 use crate::clock;
-use crate::output::{self, Line, Path};
+use crate::output::{self, OutputLine, Path};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
@@ -90,7 +90,7 @@ fn open() -> i32 {
 }
 
 fn begin(file: i32) {
-    let mut line = Line::new();
+    let mut line = OutputLine::new();
     // SAFETY: asks the kernel.
     let (process, parent) = unsafe { (libc::getpid(), libc::getppid()) };
     line.add(b"trodden-waits 1\nprocess ").number(process as u64).add(b" ").number(parent as u64).add(b"\nhost ");
@@ -125,7 +125,7 @@ fn read_whole(path: &core::ffi::CStr, into: &mut [u8]) {
 }
 
 /// Adds a line, if the process is recorded.
-pub fn line(line: &mut Line) {
+pub fn line(line: &mut OutputLine) {
     let file = file();
     if file >= 0 {
         line.add(b"\n").write(file);
@@ -134,14 +134,14 @@ pub fn line(line: &mut Line) {
 
 /// Adds a note for the reader of the report.
 pub fn note(text: &[u8]) {
-    let mut whole = Line::new();
+    let mut whole = OutputLine::new();
     whole.add(b"note ").add(text);
     line(&mut whole);
 }
 
 fn write_anchor(file: i32) {
     let (ticks, ns) = clock::anchor();
-    let mut line = Line::new();
+    let mut line = OutputLine::new();
     line.add(b"anchor ").number(ticks).add(b" ").number(ns).add(b" ").number(clock::real_ns()).add(b"\n");
     line.write(file);
 }
@@ -225,7 +225,7 @@ unsafe extern "C" fn count_images(info: *mut libc::dl_phdr_info, _: usize, image
 /// What copying needs, in memory of its own: stacks of threads may be small.
 struct Scratch {
     buffer: [u8; 4096],
-    line: Line,
+    line: OutputLine,
 }
 
 /// Copies the lines of executable mappings, and of memory that other processes may write. A line longer than 4 KiB is cut.
@@ -237,7 +237,7 @@ fn copy_executable(from: i32, to: i32) {
     output::release(memory, 1);
 }
 
-fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut Line) {
+fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut OutputLine) {
     line.add(b"map ");
     loop {
         // SAFETY: the buffer has this size.

@@ -5,17 +5,17 @@
 use crate::caller::is_programs;
 use crate::output::{memory, release};
 use crate::real::{Real, real};
-use crate::thread::{self, Open, Thread, begin, finish, outside, unrecorded};
+use crate::thread::{self, OpenRecord, Thread, begin, finish, outside, unrecorded};
 use crate::{contention, stack};
 use core::ffi::{c_int, c_uint, c_void};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 pub type Object = *mut c_void;
 
 /// A call that may wait for `object`.
 #[inline]
-pub fn waiting(kind: u16, function: Function, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn waiting(kind: u16, function: CallName, object: Object, other: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
     contention::begin(object as usize);
     let open = begin(thread, kind, function);
@@ -32,7 +32,7 @@ fn failure(result: c_int) -> u64 {
 }
 
 #[inline]
-pub fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: u64, amount: u64) {
+pub fn complete(thread: &mut Thread, open: Option<OpenRecord>, object: Object, other: u64, amount: u64) {
     let Some(mut open) = open else { return };
     let record = open.record();
     record.object = object as u64;
@@ -43,7 +43,7 @@ pub fn complete(thread: &mut Thread, open: Option<Open>, object: Object, other: 
 
 /// A call that lets others go on. Its record is complete before they do.
 #[inline]
-pub fn waking(kind: u16, function: Function, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn waking(kind: u16, function: CallName, object: Object, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
     let open = begin(thread, kind, function);
     complete(thread, open, object, 0, amount);
@@ -64,7 +64,7 @@ macro_rules! locks {
             if result != EBUSY {
                 return result;
             }
-            waiting(kind::LOCK, Function::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
+            waiting(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
         }
     )* };
 }
@@ -79,7 +79,7 @@ macro_rules! unlocks {
         pub unsafe extern "C" fn $name(lock: Object) -> c_int {
             static REAL: Real = Real::new(crate::real::name!($name));
             let call = || real!(REAL, fn(Object) -> c_int, lock);
-            if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, Function::$name, lock, 1, call) } else { call() }
+            if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, CallName::$name, lock, 1, call) } else { call() }
         }
     )* };
 }
@@ -108,7 +108,7 @@ macro_rules! condition_waits {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(condition: Object, mutex: Object, $($argument: $type),*) -> c_int {
             static REAL: Real = Real::versioned(crate::real::name!($name), c"GLIBC_2.3.2");
-            waiting(kind::CONDITION_WAIT, Function::$name, condition, mutex as u64, || {
+            waiting(kind::CONDITION_WAIT, CallName::$name, condition, mutex as u64, || {
                 contention::during(mutex as usize, || {
                     real!(REAL, fn(Object, Object, $($type),*) -> c_int, condition, mutex, $($argument),*)
                 })
@@ -129,7 +129,7 @@ condition_waits! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_signal", c"GLIBC_2.3.2");
-    wake(condition, Function::pthread_cond_signal, 1, || real!(REAL, fn(Object) -> c_int, condition))
+    wake(condition, CallName::pthread_cond_signal, 1, || real!(REAL, fn(Object) -> c_int, condition))
 }
 
 /// Wakes all waiters.
@@ -139,10 +139,10 @@ pub unsafe extern "C" fn pthread_cond_signal(condition: Object) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_cond_broadcast(condition: Object) -> c_int {
     static REAL: Real = Real::versioned(c"pthread_cond_broadcast", c"GLIBC_2.3.2");
-    wake(condition, Function::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(Object) -> c_int, condition))
+    wake(condition, CallName::pthread_cond_broadcast, u64::MAX, || real!(REAL, fn(Object) -> c_int, condition))
 }
 
-pub fn wake(condition: Object, function: Function, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
+pub fn wake(condition: Object, function: CallName, amount: u64, call: impl FnOnce() -> c_int) -> c_int {
     if contention::is_awaited(condition as usize) { waking(kind::CONDITION_WAKE, function, condition, amount, call) } else { call() }
 }
 
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn pthread_barrier_wait(barrier: Object) -> c_int {
     let Some(thread) = outside() else { return call() };
     // SAFETY: an initialised barrier, by the caller's contract.
     let count = unsafe { participants(barrier) };
-    let open = begin(thread, kind::BARRIER, Function::pthread_barrier_wait);
+    let open = begin(thread, kind::BARRIER, CallName::pthread_barrier_wait);
     let result = call();
     complete(thread, open, barrier, 0, count);
     result
@@ -182,7 +182,7 @@ macro_rules! semaphore_waits {
             if real!(ATTEMPT, fn(*mut sem_t) -> c_int, semaphore) == 0 {
                 return 0;
             }
-            waiting(kind::SEMAPHORE_WAIT, Function::$name, semaphore.cast(), 0, || {
+            waiting(kind::SEMAPHORE_WAIT, CallName::$name, semaphore.cast(), 0, || {
                 real!(REAL, fn(*mut sem_t, $($type),*) -> c_int, semaphore, $($argument),*)
             })
         }
@@ -201,13 +201,13 @@ semaphore_waits! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sem_post(semaphore: *mut sem_t) -> c_int {
     static REAL: Real = Real::new(c"sem_post");
-    waking(kind::SEMAPHORE_POST, Function::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
+    waking(kind::SEMAPHORE_POST, CallName::sem_post, semaphore.cast(), 1, || real!(REAL, fn(*mut sem_t) -> c_int, semaphore))
 }
 
 type Routine = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// What a new thread needs to begin.
-pub struct Start<R> {
+pub struct ThreadStart<R> {
     pub routine: R,
     pub argument: *mut c_void,
     pub token: u64,
@@ -256,7 +256,7 @@ pub fn end_with_thread() {
     use core::sync::atomic::{AtomicU32, Ordering};
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
-        thread::unregister(Function::pthread_exit);
+        thread::unregister(CallName::pthread_exit);
     }
     if KEY.load(Ordering::Acquire) == u32::MAX {
         let mut key = 0;
@@ -294,12 +294,12 @@ pub unsafe extern "C" fn pthread_create(
     if !is_programs(stack::walk(0).addresses[0]) {
         return create(routine, argument);
     }
-    made(Function::pthread_create, handle, (routine, run), argument, create)
+    made(CallName::pthread_create, handle, (routine, run), argument, create)
 }
 
 /// The call that makes a thread: it begins with `run`, which registers it, and continues with its routine.
 pub fn made<R>(
-    function: Function,
+    function: CallName,
     handle: *const pthread_t,
     (routine, run): (R, R),
     argument: *mut c_void,
@@ -308,9 +308,9 @@ pub fn made<R>(
     thread::register(0);
     let Some(thread) = outside() else { return create(routine, argument) };
     let token = thread::token();
-    let Some(start) = memory::<Start<R>>(1) else { return create(routine, argument) };
+    let Some(start) = memory::<ThreadStart<R>>(1) else { return create(routine, argument) };
     // SAFETY: fresh memory of this size.
-    unsafe { start.write(Start { routine, argument, token }) };
+    unsafe { start.write(ThreadStart { routine, argument, token }) };
     let open = begin(thread, kind::THREAD_CREATE, function);
     let result = create(run, start.cast());
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
@@ -325,9 +325,9 @@ pub fn made<R>(
 
 /// What a thread was given, when it begins: from now on it is recorded.
 pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
-    let place = start.cast::<Start<R>>();
+    let place = start.cast::<ThreadStart<R>>();
     // SAFETY: `made` wrote it for this thread alone.
-    let Start { routine, argument, token } = unsafe { place.read() };
+    let ThreadStart { routine, argument, token } = unsafe { place.read() };
     release(place, 1);
     thread::register(token);
     end_with_thread();
@@ -335,7 +335,7 @@ pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
 }
 
 /// The call that waits for a thread's end.
-pub fn joined(function: Function, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
+pub fn joined(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
     let token = handles::get(handle);
     let open = begin(thread, kind::JOIN, function);
@@ -351,5 +351,5 @@ pub fn joined(function: Function, handle: pthread_t, call: impl FnOnce() -> c_in
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
-    joined(Function::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
+    joined(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
 }

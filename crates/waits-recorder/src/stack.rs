@@ -64,7 +64,7 @@ pub struct Stacks {
 }
 
 /// What an unwinding finds.
-pub struct Walk {
+pub struct StackWalk {
     pub addresses: [usize; DEPTH],
     slots: [usize; DEPTH],
     pub count: usize,
@@ -161,9 +161,9 @@ fn is_same(cached: &Cached) -> bool {
 
 /// Unwinds the calling thread's stack. `from`: an instruction, above which the stack begins (that of an interrupted function); 0: at the
 /// first frame that is not this library's.
-pub fn walk(from: usize) -> Walk {
+pub fn walk(from: usize) -> StackWalk {
     own_range();
-    let mut walk = Walk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, checkable: true, from };
+    let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, checkable: true, from };
     // SAFETY: `step` gets this state.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk
@@ -173,7 +173,7 @@ extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
     const GO_ON: i32 = 0;
     const STOP: i32 = 4;
     // SAFETY: `walk` passes its state, the unwinder its context.
-    let (walk, address, frame) = unsafe { (&mut *state.cast::<Walk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
+    let (walk, address, frame) = unsafe { (&mut *state.cast::<StackWalk>(), _Unwind_GetIP(context), _Unwind_GetCFA(context)) };
     if walk.from != 0 {
         if address == walk.from {
             walk.from = 0;

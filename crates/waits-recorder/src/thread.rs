@@ -11,7 +11,7 @@ use crate::{clock, process};
 use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicU64, Ordering};
-use trodden_wire::waits::{CallRecord, Function, HEADER_SIZE, MAGIC, NO_PEER, SampleRecord, ThreadHeader, VERSION, kind};
+use trodden_wire::waits::{CallName, CallRecord, HEADER_SIZE, MAGIC, NO_PEER, SampleRecord, ThreadHeader, VERSION, kind};
 
 /// A block or call longer than this many ticks gets its processor time recorded: a system call, which costs little beside it.
 const LONG_TICKS: u64 = 300_000;
@@ -145,7 +145,7 @@ fn open(number: u32, token: u64) -> Option<Thread> {
 }
 
 /// Ends the recording of the calling thread, with a record of its end: it ends, or its process does.
-pub fn unregister(by: Function) {
+pub fn unregister(by: CallName) {
     let place = CURRENT.get();
     let Some(thread) = current() else { return };
     sample::end(thread);
@@ -184,9 +184,9 @@ pub fn forget() {
 
 /// A record that is not complete.
 #[derive(Clone, Copy)]
-pub struct Open(*mut CallRecord);
+pub struct OpenRecord(*mut CallRecord);
 
-impl Open {
+impl OpenRecord {
     /// The record.
     #[inline]
     pub fn record(&mut self) -> &mut CallRecord {
@@ -203,7 +203,7 @@ impl Open {
 
 /// Begins a record of a call that the program makes now, with the caller's stack.
 #[inline]
-pub fn begin(thread: &mut Thread, kind: u16, function: Function) -> Option<Open> {
+pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture(stack_pointer());
     let enter = clock::now();
@@ -222,12 +222,12 @@ pub fn begin(thread: &mut Thread, kind: u16, function: Function) -> Option<Open>
     let new = CallRecord { enter, exit: 0, kind, function: function as u16, stack, peer: NO_PEER, tag: 0, ..CallRecord::default() };
     // SAFETY: room for one record.
     unsafe { record.write(new) };
-    Some(Open(record))
+    Some(OpenRecord(record))
 }
 
 /// Completes a record.
 #[inline]
-pub fn finish(thread: &mut Thread, mut open: Open) {
+pub fn finish(thread: &mut Thread, mut open: OpenRecord) {
     let mut exit = clock::now();
     let record = open.record();
     if exit.wrapping_sub(record.enter) > LONG_TICKS {
@@ -254,7 +254,7 @@ pub fn add(thread: &mut Thread, new: CallRecord) {
 
 impl Thread {
     #[cold]
-    fn note_processor_time(&mut self, function: Function) {
+    fn note_processor_time(&mut self, function: CallName) {
         let (cpu_ns, now) = (clock::thread_cpu_ns(), clock::now());
         let before_ns = core::mem::replace(&mut self.ready_ns, clock::ready_ns(self.schedule));
         let stack = trodden_wire::waits::NO_STACK;
@@ -280,7 +280,7 @@ impl Thread {
     }
 
     /// Takes the newest record back: a test that found nothing. Tests in quick succession are one wait, which the first of them begins.
-    pub fn withdraw(&mut self, mut newest: Open) {
+    pub fn withdraw(&mut self, mut newest: OpenRecord) {
         let enter = newest.record().enter;
         let loop_before = self.polled_until(enter);
         let Polling { begin, tests, long_gaps, .. } = loop_before.unwrap_or(Polling { begin: enter, ..Polling::default() });
@@ -292,7 +292,7 @@ impl Thread {
     }
 
     /// A test was successful: the wait began with the first of the tests before it.
-    pub fn end_polling(&mut self, open: &mut Open) {
+    pub fn end_polling(&mut self, open: &mut OpenRecord) {
         if let Some(polling) = self.polled_until(open.record().enter) {
             open.record().enter = polling.begin;
         }

@@ -5,9 +5,9 @@
 //! second, waits, and what is live at most.
 
 use std::time::Instant;
-use trodden_waits::analysis::Block;
+use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
-use trodden_waits::{Analysis, Call, CodeId, LocationId, Options, ProcessId, Rule, State};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, Rule};
 
 fn main() {
     for (processes, iterations) in [(4u32, 200_000u64), (128, 6_000), (4096, 100)] {
@@ -22,8 +22,8 @@ fn main() {
     }
 }
 
-fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
-    let mut analysis = Analysis::new(Options::default());
+fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::WaitOutcome) {
+    let mut analysis = Analysis::new(AnalysisOptions::default());
     (0..processes).for_each(|p| analysis.start(LocationId(p), ProcessId(p), 0, None, CodeId(0)));
     let mut now = vec![0u64; processes as usize];
     let (mut events, mut waited) = (0, std::time::Duration::ZERO);
@@ -43,7 +43,8 @@ fn run(processes: u32, iterations: u64) -> (u64, f64, trodden_waits::Outcome) {
         order.iter().for_each(|(time, p)| sent[*p as usize] = *time);
         let start = Instant::now();
         for (time, p) in &order {
-            let blocks = [Block { code: CodeId(1 + (iteration % 8) as u32), state: State::Computing, ns: time - now[*p as usize] }];
+            let blocks =
+                [TimeBlock { code: CodeId(1 + (iteration % 8) as u32), state: LocationState::Computing, ns: time - now[*p as usize] }];
             let call = call(iteration, *p, processes, true);
             analysis.enter(LocationId(*p), *time, &blocks, &call, CodeId(100));
             events += 1;

@@ -14,16 +14,16 @@ use crate::call::{Call, SleepKind, Token};
 use crate::classes::{Classes, SiteWaits};
 use crate::collectives::{Collectives, Membership};
 use crate::diagnostic::{Diagnostic, Diagnostics};
-use crate::messages::{Begun, Messages};
+use crate::messages::{BegunRequest, Messages};
 use crate::objects::{BarrierPlace, Objects, held_by};
-use crate::step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
-use crate::versions::{Version, Versions};
+use crate::step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
+use crate::versions::{PathVersion, Versions};
 use crate::wait::{Moment, Wait};
 use std::collections::{HashMap, HashSet};
 
 /// What may be chosen.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct AnalysisOptions {
     /// Paths less distant than this are equivalent. See [`crate::classes`].
     pub threshold: f64,
     /// How distances are measured.
@@ -34,15 +34,15 @@ pub struct Options {
     pub what_if: Option<(HashSet<CodeId>, f64)>,
 }
 
-impl Default for Options {
+impl Default for AnalysisOptions {
     fn default() -> Self {
-        Options { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
+        AnalysisOptions { threshold: crate::classes::DEFAULT_THRESHOLD, rule: ClassRule::Union, others: Vec::new(), what_if: None }
     }
 }
 
 /// The result.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct WaitOutcome {
     /// Steps by number.
     pub steps: Steps,
     /// Wait sites with their classes, the greatest wait first.
@@ -72,18 +72,18 @@ pub struct Outcome {
 #[derive(Debug)]
 pub(crate) struct Location {
     pub(crate) process: ProcessId,
-    pub(crate) head: Version,
+    pub(crate) head: PathVersion,
     pub(crate) time_ns: u64,
     pub(crate) scaled_ns: u64,
-    pub(crate) open: Option<Open>,
+    pub(crate) open: Option<OpenCall>,
 }
 
 /// A call that a location is in.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
-    pub(crate) begun: Vec<(Begun, bool)>,
+    pub(crate) begun: Vec<(BegunRequest, bool)>,
     pub(crate) membership: Option<Membership>,
     pub(crate) barrier: Option<BarrierPlace>,
 }
@@ -91,10 +91,10 @@ pub(crate) struct Open {
 /// The analysis, while events come in.
 #[derive(Debug)]
 pub struct Analysis {
-    pub(crate) options: Options,
+    pub(crate) options: AnalysisOptions,
     pub(crate) steps: Steps,
     pub(crate) versions: Versions,
-    pub(crate) origin: Version,
+    pub(crate) origin: PathVersion,
     pub(crate) locations: Vec<Option<Location>>,
     pub(crate) messages: Messages,
     pub(crate) collectives: Collectives,
@@ -112,18 +112,18 @@ pub struct Analysis {
 
 /// Part of the time between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct TimeBlock {
     /// Which code.
     pub code: CodeId,
     /// How.
-    pub state: State,
+    pub state: LocationState,
     /// How long, ns.
     pub ns: u64,
 }
 
 impl Analysis {
     /// Before the first event.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: AnalysisOptions) -> Self {
         let mut versions = Versions::default();
         let origin = versions.origin();
         let classes = Classes::new(options.threshold, options.rule);
@@ -168,12 +168,12 @@ impl Analysis {
             None => (self.versions.share(self.origin), 0, 0),
         };
         self.locations[index] = Some(Location { process, head, time_ns: from_ns, scaled_ns, open: None });
-        self.append(id, code, State::Starting, time_ns - from_ns);
+        self.append(id, code, LocationState::Starting, time_ns - from_ns);
     }
 
     /// A location makes a call; `blocks` are what it did since the last event. What they lack of the time is the last one's, what
     /// they have too much is cut.
-    pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
+    pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.known(id, time_ns) else { return };
         if self.location(id).open.is_some() {
             self.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
@@ -182,7 +182,7 @@ impl Analysis {
         let Some(time_ns) = self.spend(id, known_ns, blocks, site) else { return };
         let location = self.location(id);
         let process = location.process;
-        location.open = Some(Open { enter_ns: time_ns, site, begun: Vec::new(), membership: None, barrier: None });
+        location.open = Some(OpenCall { enter_ns: time_ns, site, begun: Vec::new(), membership: None, barrier: None });
         self.begin(id, process, call);
     }
 
@@ -204,7 +204,7 @@ impl Analysis {
     }
 
     /// A location executes until then, without a call: its last event.
-    pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], site: CodeId) {
+    pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) {
         if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
             self.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
             return;
@@ -213,7 +213,7 @@ impl Analysis {
     }
 
     /// After the last event.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> WaitOutcome {
         for moment in self.messages.unreceived() {
             self.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
         }
@@ -229,7 +229,7 @@ impl Analysis {
         let critical_path = last.map_or_else(Vec::new, |location| self.versions.path(location.head));
         let run_ns = last.map_or(0, |location| location.time_ns);
         let what_if_ns = self.locations.iter().flatten().map(|location| location.scaled_ns).max().unwrap_or(0);
-        Outcome {
+        WaitOutcome {
             sites: self.classes.into_sites(),
             other_classes: self.options.others.iter().copied().zip(self.others.iter().map(Classes::count)).collect(),
             steps: self.steps,
@@ -267,7 +267,7 @@ impl Analysis {
         self.locations[id.0 as usize].as_mut().expect("callers have asked `known`")
     }
 
-    pub(crate) fn spend(&mut self, id: LocationId, time_ns: u64, blocks: &[Block], site: CodeId) -> Option<u64> {
+    pub(crate) fn spend(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) -> Option<u64> {
         let time_ns = self.known(id, time_ns)?;
         let mut left = time_ns - self.location(id).time_ns;
         for block in blocks {
@@ -275,12 +275,12 @@ impl Analysis {
             self.append(id, block.code, block.state, ns);
             left -= ns;
         }
-        let (code, state) = blocks.last().map_or((site, State::Computing), |block| (block.code, block.state));
+        let (code, state) = blocks.last().map_or((site, LocationState::Computing), |block| (block.code, block.state));
         self.append(id, code, state, left);
         Some(time_ns)
     }
 
-    pub(crate) fn append(&mut self, id: LocationId, code: CodeId, state: State, ns: u64) {
+    pub(crate) fn append(&mut self, id: LocationId, code: CodeId, state: LocationState, ns: u64) {
         if ns == 0 {
             return;
         }
@@ -290,7 +290,7 @@ impl Analysis {
         }
         self.executed[step.0 as usize] += ns;
         let scaled = match &self.options.what_if {
-            Some((codes, factor)) if codes.contains(&code) && state != State::Starting => (ns as f64 * factor) as u64,
+            Some((codes, factor)) if codes.contains(&code) && state != LocationState::Starting => (ns as f64 * factor) as u64,
             _ => ns,
         };
         let location = self.locations[id.0 as usize].as_mut().expect("callers have asked `known`");

@@ -8,7 +8,7 @@
 
 use crate::classes::{Class, SiteWaits};
 use crate::hash::Map;
-use crate::step::{CodeId, State, Step, Steps};
+use crate::step::{CodeId, LocationState, Step, Steps};
 use std::collections::BTreeMap;
 
 /// A step, and the waiting time that it causes on all locations.
@@ -35,8 +35,8 @@ pub fn causes(steps: &Steps, sites: &[SiteWaits]) -> Vec<Cause> {
 
 /// The causes of a class. Their sum is the class's waiting time.
 pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
-    let mut excess: BTreeMap<(CodeId, State), i128> = BTreeMap::new();
-    let mut executed: BTreeMap<(CodeId, State), Vec<(Step, u64)>> = BTreeMap::new();
+    let mut excess: BTreeMap<(CodeId, LocationState), i128> = BTreeMap::new();
+    let mut executed: BTreeMap<(CodeId, LocationState), Vec<(Step, u64)>> = BTreeMap::new();
     for (id, ns) in &class.plus {
         let step = steps.get(*id);
         *excess.entry((step.code, step.state)).or_default() += i128::from(*ns);
@@ -46,7 +46,7 @@ pub fn causes_of(steps: &Steps, class: &Class) -> Vec<(Step, u64)> {
         let step = steps.get(*id);
         *excess.entry((step.code, step.state)).or_default() -= i128::from(*ns);
     }
-    let positive: Vec<((CodeId, State), u64)> =
+    let positive: Vec<((CodeId, LocationState), u64)> =
         excess.into_iter().filter_map(|(code, ns)| u64::try_from(ns).ok().filter(|ns| *ns > 0).map(|ns| (code, ns))).collect();
     let mut found = Vec::new();
     let shares = divide(class.total_ns, &positive.iter().map(|(_, ns)| *ns).collect::<Vec<_>>());

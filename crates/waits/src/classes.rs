@@ -14,7 +14,7 @@
 
 use crate::call::WaitKind;
 use crate::hash::Map;
-use crate::step::{CodeId, LocationId, State, StepId, Steps};
+use crate::step::{CodeId, LocationId, LocationState, StepId, Steps};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ pub enum ClassRule {
 
 /// Where waits happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Site {
+pub struct WaitSite {
     /// Code of the call.
     pub code: CodeId,
     /// Kind of wait.
@@ -42,7 +42,7 @@ pub struct Site {
 }
 
 /// The relative contributions of code to a path, in order.
-type Shares = Vec<((CodeId, State), f64)>;
+type Shares = Vec<((CodeId, LocationState), f64)>;
 
 /// Those of the longer and of the shorter path of a wait.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub struct PathShares([Shares; 2]);
 
 impl PathShares {
     /// Of a wait.
-    pub fn of(steps: &Steps, wait: &Wait) -> Self {
+    pub fn new(steps: &Steps, wait: &Wait) -> Self {
         PathShares([shares(steps, &wait.paths.plus), shares(steps, &wait.paths.minus)])
     }
 }
@@ -92,7 +92,7 @@ pub struct Longest {
 #[derive(Clone, Debug)]
 pub struct SiteWaits {
     /// Where.
-    pub site: Site,
+    pub site: WaitSite,
     /// Waits.
     pub occurrences: u64,
     /// All of them, ns.
@@ -108,7 +108,7 @@ pub struct SiteWaits {
 pub struct Classes {
     threshold: f64,
     rule: ClassRule,
-    sites: Map<Site, SiteWaits>,
+    sites: Map<WaitSite, SiteWaits>,
 }
 
 impl Classes {
@@ -130,7 +130,7 @@ impl Classes {
 
     /// The class of a wait, which is made if there is none.
     fn find(&mut self, wait: &Wait, PathShares(shares): &PathShares) -> &mut Class {
-        let site = Site { code: wait.site, kind: wait.kind };
+        let site = WaitSite { code: wait.site, kind: wait.kind };
         let waits =
             self.sites.entry(site).or_insert_with(|| SiteWaits { site, occurrences: 0, total_ns: 0, newest: 0, classes: Vec::new() });
         waits.occurrences += 1;
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     fn path(parts: &[(u32, f64)]) -> Shares {
-        parts.iter().map(|(code, share)| ((CodeId(*code), State::Computing), *share)).collect()
+        parts.iter().map(|(code, share)| ((CodeId(*code), LocationState::Computing), *share)).collect()
     }
 
     #[test]

@@ -64,12 +64,12 @@ impl fmt::Display for Diagnostic {
 /// Findings by kind.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    found: BTreeMap<Diagnostic, Found>,
+    found: BTreeMap<Diagnostic, FoundDiagnostic>,
 }
 
 /// How often, and where first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundDiagnostic {
     /// Times.
     pub count: u64,
     /// Location of the first.
@@ -81,11 +81,11 @@ pub struct Found {
 impl Diagnostics {
     /// One more.
     pub fn add(&mut self, diagnostic: Diagnostic, location: LocationId, time_ns: u64) {
-        self.found.entry(diagnostic).or_insert(Found { count: 0, location, time_ns }).count += 1;
+        self.found.entry(diagnostic).or_insert(FoundDiagnostic { count: 0, location, time_ns }).count += 1;
     }
 
     /// All.
-    pub fn iter(&self) -> impl Iterator<Item = (Diagnostic, Found)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = (Diagnostic, FoundDiagnostic)> + '_ {
         self.found.iter().map(|(diagnostic, found)| (*diagnostic, *found))
     }
 

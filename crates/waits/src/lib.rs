@@ -40,11 +40,11 @@ pub mod step;
 pub mod versions;
 pub mod wait;
 
-pub use analysis::{Analysis, Options, Outcome};
+pub use analysis::{Analysis, AnalysisOptions, WaitOutcome};
 pub use call::{Call, Rule, WaitKind};
 pub use causes::{Cause, causes};
-pub use classes::{Class, ClassRule, Longest, Site, SiteWaits};
+pub use classes::{Class, ClassRule, Longest, SiteWaits, WaitSite};
 pub use diagnostic::{Diagnostic, Diagnostics};
 pub use redundancy::{Explanation, explain};
-pub use step::{CodeId, LocationId, ProcessId, State, Step, StepId, Steps};
+pub use step::{CodeId, LocationId, LocationState, ProcessId, Step, StepId, Steps};
 pub use wait::Wait;

@@ -37,14 +37,14 @@ struct Queue {
 
 /// A side of a message: its place in its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MessagePlace {
     channel: Channel,
     number: u64,
     is_receive: bool,
     is_buffered: bool,
 }
 
-impl Place {
+impl MessagePlace {
     /// Whether it is the receiver's.
     pub fn is_receive(self) -> bool {
         self.is_receive
@@ -58,9 +58,9 @@ impl Place {
 
 /// A message that one side has begun.
 #[derive(Clone, Copy, Debug)]
-pub enum Begun {
+pub enum BegunRequest {
     /// It has its place.
-    Placed(Place),
+    Placed(MessagePlace),
     /// A receive from any, begun at this moment: its place is known when it completes.
     Open(Message, Moment),
     /// It can never be matched: its peer is not in the trace.
@@ -69,7 +69,7 @@ pub enum Begun {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct MessageRequest {
     /// What it can begin again; none if it is gone once it is complete.
     pub prepared: Option<Prepared>,
     /// What it has begun.
@@ -91,9 +91,9 @@ pub enum Prepared {
 #[derive(Clone, Debug)]
 pub enum Started {
     /// A side of a message.
-    Message(Begun),
+    Message(BegunRequest),
     /// Sides of several, with the kind of their wait.
-    Meeting(Vec<Begun>, WaitKind),
+    Meeting(Vec<BegunRequest>, WaitKind),
     /// A collective operation: the number of its instance.
     Collective(Membership),
 }
@@ -105,19 +105,19 @@ pub struct Messages {
     /// Channels by receiver.
     incoming: Map<ProcessId, Vec<Channel>>,
     /// Requests by process and handle.
-    pub requests: Map<(ProcessId, RequestId), Request>,
+    pub requests: Map<(ProcessId, RequestId), MessageRequest>,
 }
 
 impl Messages {
     /// A side begins. Takes the moment, unless the message has no place yet.
-    pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> Begun {
+    pub fn begin(&mut self, own: ProcessId, message: Message, is_receive: bool, moment: Moment) -> BegunRequest {
         match (message.peer, message.tag) {
             (Some(peer), Some(tag)) => {
                 let place = self.place(own, peer, tag, message.communicator, is_receive, moment);
-                Begun::Placed(Place { is_buffered: message.is_buffered, ..place })
+                BegunRequest::Placed(MessagePlace { is_buffered: message.is_buffered, ..place })
             }
-            _ if is_receive => Begun::Open(message, moment),
-            _ => Begun::Nowhere,
+            _ if is_receive => BegunRequest::Open(message, moment),
+            _ => BegunRequest::Nowhere,
         }
     }
 
@@ -129,7 +129,7 @@ impl Messages {
         communicator: CommunicatorId,
         is_receive: bool,
         moment: Moment,
-    ) -> Place {
+    ) -> MessagePlace {
         let (from, to) = if is_receive { (peer, own) } else { (own, peer) };
         let channel = Channel { communicator, from, to, tag };
         let queue = self.channels.entry(channel).or_insert_with(|| {
@@ -144,21 +144,21 @@ impl Messages {
         }
         let pair = &mut queue.pairs[(number - queue.first) as usize];
         *if is_receive { &mut pair.receive } else { &mut pair.send } = Some(moment);
-        Place { channel, number, is_receive, is_buffered: false }
+        MessagePlace { channel, number, is_receive, is_buffered: false }
     }
 
     /// Gives a receive from any its place, once its sender is known.
-    pub fn resolve(&mut self, own: ProcessId, begun: Begun, actual: Option<(ProcessId, i32)>) -> Begun {
+    pub fn resolve(&mut self, own: ProcessId, begun: BegunRequest, actual: Option<(ProcessId, i32)>) -> BegunRequest {
         match (begun, actual) {
-            (Begun::Open(message, moment), Some((peer, tag))) => {
-                Begun::Placed(self.place(own, peer, tag, message.communicator, true, moment))
+            (BegunRequest::Open(message, moment), Some((peer, tag))) => {
+                BegunRequest::Placed(self.place(own, peer, tag, message.communicator, true, moment))
             }
             _ => begun,
         }
     }
 
     /// When the other side began, as far as that is known.
-    pub fn partner(&self, place: Place) -> Option<Moment> {
+    pub fn partner(&self, place: MessagePlace) -> Option<Moment> {
         let queue = self.channels.get(&place.channel)?;
         let pair = queue.pairs.get(usize::try_from(place.number.checked_sub(queue.first)?).ok()?)?;
         if place.is_receive { pair.send } else { pair.receive }
@@ -167,7 +167,7 @@ impl Messages {
     /// Whether a message to the receiver of this one was sent before it and is not yet asked for: they are received in the wrong
     /// order. At most the first
     /// [`CHANNELS`] senders and tags are looked at.
-    pub fn is_overtaken(&self, place: Place) -> bool {
+    pub fn is_overtaken(&self, place: MessagePlace) -> bool {
         const CHANNELS: usize = 256;
         let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
         let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(CHANNELS);
@@ -186,7 +186,7 @@ impl Messages {
     }
 
     /// A side is complete. Gives the moments that are no longer needed.
-    pub fn end(&mut self, place: Place) -> Vec<Moment> {
+    pub fn end(&mut self, place: MessagePlace) -> Vec<Moment> {
         let mut ended = Vec::new();
         let Some(queue) = self.channels.get_mut(&place.channel) else { return ended };
         let Some(pair) = place.number.checked_sub(queue.first).and_then(|i| queue.pairs.get_mut(i as usize)) else { return ended };
@@ -202,7 +202,7 @@ impl Messages {
 
     /// A side takes its place back. Where another one has a place behind it, the place stays, and its partner has none: messages cannot
     /// be renumbered. Gives the moments that are no longer needed.
-    pub fn cancel(&mut self, place: Place) -> Vec<Moment> {
+    pub fn cancel(&mut self, place: MessagePlace) -> Vec<Moment> {
         let Some(queue) = self.channels.get_mut(&place.channel) else { return Vec::new() };
         let count = if place.is_receive { &mut queue.receives } else { &mut queue.sends };
         if place.number + 1 != *count {
@@ -219,7 +219,7 @@ impl Messages {
     }
 
     /// Whether the receive of a send's place is over already.
-    pub fn is_received(&self, place: Place) -> bool {
+    pub fn is_received(&self, place: MessagePlace) -> bool {
         let pair = self.channels.get(&place.channel).and_then(|q| q.pairs.get(place.number.checked_sub(q.first)? as usize));
         pair.is_some_and(|pair| pair.done[1])
     }

@@ -8,7 +8,7 @@
 
 use crate::classes::Class;
 use crate::hash::Map;
-use crate::step::{CodeId, State, Step, StepId, Steps};
+use crate::step::{CodeId, LocationState, Step, StepId, Steps};
 use std::collections::BTreeMap;
 
 /// What is left must explain this part of the wait.
@@ -66,7 +66,7 @@ fn ordered(steps: &Steps, path: &BTreeMap<StepId, u64>) -> Vec<(Step, u64)> {
 fn drop_pairs(longer: &mut Vec<(Step, u64)>, shorter: &mut Vec<(Step, u64)>, wait_ns: i128, explanation: &mut Explanation) {
     let budget = (wait_ns.max(0) as f64 * (1.0 - EXPLAINED)) as i128;
     let mut change: i128 = 0;
-    let mut candidates: Map<(CodeId, State), Vec<usize>> = Map::default();
+    let mut candidates: Map<(CodeId, LocationState), Vec<usize>> = Map::default();
     for (index, (step, _)) in shorter.iter().enumerate() {
         candidates.entry((step.code, step.state)).or_default().push(index);
     }

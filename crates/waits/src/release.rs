@@ -1,14 +1,14 @@
 //! What a call means to others when it begins, and who has released it when it ends: the rules of the analysis.
 
 use crate::Rule;
-use crate::analysis::{Analysis, Open};
+use crate::analysis::{Analysis, OpenCall};
 use crate::call::{Call, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
 use crate::classes::PathShares;
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
-use crate::messages::{Begun, Place, Prepared, Request, Started};
+use crate::messages::{BegunRequest, MessagePlace, MessageRequest, Prepared, Started};
 use crate::objects::{Object, Objects, held_by};
-use crate::step::{CodeId, LocationId, ProcessId, State};
+use crate::step::{CodeId, LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
 
 impl Analysis {
@@ -60,16 +60,16 @@ impl Analysis {
         self.give_back(old);
     }
 
-    fn open(&mut self, id: LocationId) -> &mut Open {
+    fn open(&mut self, id: LocationId) -> &mut OpenCall {
         self.location(id).open.as_mut().expect("`enter` has opened it")
     }
 
-    fn place(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> Begun {
+    fn place(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) -> BegunRequest {
         let moment = self.moment(id);
         let begun = self.messages.begin(process, message, is_receive, moment);
         match begun {
-            Begun::Nowhere => self.give_back([moment]),
-            Begun::Placed(place) if !is_receive && self.messages.is_received(place) => {
+            BegunRequest::Nowhere => self.give_back([moment]),
+            BegunRequest::Placed(place) if !is_receive && self.messages.is_received(place) => {
                 self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, moment.time_ns);
             }
             _ => {}
@@ -83,12 +83,12 @@ impl Analysis {
     }
 
     fn prepare(&mut self, process: ProcessId, request: RequestId, what: Prepared) {
-        self.messages.requests.insert((process, request), Request { prepared: Some(what), started: None });
+        self.messages.requests.insert((process, request), MessageRequest { prepared: Some(what), started: None });
     }
 
     fn begin_request(&mut self, id: LocationId, process: ProcessId, request: RequestId, what: Prepared) {
         let started = Some(self.started(id, process, &what));
-        self.messages.requests.insert((process, request), Request { prepared: None, started });
+        self.messages.requests.insert((process, request), MessageRequest { prepared: None, started });
     }
 
     fn start_prepared(&mut self, id: LocationId, process: ProcessId, request: RequestId) {
@@ -96,7 +96,7 @@ impl Analysis {
             return self.unknown_request(id);
         };
         let started = Some(self.started(id, process, &prepared));
-        self.messages.requests.insert((process, request), Request { prepared: Some(prepared), started });
+        self.messages.requests.insert((process, request), MessageRequest { prepared: Some(prepared), started });
     }
 
     fn started(&mut self, id: LocationId, process: ProcessId, what: &Prepared) -> Started {
@@ -121,7 +121,7 @@ impl Analysis {
     }
 
     /// A call returns: who released it, and what follows.
-    pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
+    pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: OpenCall, time_ns: u64, call: &Call) -> Option<Wait> {
         let (enter_ns, site) = (open.enter_ns, open.site);
         match call {
             Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(_) => {
@@ -152,7 +152,7 @@ impl Analysis {
                 }
                 self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LockWithoutUnlock)
             }
-            Call::Sleep(_, _, false) => self.complete_without_wait(id, time_ns, site, State::Blocked),
+            Call::Sleep(_, _, false) => self.complete_without_wait(id, time_ns, site, LocationState::Blocked),
             Call::Sleep(object, kind, true) => {
                 let woken = self.objects.woken(held_by(process, *object), id, enter_ns);
                 let found = woken.map(|moment| (moment, kind_of_sleep(kind)));
@@ -165,13 +165,13 @@ impl Analysis {
                 self.give_back(found);
                 wait
             }
-            Call::Blocked => self.complete_without_wait(id, time_ns, site, State::Blocked),
-            _ => self.complete_without_wait(id, time_ns, site, State::Communicating),
+            Call::Blocked => self.complete_without_wait(id, time_ns, site, LocationState::Blocked),
+            _ => self.complete_without_wait(id, time_ns, site, LocationState::Communicating),
         }
     }
 
     /// A barrier of threads returns: the last to enter released the others.
-    fn complete_thread_barrier(&mut self, id: LocationId, open: &Open, time_ns: u64) -> Option<Wait> {
+    fn complete_thread_barrier(&mut self, id: LocationId, open: &OpenCall, time_ns: u64) -> Option<Wait> {
         let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
         let wait = self.expect(id, (open.enter_ns, time_ns), open.site, found, Diagnostic::LeftBeforeEntered);
         let old = open.barrier.and_then(|place| self.objects.leave(place));
@@ -200,7 +200,7 @@ impl Analysis {
     }
 
     /// No location was waited for: the call's time is of that state.
-    fn complete_without_wait(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: State) -> Option<Wait> {
+    fn complete_without_wait(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: LocationState) -> Option<Wait> {
         let ns = time_ns - self.location(id).time_ns;
         self.append(id, site, state, ns);
         None
@@ -220,7 +220,7 @@ impl Analysis {
         if found.is_none() && times.1 - times.0 > SHORT_NS {
             self.diagnostics.add(or, id, times.0);
             self.unexplained_ns += times.1 - times.0;
-            return self.complete_without_wait(id, times.1, site, State::Unexplained);
+            return self.complete_without_wait(id, times.1, site, LocationState::Unexplained);
         }
         self.resolve(id, times, site, found)
     }
@@ -234,11 +234,11 @@ impl Analysis {
         found: Option<(Moment, WaitKind)>,
     ) -> Option<Wait> {
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
-        let Some((moment, kind)) = found else { return self.complete_without_wait(id, exit_ns, site, State::Communicating) };
+        let Some((moment, kind)) = found else { return self.complete_without_wait(id, exit_ns, site, LocationState::Communicating) };
         if moment.time_ns > exit_ns {
             self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, exit_ns);
             self.unexplained_ns += exit_ns - enter_ns;
-            return self.complete_without_wait(id, exit_ns, site, State::Unexplained);
+            return self.complete_without_wait(id, exit_ns, site, LocationState::Unexplained);
         }
         let head = self.location(id).head;
         let paths = self.versions.difference(moment.version, head);
@@ -249,29 +249,29 @@ impl Analysis {
         location.head = shared;
         location.time_ns = moment.time_ns;
         location.scaled_ns = location.scaled_ns.max(moment.scaled_ns);
-        self.append(id, site, State::Communicating, exit_ns - moment.time_ns);
+        self.append(id, site, LocationState::Communicating, exit_ns - moment.time_ns);
         self.waits += 1;
         self.wait_ns += wait.wait_ns;
         if self.waits.is_multiple_of(1024) {
             let live = self.versions.live();
             self.live = (self.live.0.max(live.0), self.live.1.max(live.1));
         }
-        let shares = PathShares::of(&self.steps, &wait);
+        let shares = PathShares::new(&self.steps, &wait);
         self.classes.add(&wait, &shares);
         self.others.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
         Some(wait)
     }
 
-    fn complete_messages(&mut self, id: LocationId, process: ProcessId, open: Open, time_ns: u64, call: &Call) -> Option<Wait> {
+    fn complete_messages(&mut self, id: LocationId, process: ProcessId, open: OpenCall, time_ns: u64, call: &Call) -> Option<Wait> {
         let mut latest: Option<(Moment, WaitKind)> = None;
         let mut places = Vec::with_capacity(2);
         for (begun, is_receive) in open.begun {
             let actual = if let Call::Receive(_, actual) = call { *actual } else { None };
             let begun = self.messages.resolve(process, begun, actual);
-            if let Begun::Open(_, moment) = begun {
+            if let BegunRequest::Open(_, moment) = begun {
                 self.give_back([moment]);
             }
-            let Begun::Placed(place) = begun else { continue };
+            let BegunRequest::Placed(place) = begun else { continue };
             places.push(place);
             let mut partner = self.partner(place, is_receive, time_ns);
             if let (Call::Meeting(Meeting { kind, .. }), Some(found)) = (call, &mut partner) {
@@ -284,14 +284,14 @@ impl Analysis {
         wait
     }
 
-    fn end_places(&mut self, places: &[Place]) {
+    fn end_places(&mut self, places: &[MessagePlace]) {
         for place in places {
             let old = self.messages.end(*place);
             self.give_back(old);
         }
     }
 
-    fn partner(&self, place: Place, is_receive: bool, until_ns: u64) -> Option<(Moment, WaitKind)> {
+    fn partner(&self, place: MessagePlace, is_receive: bool, until_ns: u64) -> Option<(Moment, WaitKind)> {
         let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
         let kind = match (is_receive, self.messages.is_overtaken(place)) {
             (true, true) => WaitKind::WrongOrder,
@@ -352,13 +352,13 @@ impl Analysis {
             };
             for begun in sides {
                 match begun {
-                    Begun::Placed(place) => {
+                    BegunRequest::Placed(place) => {
                         let partner = self.partner(place, place.is_receive(), times.1);
                         latest = later(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
                         places.push(place);
                     }
-                    Begun::Open(_, moment) => self.give_back([moment]),
-                    Begun::Nowhere => {}
+                    BegunRequest::Open(_, moment) => self.give_back([moment]),
+                    BegunRequest::Nowhere => {}
                 }
             }
         }
@@ -380,12 +380,12 @@ impl Analysis {
         };
         for begun in sides {
             match begun {
-                Begun::Placed(place) => {
+                BegunRequest::Placed(place) => {
                     let old = self.messages.cancel(place);
                     self.give_back(old);
                 }
-                Begun::Open(_, moment) => self.give_back([moment]),
-                Begun::Nowhere => {}
+                BegunRequest::Open(_, moment) => self.give_back([moment]),
+                BegunRequest::Nowhere => {}
             }
         }
     }
@@ -410,11 +410,11 @@ impl Analysis {
                 location.time_ns = moment.time_ns;
                 location.scaled_ns = moment.scaled_ns;
                 self.versions.release(old);
-                self.append(id, site, State::Starting, time_ns - moment.time_ns);
+                self.append(id, site, LocationState::Starting, time_ns - moment.time_ns);
             }
             None => {
                 let ns = time_ns - self.location(id).time_ns;
-                self.append(id, site, State::Starting, ns);
+                self.append(id, site, LocationState::Starting, ns);
                 let moment = self.moment(id);
                 self.jobs.insert(job, moment);
             }

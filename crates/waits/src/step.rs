@@ -19,7 +19,7 @@ pub struct CodeId(pub u32);
 
 /// What a location does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum State {
+pub enum LocationState {
     /// It executes code between calls.
     Computing,
     /// It would execute code between calls, and has no processor.
@@ -34,16 +34,16 @@ pub enum State {
     Starting,
 }
 
-impl State {
+impl LocationState {
     /// As an adjective, for reports.
     pub fn name(self) -> &'static str {
         match self {
-            State::Computing => "computing",
-            State::Ready => "ready to run, without a processor",
-            State::Communicating => "communicating",
-            State::Blocked => "blocked",
-            State::Unexplained => "waiting, unexplained",
-            State::Starting => "starting",
+            LocationState::Computing => "computing",
+            LocationState::Ready => "ready to run, without a processor",
+            LocationState::Communicating => "communicating",
+            LocationState::Blocked => "blocked",
+            LocationState::Unexplained => "waiting, unexplained",
+            LocationState::Starting => "starting",
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct Step {
     /// Which code.
     pub code: CodeId,
     /// How.
-    pub state: State,
+    pub state: LocationState,
 }
 
 /// A step by its number.

@@ -13,7 +13,7 @@ use crate::step::StepId;
 
 /// A version. Owned: to be given back by [`Versions::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Version(u32);
+pub struct PathVersion(u32);
 
 const NONE: u32 = u32::MAX;
 
@@ -41,7 +41,7 @@ pub struct Versions {
 
 /// The steps of two paths behind what they share, equal steps added up, in order of step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Difference {
+pub struct PathDifference {
     /// Steps of the longer path.
     pub plus: Vec<(StepId, u64)>,
     /// Steps of the shorter path.
@@ -50,33 +50,33 @@ pub struct Difference {
 
 impl Versions {
     /// A path of nothing, at the origin. Called once: all versions share it.
-    pub fn origin(&mut self) -> Version {
+    pub fn origin(&mut self) -> PathVersion {
         self.node(NONE, 0)
     }
 
-    fn node(&mut self, parent: u32, total_ns: u64) -> Version {
+    fn node(&mut self, parent: u32, total_ns: u64) -> PathVersion {
         self.serial += 1;
         let node = Node { parent, references: 1, serial: self.serial, total_ns, steps: Vec::new(), compacted: 0 };
         match self.free.pop() {
             Some(index) => {
                 self.nodes[index as usize] = node;
-                Version(index)
+                PathVersion(index)
             }
             None => {
                 self.nodes.push(node);
-                Version(self.nodes.len() as u32 - 1)
+                PathVersion(self.nodes.len() as u32 - 1)
             }
         }
     }
 
     /// The sum of a path, ns.
-    pub fn total_ns(&self, version: Version) -> u64 {
+    pub fn total_ns(&self, version: PathVersion) -> u64 {
         self.nodes[version.0 as usize].total_ns
     }
 
     /// The path with one more step. Takes the version.
     #[must_use]
-    pub fn append(&mut self, version: Version, step: StepId, ns: u64) -> Version {
+    pub fn append(&mut self, version: PathVersion, step: StepId, ns: u64) -> PathVersion {
         if ns == 0 {
             return version;
         }
@@ -102,13 +102,13 @@ impl Versions {
 
     /// Another reference to a version.
     #[must_use]
-    pub fn share(&mut self, version: Version) -> Version {
+    pub fn share(&mut self, version: PathVersion) -> PathVersion {
         self.nodes[version.0 as usize].references += 1;
         version
     }
 
     /// Gives a reference back.
-    pub fn release(&mut self, version: Version) {
+    pub fn release(&mut self, version: PathVersion) {
         let mut index = version.0;
         while index != NONE {
             let node = &mut self.nodes[index as usize];
@@ -145,9 +145,9 @@ impl Versions {
     }
 
     /// What two paths do not share. The sum of `plus` less that of `minus` is the difference of their totals.
-    pub fn difference(&mut self, plus: Version, minus: Version) -> Difference {
+    pub fn difference(&mut self, plus: PathVersion, minus: PathVersion) -> PathDifference {
         let (mut a, mut b) = (plus.0, minus.0);
-        let mut difference = Difference::default();
+        let mut difference = PathDifference::default();
         while a != b {
             let (first, second) = (self.serial(a), self.serial(b));
             let (index, steps) = if first > second { (&mut a, &mut difference.plus) } else { (&mut b, &mut difference.minus) };
@@ -180,7 +180,7 @@ impl Versions {
     }
 
     /// All steps of a path from the origin, equal steps added up.
-    pub fn path(&self, version: Version) -> Vec<(StepId, u64)> {
+    pub fn path(&self, version: PathVersion) -> Vec<(StepId, u64)> {
         let mut steps: Vec<_> = self.shared.iter().map(|(step, ns)| (*step, *ns)).collect();
         let mut index = version.0;
         while index != NONE {
@@ -231,7 +231,7 @@ mod tests {
         let a = versions.append(root, StepId(1), 10);
         let b = versions.append(other, StepId(2), 3);
         let found = versions.difference(a, b);
-        assert_eq!(found, Difference { plus: vec![(StepId(1), 10)], minus: vec![(StepId(2), 3)] });
+        assert_eq!(found, PathDifference { plus: vec![(StepId(1), 10)], minus: vec![(StepId(2), 3)] });
         assert_eq!(versions.path(b), [(StepId(0), 5), (StepId(2), 3)]);
     }
 

@@ -2,7 +2,7 @@
 
 use crate::call::WaitKind;
 use crate::step::{CodeId, LocationId};
-use crate::versions::{Difference, Version};
+use crate::versions::{PathDifference, PathVersion};
 
 /// A point of a location's path, kept for those that it lets go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Moment {
     pub time_ns: u64,
     /// Whose.
     pub location: LocationId,
-    pub(crate) version: Version,
+    pub(crate) version: PathVersion,
     pub(crate) scaled_ns: u64,
 }
 
@@ -31,5 +31,5 @@ pub struct Wait {
     /// How long it is, ns.
     pub wait_ns: u64,
     /// The two paths.
-    pub paths: Difference,
+    pub paths: PathDifference,
 }

@@ -1,10 +1,10 @@
 //! The worked examples of the Carnival papers: figure 4 of the expansion of waits, and the program of figure 2 of path equivalence.
 
-use trodden_waits::analysis::Block;
+use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message};
 use trodden_waits::{
-    Analysis, Call, CodeId, Diagnostic, Explanation, LocationId, Options, Outcome, ProcessId, Rule, State, Step, Wait, WaitKind, causes,
-    explain,
+    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, Explanation, LocationId, LocationState, ProcessId, Rule, Step, Wait, WaitKind,
+    WaitOutcome, causes, explain,
 };
 
 const START: CodeId = CodeId(1000);
@@ -13,12 +13,12 @@ fn start(analysis: &mut Analysis, locations: u32) {
     (0..locations).for_each(|l| analysis.start(LocationId(l), ProcessId(l), 0, None, START));
 }
 
-fn block(code: u32, ns: u64) -> Block {
-    Block { code: CodeId(code), state: State::Computing, ns }
+fn block(code: u32, ns: u64) -> TimeBlock {
+    TimeBlock { code: CodeId(code), state: LocationState::Computing, ns }
 }
 
 fn step(location: u32, code: u32) -> Step {
-    Step { location: LocationId(location), code: CodeId(code), state: State::Computing }
+    Step { location: LocationId(location), code: CodeId(code), state: LocationState::Computing }
 }
 
 fn message(peer: u32) -> Message {
@@ -35,10 +35,10 @@ const C3: u32 = 6;
 
 /// Process 0 sends to 1 after A1; 1 receives after B1, and sends to 2 after B3; 2 receives after C1, and sends to 0 after C3; 0
 /// receives after A2.
-fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, Outcome) {
+fn figure_4([a1, a2, b1, b3, c1, c3]: [u64; 6]) -> (Vec<Wait>, WaitOutcome) {
     let [a, b, c] = [0, 1, 2].map(LocationId);
     let mut waits = Vec::new();
-    let mut analysis = Analysis::new(Options::default());
+    let mut analysis = Analysis::new(AnalysisOptions::default());
     start(&mut analysis, 3);
     let (send_b, send_c, send_a) = (Call::Send(message(1), false), Call::Send(message(2), false), Call::Send(message(0), false));
     let (recv_a, recv_b, recv_c) = (Call::Receive(message(0), None), Call::Receive(message(1), None), Call::Receive(message(2), None));
@@ -68,7 +68,7 @@ fn a_woken_sleeper_waits_for_the_mutex_that_another_holds() {
     for (unlocked_ns, expected) in
         [(50, vec![(waker, WaitKind::Condition, 30), (holder, WaitKind::LockContention, 10)]), (20, vec![(waker, WaitKind::Condition, 30)])]
     {
-        let mut analysis = Analysis::new(Options::default());
+        let mut analysis = Analysis::new(AnalysisOptions::default());
         (0..3).for_each(|l| analysis.start(LocationId(l), ProcessId(0), 0, None, START));
         analysis.enter(sleeper, 10, &[block(A1, 10)], &sleep, CodeId(100));
         let mut events = [(waker, 40, &wake, B1), (holder, unlocked_ns, &unlock, C1)];
@@ -90,12 +90,12 @@ fn a_woken_sleeper_waits_for_the_mutex_that_another_holds() {
 
 type Path = Vec<(Step, u64)>;
 
-fn paths(outcome: &Outcome, wait: &Wait) -> (Path, Path) {
+fn paths(outcome: &WaitOutcome, wait: &Wait) -> (Path, Path) {
     let steps = |path: &[_]| path.iter().map(|(id, ns)| (outcome.steps.get(*id), *ns)).collect();
     (steps(&wait.paths.plus), steps(&wait.paths.minus))
 }
 
-fn explanation(outcome: &Outcome, site: u32) -> Explanation {
+fn explanation(outcome: &WaitOutcome, site: u32) -> Explanation {
     let site = outcome.sites.iter().find(|s| s.site.code == CodeId(site)).unwrap();
     explain(&outcome.steps, &site.classes[0])
 }
@@ -141,7 +141,7 @@ fn the_critical_path_of_figure_4_is_a1_b3_c3() {
 fn a_run_whose_critical_steps_take_less_is_predicted() {
     let run = |codes: &[u32], factor| {
         let question = Some((codes.iter().map(|c| CodeId(*c)).collect(), factor));
-        let mut analysis = Analysis::new(Options { what_if: question, ..Options::default() });
+        let mut analysis = Analysis::new(AnalysisOptions { what_if: question, ..AnalysisOptions::default() });
         start(&mut analysis, 2);
         let barrier = |rank| {
             let communicator = CommunicatorId(0);
@@ -177,8 +177,8 @@ const LINE_10: u32 = 10;
 
 /// A loop of 100 with a barrier in line 3; then process 0 runs the loops of lines 6 and 8, process 1 the longer loop of line 10. Process 1
 /// begins 50 ns late. Loops vary a little.
-fn figure_2() -> Outcome {
-    let mut analysis = Analysis::new(Options::default());
+fn figure_2() -> WaitOutcome {
+    let mut analysis = Analysis::new(AnalysisOptions::default());
     analysis.start(LocationId(0), ProcessId(0), 0, None, START);
     analysis.start(LocationId(1), ProcessId(1), 50, None, START);
     let barrier = |rank| {
@@ -214,7 +214,7 @@ fn the_barriers_of_figure_2_are_one_class_that_names_line_10() {
 #[test]
 fn a_member_may_leave_early_only_an_operation_that_gives_it_nothing() {
     let run = |is_binding| {
-        let mut analysis = Analysis::new(Options::default());
+        let mut analysis = Analysis::new(AnalysisOptions::default());
         start(&mut analysis, 2);
         let call = |rank| {
             let communicator = CommunicatorId(0);

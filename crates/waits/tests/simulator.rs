@@ -5,10 +5,11 @@
 //! when each process enters and leaves its calls. On every wait the two paths differ by the wait, in integer nanoseconds.
 
 use std::collections::HashMap;
-use trodden_waits::analysis::Block;
+use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::{Collective, CommunicatorId, Message, ObjectId};
 use trodden_waits::{
-    Analysis, Call, CodeId, Diagnostic, LocationId, Options, Outcome, ProcessId, Rule, State, Step, Wait, causes, explain,
+    Analysis, AnalysisOptions, Call, CodeId, Diagnostic, LocationId, LocationState, ProcessId, Rule, Step, Wait, WaitOutcome, causes,
+    explain,
 };
 
 struct Random(u64);
@@ -25,7 +26,7 @@ impl Random {
 struct Event {
     time_ns: u64,
     process: usize,
-    blocks: Vec<Block>,
+    blocks: Vec<TimeBlock>,
     call: Call,
     is_exit: bool,
 }
@@ -33,7 +34,7 @@ struct Event {
 /// Processes, each with a time of its own; times differ in their last digits, so that no two processes do anything at once.
 struct Machine {
     now: Vec<u64>,
-    pending: Vec<Vec<Block>>,
+    pending: Vec<Vec<TimeBlock>>,
     /// When the lock is free.
     free_ns: u64,
     events: Vec<Event>,
@@ -53,7 +54,7 @@ impl Machine {
 
     fn compute(&mut self, process: usize, code: u32, units: u64) {
         self.now[process] += units * UNIT;
-        self.pending[process].push(Block { code: CodeId(code), state: State::Computing, ns: units * UNIT });
+        self.pending[process].push(TimeBlock { code: CodeId(code), state: LocationState::Computing, ns: units * UNIT });
     }
 
     fn enter(&mut self, process: usize, call: &Call) -> u64 {
@@ -140,9 +141,9 @@ impl Machine {
     }
 
     /// The events through the analysis.
-    fn analyse(mut self, same_process: bool) -> (Vec<Wait>, Outcome) {
+    fn analyse(mut self, same_process: bool) -> (Vec<Wait>, WaitOutcome) {
         self.events.sort_by_key(|event| event.time_ns);
-        let mut analysis = Analysis::new(Options::default());
+        let mut analysis = Analysis::new(AnalysisOptions::default());
         for process in 0..self.now.len() as u32 {
             let of = ProcessId(if same_process { 0 } else { process });
             analysis.start(LocationId(process), of, u64::from(process) + 1, None, CodeId(999));
@@ -161,14 +162,14 @@ impl Machine {
 }
 
 /// A program of phases that all processes go through, where `slow` takes long in each iteration.
-fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, Outcome) {
+fn run(seed: u64, locks: bool) -> (Step, Vec<Wait>, WaitOutcome) {
     let mut random = Random(seed * 2_654_435_761 + 88_172_645_463_325_252);
     let processes = 2 + random.below(7) as usize;
     let phases: Vec<u64> = (0..1 + random.below(4)).map(|_| random.below(if locks { 1 } else { 5 })).collect();
     let slow = Step {
         location: LocationId(random.below(processes as u64) as u32),
         code: CodeId(random.below(phases.len() as u64) as u32),
-        state: State::Computing,
+        state: LocationState::Computing,
     };
     // Members do not wait for a reduction's other members: only its root would see the slow step.
     let mut machine = Machine::new(processes);
@@ -207,7 +208,8 @@ fn check(seed: u64, locks: bool) {
     for wait in &waits {
         let sum = |path: &[(_, u64)]| path.iter().map(|(_, ns)| *ns).sum::<u64>();
         assert_eq!(sum(&wait.paths.plus) - sum(&wait.paths.minus), wait.wait_ns, "seed {seed}: {wait:?}");
-        let waiting = wait.paths.plus.iter().chain(&wait.paths.minus).any(|(id, _)| outcome.steps.get(*id).state == State::Unexplained);
+        let waiting =
+            wait.paths.plus.iter().chain(&wait.paths.minus).any(|(id, _)| outcome.steps.get(*id).state == LocationState::Unexplained);
         assert!(!waiting, "seed {seed}: a path has waiting in it");
     }
     assert_eq!(outcome.diagnostics.iter().collect::<Vec<_>>(), [], "seed {seed}");
@@ -234,7 +236,7 @@ fn the_slowed_critical_section_is_ranked_first() {
     (0..300).for_each(|seed| check(seed, true));
 }
 
-/// What each location executed, waits aside, does not depend on what it waited for.
+/// What each location executed, without the waits, does not depend on what it waited for.
 #[test]
 fn steps_executed_add_up_to_what_was_simulated() {
     let (_, _, outcome) = run(5, false);
@@ -252,7 +254,7 @@ fn contradictory_traces_are_diagnosed_and_never_panic() {
     let mut found = std::collections::BTreeSet::new();
     for seed in 1..400u64 {
         let mut random = Random(seed * 0x9e37_79b9);
-        let mut analysis = Analysis::new(Options::default());
+        let mut analysis = Analysis::new(AnalysisOptions::default());
         for location in 0..3 {
             analysis.start(LocationId(location), ProcessId(location), random.below(100), None, CodeId(0));
         }
@@ -262,7 +264,7 @@ fn contradictory_traces_are_diagnosed_and_never_panic() {
             let call = any_call(&mut random);
             let time = random.below(10_000);
             if random.below(2) == 0 {
-                let blocks = [Block { code: CodeId(1), state: State::Computing, ns: random.below(5000) }];
+                let blocks = [TimeBlock { code: CodeId(1), state: LocationState::Computing, ns: random.below(5000) }];
                 analysis.enter(location, time, &blocks, &call, CodeId(2));
             } else {
                 waits.extend(analysis.exit(location, time, &call));

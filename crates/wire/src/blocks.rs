@@ -60,7 +60,7 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// The kind of a number.
-    pub fn of(number: u32) -> Option<FrameKind> {
+    pub fn from_number(number: u32) -> Option<FrameKind> {
         use FrameKind::{Block, End, Exec, Executed, Fork, Handler, Mappings, ThreadBegins, ThreadEnds};
         [Block, Executed, Mappings, ThreadBegins, ThreadEnds, End, Handler, Fork, Exec].into_iter().find(|k| *k as u32 == number)
     }
@@ -112,8 +112,8 @@ mod tests {
             assert_eq!(memory_access(memory_word(access.instruction, address, shift, is_store)), Some(access));
         }
         assert_eq!(memory_access(77), None);
-        assert_eq!(FrameKind::of(6), Some(FrameKind::End));
-        assert_eq!(FrameKind::of(10), None);
+        assert_eq!(FrameKind::from_number(6), Some(FrameKind::End));
+        assert_eq!(FrameKind::from_number(10), None);
         assert_eq!(memory_access(LEAVES_HANDLER), None);
     }
 }

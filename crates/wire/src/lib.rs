@@ -243,13 +243,13 @@ pub struct RawHeader {
     pub created_ns: u64,
     /// Byte offset of the page whose first byte is the image's switch ([`SWITCH_SYMBOL`]); 0 if the image has none.
     pub switch_offset: u64,
-    /// What was lost by processes that have no region ([`Lost`]).
+    /// What was lost by processes that have no region ([`LostThreads`]).
     pub lost: u64,
 }
 
 /// A word that says how many threads counted in memory that was thrown away, and why: one in the header, one in each region. They add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lost(pub u64);
+pub struct LostThreads(pub u64);
 
 /// Why counts are lost; several may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -271,20 +271,20 @@ impl LostReason {
     }
 }
 
-impl Lost {
+impl LostThreads {
     const THREADS: u64 = u32::MAX as u64;
 
     /// One thread more, for that reason.
     #[inline]
-    pub const fn and(self, reason: LostReason) -> Lost {
-        let threads = self.0 & Lost::THREADS;
-        let threads = if threads == Lost::THREADS { threads } else { threads + 1 };
-        Lost(self.0 & !Lost::THREADS | threads | reason.bit())
+    pub const fn and(self, reason: LostReason) -> LostThreads {
+        let threads = self.0 & LostThreads::THREADS;
+        let threads = if threads == LostThreads::THREADS { threads } else { threads + 1 };
+        LostThreads(self.0 & !LostThreads::THREADS | threads | reason.bit())
     }
 
     /// How many threads.
     pub const fn threads(self) -> u64 {
-        self.0 & Lost::THREADS
+        self.0 & LostThreads::THREADS
     }
 
     /// Whether that is among the reasons.
@@ -293,10 +293,10 @@ impl Lost {
     }
 
     /// The two together.
-    pub const fn plus(self, other: Lost) -> Lost {
+    pub const fn plus(self, other: LostThreads) -> LostThreads {
         let threads = self.threads() + other.threads();
-        let threads = if threads > Lost::THREADS { Lost::THREADS } else { threads };
-        Lost((self.0 | other.0) & !Lost::THREADS | threads)
+        let threads = if threads > LostThreads::THREADS { LostThreads::THREADS } else { threads };
+        LostThreads((self.0 | other.0) & !LostThreads::THREADS | threads)
     }
 }
 
@@ -335,7 +335,7 @@ pub const fn region_holder_offset(counters: u64) -> u64 {
     counters.saturating_mul(8)
 }
 
-/// Offset within a region of its [`Lost`], the `u64` behind the holder.
+/// Offset within a region of its [`LostThreads`], the `u64` behind the holder.
 #[inline]
 pub const fn region_lost_offset(counters: u64) -> u64 {
     region_holder_offset(counters).saturating_add(8)
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_tell_every_changed_bit_and_pairs_of_them() {
+    fn sums_detect_every_changed_bit_and_pairs_of_them() {
         let bytes: [u8; 27] = core::array::from_fn(|i| (i * 37) as u8);
         let sum = checksum(&bytes);
         assert_ne!(checksum(&bytes[..26]), sum);
@@ -403,11 +403,11 @@ mod tests {
 
     #[test]
     fn losses_add_up_and_keep_their_reasons() {
-        let one = Lost::default().and(LostReason::NoSpace);
-        let sum = one.and(LostReason::NoSpace).plus(Lost::default().and(LostReason::Other));
+        let one = LostThreads::default().and(LostReason::NoSpace);
+        let sum = one.and(LostReason::NoSpace).plus(LostThreads::default().and(LostReason::Other));
         assert_eq!(sum.threads(), 3);
         assert_eq!(LostReason::ALL.map(|reason| sum.is_for(reason)), [true, false, true]);
-        let all = Lost(u64::from(u32::MAX)).plus(one).and(LostReason::SizeLimit);
+        let all = LostThreads(u64::from(u32::MAX)).plus(one).and(LostReason::SizeLimit);
         assert_eq!(all.threads(), u64::from(u32::MAX));
         assert_eq!(LostReason::ALL.map(|reason| all.is_for(reason)), [true, true, false]);
     }

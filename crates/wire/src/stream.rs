@@ -161,9 +161,9 @@ pub const TAG_EXIT: u32 = 5;
 pub const TAG_MASK: u32 = 7;
 
 impl Event {
-    /// Reads a word of a chunk of an image with that template. `None`: it is none.
+    /// Reads a word of a chunk of an image with that template. `None`: the word is no event.
     #[inline]
-    pub const fn of_word(word: u32, template: u64) -> Option<Event> {
+    pub const fn from_word(word: u32, template: u64) -> Option<Event> {
         let counter = (word & !TAG_MASK).wrapping_sub(template as u32) / 8;
         match word & TAG_MASK {
             TAG_PATH => Some(Event::Path(counter)),
@@ -187,9 +187,9 @@ impl Event {
         }
     }
 
-    /// Reads what [`Event::to_word`] gives. `None`: it is none.
+    /// Reads what [`Event::to_word`] gives. `None`: the word is no event.
     #[inline]
-    pub const fn of_stored(word: u32) -> Option<Event> {
+    pub const fn from_stored(word: u32) -> Option<Event> {
         let value = word >> 3;
         match word & TAG_MASK {
             TAG_PATH => Some(Event::Path(value)),
@@ -224,12 +224,12 @@ mod tests {
         for counter in [0, 1, 31, 32, 1 << 20] {
             let events = [Event::Path(counter), Event::Exit(counter), Event::Enter(counter), Event::Inherited(counter)];
             for (event, tag) in events.into_iter().zip([TAG_PATH, TAG_EXIT, TAG_ENTER, TAG_INHERITED]) {
-                assert_eq!(Event::of_word(word(counter.into(), tag), template), Some(event));
-                assert_eq!(Event::of_stored(event.to_word()), Some(event));
+                assert_eq!(Event::from_word(word(counter.into(), tag), template), Some(event));
+                assert_eq!(Event::from_stored(event.to_word()), Some(event));
             }
         }
-        let resume = |offset: u32| Event::of_word(offset << 1 | TAG_RESUME, template);
+        let resume = |offset: u32| Event::from_word(offset << 1 | TAG_RESUME, template);
         assert_eq!([0, 64, 68].map(resume), [Some(Event::Resume(0)), Some(Event::Resume(1)), Some(Event::Resume(2))]);
-        assert_eq!((Event::of_word(0, template), Event::of_word(7, template)), (None, None));
+        assert_eq!((Event::from_word(0, template), Event::from_word(7, template)), (None, None));
     }
 }

@@ -210,13 +210,13 @@ pub mod kind {
 
 macro_rules! functions {
     ($($name:ident)*) => {
-        /// Names of the functions that are recorded, in the order of [`Function`].
+        /// Names of the functions that are recorded, in the order of [`CallName`].
         pub const FUNCTIONS: &[&str] = &[$(stringify!($name)),*];
         /// A recorded function: the index of its name.
         #[allow(non_camel_case_types, missing_docs, reason = "the names are those of C")]
         #[repr(u16)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Function { $($name),* }
+        pub enum CallName { $($name),* }
     };
 }
 

@@ -5,7 +5,7 @@
 //! the rounds of the two results are distinguished by the exact test of ranks at 1 % (five rounds at least: fewer cannot
 //! be), and if it is 1 % at least. Instructions hardly vary: there 0.2 % is enough. What has no base is not checked.
 
-use super::result::Suite;
+use super::result::BenchResult;
 use super::statistics::{Spread, geometric_mean, rank_test};
 use anyhow::{Result, bail};
 use std::fmt::Write;
@@ -53,7 +53,7 @@ impl Comparison {
 ///
 /// # Errors
 /// They are of different runs, or have nothing in common.
-pub fn compare(old: &Suite, new: &Suite) -> Result<Vec<Comparison>> {
+pub fn compare(old: &BenchResult, new: &BenchResult) -> Result<Vec<Comparison>> {
     if old.input != new.input {
         bail!(
             "the results are of different runs ({} and {}): measure with{} --short",
@@ -81,7 +81,7 @@ pub fn compare(old: &Suite, new: &Suite) -> Result<Vec<Comparison>> {
 }
 
 /// A variant's time over its base's, in each round.
-fn costs(suite: &Suite, program: &str, variant: &str) -> Vec<f64> {
+fn costs(suite: &BenchResult, program: &str, variant: &str) -> Vec<f64> {
     let base = suite.base_of(variant).and_then(|base| suite.figures(program, base));
     // Callgrind's run has no rounds.
     let (Some(own), Some(base)) = (suite.figures(program, variant).filter(|f| f.base_user_s.is_none()), base) else { return Vec::new() };
@@ -92,7 +92,7 @@ fn time_change(old: &[f64], new: &[f64]) -> Option<Change> {
     if old.is_empty() || new.is_empty() {
         return None;
     }
-    let (was, is) = (Spread::of(old).median, Spread::of(new).median);
+    let (was, is) = (Spread::from_values(old).median, Spread::from_values(new).median);
     // The least that any samples of these sizes could give.
     let ever = rank_test(&vec![0.0; old.len()], &vec![1.0; new.len()]);
     let verdict = match () {
@@ -112,7 +112,7 @@ fn direction(old: f64, new: f64, least: f64) -> Verdict {
 }
 
 /// A line for each, and the means.
-pub fn render(old: &Suite, new: &Suite, all: &[Comparison]) -> String {
+pub fn render(old: &BenchResult, new: &BenchResult, all: &[Comparison]) -> String {
     let mut out = format!("\n{} ({}) -> {} ({})\n", old.date, old.commit, new.date, new.commit);
     let _ = writeln!(
         out,
@@ -168,7 +168,7 @@ fn line(program: &str, variant: &str, time: Option<Change>, instructions: Option
 }
 
 /// Who counted instructions, in which run.
-fn counted(suite: &Suite) -> (&Option<String>, &str) {
+fn counted(suite: &BenchResult) -> (&Option<String>, &str) {
     (&suite.instructions_by, &suite.instructions_input)
 }
 
@@ -179,11 +179,11 @@ mod tests {
 
     const PLAIN: [f64; 5] = [1.0, 1.01, 0.99, 1.0, 1.02];
 
-    fn with(trodden: &[f64], instructions: u64) -> Suite {
+    fn with(trodden: &[f64], instructions: u64) -> BenchResult {
         suite(&[("a", "plain", &PLAIN[..trodden.len()], 1000), ("a", "trodden", trodden, instructions)])
     }
 
-    fn verdicts(old: &Suite, new: &Suite) -> (Verdict, Verdict) {
+    fn verdicts(old: &BenchResult, new: &BenchResult) -> (Verdict, Verdict) {
         let found = compare(old, new).unwrap();
         assert_eq!(found.len(), 1, "plain has no base");
         (found[0].time.unwrap().verdict, found[0].instructions.unwrap().verdict)
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn what_cannot_be_compared_is_refused() {
         let old = with(&PLAIN, 1000);
-        let short = Suite { input: "train".into(), ..old.clone() };
+        let short = BenchResult { input: "train".into(), ..old.clone() };
         assert!(compare(&old, &short).unwrap_err().to_string().contains("different runs"));
         let other = suite(&[("b", "plain", &PLAIN, 1000), ("b", "trodden", &PLAIN, 1000)]);
         assert!(compare(&old, &other).unwrap_err().to_string().contains("in common"));

@@ -53,7 +53,7 @@ impl Counter {
         self.total(&text).with_context(|| format!("{} counted no instructions of {program}; it says: {}", self.name(), text.trim()))
     }
 
-    /// The words before the command whose instructions are counted.
+    /// The arguments before the command whose instructions are counted.
     pub fn runner(self, log: &Path) -> String {
         match self {
             Counter::Perf => format!("perf stat -x, -e instructions:u -o {} --append --", log.display()),

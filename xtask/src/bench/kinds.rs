@@ -10,11 +10,11 @@ pub struct Kind {
     /// What it is, for tables.
     pub about: &'static str,
     /// Who compiles.
-    pub compiler: Compiler,
+    pub compiler: BenchCompiler,
     /// Flags of C and C++ compilations and of links, beside those of all variants.
     pub flags: &'static str,
     /// Settings that the variant stands for.
-    pub words: &'static str,
+    pub options: &'static str,
     /// What it takes of a profile of earlier runs.
     pub trained: Option<Trained>,
     /// It is trodden's build rebuilt to count the paths of the short run by this scheme.
@@ -67,7 +67,7 @@ impl Trained {
 
 /// Who compiles C and C++.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compiler {
+pub enum BenchCompiler {
     /// clang.
     Clang,
     /// trodden's drivers.
@@ -95,9 +95,9 @@ const NOT_RUST: &str = "there is none for Rust programs";
 const PLAIN: Kind = Kind {
     name: "plain",
     about: "clang -O2 or rustc, nothing counted",
-    compiler: Compiler::Clang,
+    compiler: BenchCompiler::Clang,
     flags: "",
-    words: "",
+    options: "",
     trained: None,
     scheme: None,
     base: None,
@@ -117,7 +117,7 @@ const RIVAL: Kind = Kind { base: Some("plain"), rust: Rust::No(NOT_RUST), ..PLAI
 const TRODDEN: Kind = Kind {
     name: "trodden",
     about: "trodden: every path, exactly",
-    compiler: Compiler::Trodden,
+    compiler: BenchCompiler::Trodden,
     rust: Rust::Trodden,
     counts: &[("TRODDEN_OUTPUT", "%m.raw")],
     ..RIVAL
@@ -130,11 +130,11 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "thesis",
         about: "arrays up to 2,500 paths, else tables of 700 slots (Vaswani)",
-        words: "array-paths=2500 table-slots=700",
+        options: "array-paths=2500 table-slots=700",
         ..TRODDEN
     },
-    Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", words: "table-slots=262144", ..TRODDEN },
-    Kind { name: "atomic", about: "one region for all threads, atomic increments", words: "threads=atomic", ..TRODDEN },
+    Kind { name: "table", about: "tables of 262,144 slots instead of cutting paths", options: "table-slots=262144", ..TRODDEN },
+    Kind { name: "atomic", about: "one region for all threads, atomic increments", options: "threads=atomic", ..TRODDEN },
     Kind { name: "ppp", about: "the short run's paths, preferentially numbered; others together", scheme: Some("ppp"), ..TRODDEN },
     Kind {
         name: "known-table",
@@ -143,11 +143,11 @@ pub static KINDS: &[Kind] = &[
         ..TRODDEN
     },
     Kind { name: "pspp", about: "paths over the short run's edges, precisely; others together", scheme: Some("pspp"), ..TRODDEN },
-    Kind { name: "sample-off", about: "built for sampling, while sampling is off", words: "when=bursts", ..TRODDEN },
+    Kind { name: "sample-off", about: "built for sampling, while sampling is off", options: "when=bursts", ..TRODDEN },
     Kind {
         name: "sample",
         about: "the same program, sampled by `trodden record`; the recorder's own time is not in it",
-        words: "when=bursts",
+        options: "when=bursts",
         build_of: Some("sample-off"),
         recorded: true,
         counts: &[],
@@ -195,7 +195,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "gcc",
         about: "gcc -O2, nothing counted",
-        compiler: Compiler::Named("gcc", "g++"),
+        compiler: BenchCompiler::Named("gcc", "g++"),
         base: None,
         packages: &["gcc", "g++"],
         ..RIVAL
@@ -203,7 +203,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "gcc-coverage",
         about: "gcc --coverage: edges; compared with gcc",
-        compiler: Compiler::Named("gcc", "g++"),
+        compiler: BenchCompiler::Named("gcc", "g++"),
         flags: "--coverage",
         base: Some("gcc"),
         counts: &[("GCOV_PREFIX", "")],
@@ -213,7 +213,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "gcc-15",
         about: "gcc 15 -O2, nothing counted",
-        compiler: Compiler::Named("gcc-15", "g++-15"),
+        compiler: BenchCompiler::Named("gcc-15", "g++-15"),
         base: None,
         packages: &["gcc-15", "g++-15"],
         ..RIVAL
@@ -221,7 +221,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "gcc-15-paths",
         about: "gcc 15 -fpath-coverage: which prime paths were taken (not how often); compared with gcc-15",
-        compiler: Compiler::Named("gcc-15", "g++-15"),
+        compiler: BenchCompiler::Named("gcc-15", "g++-15"),
         flags: "-fpath-coverage --coverage",
         base: Some("gcc-15"),
         counts: &[("GCOV_PREFIX", "")],
@@ -231,7 +231,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "afl-base",
         about: "the clang that AFL++ takes, -O2, nothing counted",
-        compiler: Compiler::AflsClang,
+        compiler: BenchCompiler::AflsClang,
         base: None,
         packages: &["afl++"],
         ..RIVAL
@@ -239,7 +239,7 @@ pub static KINDS: &[Kind] = &[
     Kind {
         name: "afl",
         about: "AFL++'s afl-clang-fast: edges, 8 bits; compared with afl-base",
-        compiler: Compiler::Named("afl-clang-fast", "afl-clang-fast++"),
+        compiler: BenchCompiler::Named("afl-clang-fast", "afl-clang-fast++"),
         base: Some("afl-base"),
         // The same optimisation as all others, and silence.
         build: &[("AFL_DONT_OPTIMIZE", "1"), ("AFL_QUIET", "1")],

@@ -4,7 +4,7 @@ use super::exact;
 use super::instructions::Counter;
 use super::known::Known;
 use super::overlap;
-use super::result::{Exact, Figures, Outcome, Row};
+use super::result::{BenchOutcome, BenchRow, Exact, Figures};
 use super::statistics::Spread;
 use super::usage::{self, Usage};
 use super::variant::Variant;
@@ -44,7 +44,7 @@ pub struct Ready {
 
 impl Ready {
     /// Installs what a variant takes, where that can be done.
-    pub fn of(variant: &Variant) -> Ready {
+    pub fn from_variant(variant: &Variant) -> Ready {
         let missing = variant.ensure().err().map(|e| format!("{e:#}"));
         if let Some(missing) = &missing {
             eprintln!("{} is left out: {missing}", variant.name());
@@ -61,14 +61,14 @@ struct Runs<'a> {
     /// Of runs that a recorder sampled: how much their profiles have in common with the full one.
     overlaps: Vec<f64>,
     /// Why there is nothing more to come.
-    ended: Option<Outcome>,
+    ended: Option<BenchOutcome>,
 }
 
 impl Runs<'_> {
     fn fail(&mut self, error: &anyhow::Error) {
         let reason = steps::without_root(&format!("{error:#}"));
         eprintln!("{} failed: {reason}", self.variant.name());
-        self.ended = Some(Outcome::Failed { reason });
+        self.ended = Some(BenchOutcome::Failed { reason });
     }
 }
 
@@ -77,7 +77,7 @@ impl Bench<'_> {
     ///
     /// # Errors
     /// Its sources or inputs cannot be had. What goes wrong with one variant is in that variant's row.
-    pub fn program(&self, program: &str) -> Result<Vec<Row>> {
+    pub fn program(&self, program: &str) -> Result<Vec<BenchRow>> {
         self.corpus.fetch(program)?;
         self.corpus.inputs(program)?;
         let is_rust = self.corpus.is_rust(program)?;
@@ -91,7 +91,7 @@ impl Bench<'_> {
                 one.variant.base().map_or(own, |base| base_sums.iter().find(|(name, _)| *name == base.name()).map(|(_, sum)| sum.clone()));
             let variant = one.variant.name();
             let outcome = self.outcome(program, one, base.as_ref());
-            rows.push(Row { program: program.to_owned(), variant, outcome });
+            rows.push(BenchRow { program: program.to_owned(), variant, outcome });
         }
         steps::progress("");
         Ok(rows)
@@ -128,7 +128,7 @@ impl Bench<'_> {
         let mut runs = Runs { variant, usage: Vec::new(), sums: Vec::new(), overlaps: Vec::new(), ended: None };
         let unsuited = if is_rust { variant.suits_rust().err().map(|e| e.to_string()) } else { None };
         if let Some(reason) = unsuited.or_else(|| ready.missing.clone()) {
-            runs.ended = Some(Outcome::Skipped { reason });
+            runs.ended = Some(BenchOutcome::Skipped { reason });
         } else if variant.under().is_none() {
             let rebuild = self.rebuild;
             let built = if rebuild { self.corpus.build(program, variant) } else { self.corpus.build_once(program, variant) };
@@ -172,13 +172,13 @@ impl Bench<'_> {
         Ok((usage, sum, overlap.transpose()?))
     }
 
-    /// What sampled runs are held against, if there are any; they fail without it.
+    /// What sampled runs are compared with, if there are any; they fail without it.
     fn full_profile(&self, program: &str, all: &mut [Runs]) -> Option<PathBuf> {
         let sampled: Vec<&mut Runs> = all.iter_mut().filter(|r| r.ended.is_none() && r.variant.is_recorded()).collect();
         if sampled.is_empty() {
             return None;
         }
-        steps::progress(&format!("{program}: the full profile, which sampled ones are held against"));
+        steps::progress(&format!("{program}: the full profile, which sampled ones are compared with"));
         match self.corpus.full_profile(program, self.input) {
             Ok(profile) => Some(profile),
             Err(error) => {
@@ -188,7 +188,7 @@ impl Bench<'_> {
         }
     }
 
-    fn outcome(&self, program: &str, runs: Runs, base_sum: Option<&String>) -> Outcome {
+    fn outcome(&self, program: &str, runs: Runs, base_sum: Option<&String>) -> BenchOutcome {
         if let Some(ended) = runs.ended {
             return ended;
         }
@@ -196,7 +196,7 @@ impl Bench<'_> {
             Some(_) => self.once_under(program, runs.variant),
             None => self.figures(program, &runs, base_sum),
         };
-        figures.map_or_else(|error| Outcome::Failed { reason: steps::without_root(&format!("{error:#}")) }, Outcome::Measured)
+        figures.map_or_else(|error| BenchOutcome::Failed { reason: steps::without_root(&format!("{error:#}")) }, BenchOutcome::Measured)
     }
 
     fn figures(&self, program: &str, runs: &Runs, base_sum: Option<&String>) -> Result<Figures> {
@@ -207,7 +207,7 @@ impl Bench<'_> {
         figures.build_s = self.corpus.build_seconds(program, variant);
         figures.instructions = self.instructions(program, variant)?;
         figures.exact = self.exact(program, variant)?;
-        figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::of(&runs.overlaps));
+        figures.overlap = (!runs.overlaps.is_empty()).then(|| Spread::from_values(&runs.overlaps));
         Ok(figures)
     }
 
@@ -255,7 +255,7 @@ impl Bench<'_> {
 fn of_usage(usage: &[Usage]) -> Figures {
     let user_s: Vec<f64> = usage.iter().map(|u| u.user_s).collect();
     Figures {
-        user: Spread::of(&user_s),
+        user: Spread::from_values(&user_s),
         user_s,
         wall_s: usage.iter().map(|u| u.wall_s).collect(),
         base_user_s: None,

@@ -4,7 +4,7 @@
 //! the chart is cut off and bears its number. What runs under a simulator (callgrind) would be nothing but such bars,
 //! and is left out.
 
-use super::result::Suite;
+use super::result::BenchResult;
 use super::statistics::geometric_mean;
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -55,8 +55,8 @@ struct Bar {
 }
 
 /// The chart as SVG; nothing if there is nothing to draw, or it cannot be drawn.
-pub fn svg(suite: &Suite) -> Option<String> {
-    let chart = Chart::of(suite);
+pub fn svg(suite: &BenchResult) -> Option<String> {
+    let chart = Chart::from_suite(suite);
     if chart.variants.is_empty() {
         return None;
     }
@@ -70,7 +70,7 @@ pub fn svg(suite: &Suite) -> Option<String> {
 }
 
 impl Chart {
-    fn of(suite: &Suite) -> Chart {
+    fn from_suite(suite: &BenchResult) -> Chart {
         let programs = suite.programs();
         let drawn = |variant: &str| programs.iter().any(|p| bar(suite, p, variant).is_some());
         let variants: Vec<String> = suite.variants.iter().map(|v| v.name.clone()).filter(|v| drawn(v)).collect();
@@ -96,7 +96,7 @@ impl Chart {
     }
 }
 
-fn bar(suite: &Suite, program: &str, variant: &str) -> Option<Bar> {
+fn bar(suite: &BenchResult, program: &str, variant: &str) -> Option<Bar> {
     let own = suite.figures(program, variant).filter(|f| f.base_user_s.is_none())?;
     let ratio = suite.ratios(program, variant).user?;
     let base = own.user.median / ratio;
@@ -232,10 +232,10 @@ fn draw_group(canvas: &mut Canvas, chart: &Chart, group: usize, bars: &Group, (l
 
 #[cfg(test)]
 mod tests {
-    use super::super::result::{Outcome, tests::suite};
+    use super::super::result::{BenchOutcome, tests::suite};
     use super::*;
 
-    fn sample() -> Suite {
+    fn sample() -> BenchResult {
         suite(&[
             ("a", "plain", &[1.0, 1.0, 1.0], 1),
             ("a", "trodden", &[1.4, 1.5, 1.6], 1),
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn bars_are_what_counting_adds() {
-        let chart = Chart::of(&sample());
+        let chart = Chart::from_suite(&sample());
         assert_eq!(chart.variants, ["trodden"]);
         let names: Vec<&str> = chart.groups.iter().map(|g| g.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "geom. mean"]);
@@ -278,7 +278,7 @@ mod tests {
     fn what_runs_under_a_simulator_is_left_out() {
         let mut suite = sample();
         for row in suite.rows.iter_mut().filter(|r| r.variant == "trodden") {
-            if let Outcome::Measured(figures) = &mut row.outcome {
+            if let BenchOutcome::Measured(figures) = &mut row.outcome {
                 figures.base_user_s = Some(1.0);
             }
         }

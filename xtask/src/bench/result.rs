@@ -10,7 +10,7 @@ pub const SCHEMA_VERSION: u32 = 2;
 
 /// All measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Suite {
+pub struct BenchResult {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// Day, as 2026-01-31.
@@ -18,7 +18,7 @@ pub struct Suite {
     /// Of the project.
     pub commit: String,
     /// Where it was measured.
-    pub machine: Machine,
+    pub machine: BenchMachine,
     /// Which runs were timed: `train` or `ref`.
     pub input: String,
     /// Runs of each variant.
@@ -31,7 +31,7 @@ pub struct Suite {
     /// The variants, in the order of the tables.
     pub variants: Vec<About>,
     /// One for each variant of each program.
-    pub rows: Vec<Row>,
+    pub rows: Vec<BenchRow>,
 }
 
 /// The run whose instructions are counted where nothing else is said.
@@ -52,7 +52,7 @@ pub struct About {
 
 /// Where it was measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Machine {
+pub struct BenchMachine {
     /// The processor's name.
     pub processor: String,
     /// Processors.
@@ -63,20 +63,20 @@ pub struct Machine {
 
 /// One variant of one program.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct BenchRow {
     /// The program.
     pub program: String,
     /// The variant.
     pub variant: String,
     /// How it went.
     #[serde(flatten)]
-    pub outcome: Outcome,
+    pub outcome: BenchOutcome,
 }
 
 /// How a variant of a program went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum BenchOutcome {
     /// It was measured.
     Measured(Figures),
     /// It was not tried.
@@ -153,12 +153,12 @@ impl Exact {
     }
 }
 
-impl Row {
+impl BenchRow {
     /// What was measured, if it was.
     pub fn figures(&self) -> Option<&Figures> {
         match &self.outcome {
-            Outcome::Measured(figures) => Some(figures),
-            Outcome::Skipped { .. } | Outcome::Failed { .. } => None,
+            BenchOutcome::Measured(figures) => Some(figures),
+            BenchOutcome::Skipped { .. } | BenchOutcome::Failed { .. } => None,
         }
     }
 }
@@ -180,12 +180,12 @@ pub struct Ratios {
     pub build: Option<f64>,
 }
 
-impl Suite {
+impl BenchResult {
     /// Reads a stored result.
     ///
     /// # Errors
     /// It cannot be read, or is of another version.
-    pub fn read(path: &Path) -> Result<Suite> {
+    pub fn read(path: &Path) -> Result<BenchResult> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let value: serde_json::Value = serde_json::from_str(&text).with_context(|| format!("{} is no JSON", path.display()))?;
         if value["schema_version"] != SCHEMA_VERSION {
@@ -240,7 +240,7 @@ pub mod tests {
     pub fn figures(user_s: &[f64], instructions: u64) -> Figures {
         Figures {
             user_s: user_s.to_vec(),
-            user: Spread::of(user_s),
+            user: Spread::from_values(user_s),
             wall_s: user_s.to_vec(),
             base_user_s: None,
             instructions: Some(instructions),
@@ -254,19 +254,19 @@ pub mod tests {
     }
 
     /// A suite of plain and trodden with these rows.
-    pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> Suite {
+    pub fn suite(rows: &[(&str, &str, &[f64], u64)]) -> BenchResult {
         let about =
             |name: &str, base: Option<&str>| About { name: name.into(), about: format!("about {name}"), base: base.map(str::to_owned) };
-        let row = |(program, variant, times, instructions): &(&str, &str, &[f64], u64)| Row {
+        let row = |(program, variant, times, instructions): &(&str, &str, &[f64], u64)| BenchRow {
             program: (*program).into(),
             variant: (*variant).into(),
-            outcome: Outcome::Measured(figures(times, *instructions)),
+            outcome: BenchOutcome::Measured(figures(times, *instructions)),
         };
-        Suite {
+        BenchResult {
             schema_version: SCHEMA_VERSION,
             date: "2026-01-31".into(),
             commit: "abc".into(),
-            machine: Machine { processor: "P".into(), cores: 2, kernel: "6".into() },
+            machine: BenchMachine { processor: "P".into(), cores: 2, kernel: "6".into() },
             input: "ref".into(),
             rounds: 5,
             instructions_by: Some("perf".into()),
@@ -279,16 +279,16 @@ pub mod tests {
     #[test]
     fn what_was_written_is_read() {
         let mut suite = suite(&[("a", "plain", &[1.0, 1.1], 100), ("a", "trodden", &[2.0], 150)]);
-        suite.rows.push(Row { program: "b".into(), variant: "plain".into(), outcome: Outcome::Failed { reason: "no".into() } });
-        if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
+        suite.rows.push(BenchRow { program: "b".into(), variant: "plain".into(), outcome: BenchOutcome::Failed { reason: "no".into() } });
+        if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             let oracle = OracleVerdict { oracle: "block counters".into(), functions: 3, equal: 3, different: 0 };
             figures.exact = Some(Exact::Checked(vec![oracle]));
         }
         let file = std::env::temp_dir().join(format!("xtask-result-{}.json", std::process::id()));
         std::fs::write(&file, serde_json::to_string(&suite).unwrap()).unwrap();
-        let read = Suite::read(&file);
+        let read = BenchResult::read(&file);
         std::fs::write(&file, "{\"schema_version\": 1}").unwrap();
-        let old = Suite::read(&file).unwrap_err().to_string();
+        let old = BenchResult::read(&file).unwrap_err().to_string();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(read.unwrap(), suite);
         assert!(old.contains("schema_version 1"), "{old}");
@@ -301,17 +301,17 @@ pub mod tests {
         assert_eq!(suite.ratios("a", "trodden").least, Some(3.0));
         assert_eq!(suite.ratios("a", "trodden").instructions, Some(1.5));
         assert_eq!(suite.ratios("a", "plain"), Ratios::default());
-        if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
+        if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
             figures.base_user_s = Some(0.5);
         }
         assert_eq!(suite.ratios("a", "trodden").user, Some(6.0));
         assert_eq!(suite.ratios("a", "trodden").least, None);
-        suite.rows[0].outcome = Outcome::Failed { reason: "no".into() };
+        suite.rows[0].outcome = BenchOutcome::Failed { reason: "no".into() };
         assert_eq!(suite.ratios("a", "trodden"), Ratios::default());
     }
 
     #[test]
-    fn nothing_judged_is_not_equal() {
+    fn nothing_compared_is_not_equal() {
         let oracle = |functions, different| OracleVerdict { oracle: "j".into(), functions, equal: functions - different, different };
         assert!(Exact::Checked(vec![oracle(3, 0)]).is_equal());
         assert!(!Exact::Checked(vec![oracle(3, 0), oracle(3, 1)]).is_equal());

@@ -15,7 +15,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of measurements; zeros where there are none.
-    pub fn of(values: &[f64]) -> Spread {
+    pub fn from_values(values: &[f64]) -> Spread {
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (Some(&least), Some(&greatest)) = (sorted.first(), sorted.last()) else {
@@ -103,9 +103,9 @@ mod tests {
 
     #[test]
     fn medians_and_ends() {
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, greatest: 3.0 });
-        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
-        assert_eq!(Spread::of(&[3.0, 1.0, 2.0]).width(), 1.0);
+        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, greatest: 3.0 });
+        assert_eq!(Spread::from_values(&[4.0, 1.0, 2.0, 3.0]).median, 2.5);
+        assert_eq!(Spread::from_values(&[3.0, 1.0, 2.0]).width(), 1.0);
     }
 
     #[test]

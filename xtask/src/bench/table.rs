@@ -1,6 +1,6 @@
 //! The result as text, for the terminal, and as Markdown, for a folder of results.
 
-use super::result::{Exact, Figures, Outcome, Ratios, Row, Suite};
+use super::result::{BenchOutcome, BenchResult, BenchRow, Exact, Figures, Ratios};
 use super::statistics::{Spread, geometric_mean};
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ struct Table {
 }
 
 /// For the terminal: times and instructions, then code, memory, build time and exactness; a line per variant of a program.
-pub fn text(suite: &Suite) -> String {
+pub fn text(suite: &BenchResult) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}\n{}", times(suite).text(), sizes(suite).text());
     let _ = writeln!(out, "{}", reasons(suite).join("\n"));
@@ -21,7 +21,7 @@ pub fn text(suite: &Suite) -> String {
 }
 
 /// For a page: ratios by program and variant, then everything.
-pub fn markdown(suite: &Suite) -> String {
+pub fn markdown(suite: &BenchResult) -> String {
     let mut out = format!("# Benchmark of {}\n\n", suite.date);
     let _ = writeln!(out, "{}\n", closing(suite).join("\n"));
     let _ = writeln!(out, "| variant | what it is |\n|---|---|");
@@ -50,9 +50,9 @@ pub fn markdown(suite: &Suite) -> String {
     out
 }
 
-fn times(suite: &Suite) -> Table {
+fn times(suite: &BenchResult) -> Table {
     let head = ["program", "variant", "user s", "+-", "ratio", "M instr.", "ratio"];
-    let line = |row: &Row, figures: &Figures, ratios: Ratios| {
+    let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
             row.program.clone(),
             row.variant.clone() + if figures.same_output { "" } else { " (OUTPUT DIFFERS)" },
@@ -69,9 +69,9 @@ fn times(suite: &Suite) -> Table {
     table(suite, &head, line, mean)
 }
 
-fn sizes(suite: &Suite) -> Table {
+fn sizes(suite: &BenchResult) -> Table {
     let head = ["program", "variant", "code KB", "ratio", "memory MB", "ratio", "build s", "ratio", "counts"];
-    let line = |row: &Row, figures: &Figures, ratios: Ratios| {
+    let line = |row: &BenchRow, figures: &Figures, ratios: Ratios| {
         vec![
             row.program.clone(),
             row.variant.clone(),
@@ -92,17 +92,22 @@ fn sizes(suite: &Suite) -> Table {
 }
 
 /// A line per row that was measured, or that says why not; and the means.
-fn table(suite: &Suite, head: &[&str], line: impl Fn(&Row, &Figures, Ratios) -> Vec<String>, mean: impl Fn(&str) -> Vec<String>) -> Table {
+fn table(
+    suite: &BenchResult,
+    head: &[&str],
+    line: impl Fn(&BenchRow, &Figures, Ratios) -> Vec<String>,
+    mean: impl Fn(&str) -> Vec<String>,
+) -> Table {
     let mut rows = Vec::new();
     for row in &suite.rows {
         match &row.outcome {
-            Outcome::Measured(figures) => rows.push(line(row, figures, suite.ratios(&row.program, &row.variant))),
-            Outcome::Failed { .. } => {
+            BenchOutcome::Measured(figures) => rows.push(line(row, figures, suite.ratios(&row.program, &row.variant))),
+            BenchOutcome::Failed { .. } => {
                 let mut cells = vec![row.program.clone(), row.variant.clone(), "failed".into()];
                 cells.resize(head.len(), String::new());
                 rows.push(cells);
             }
-            Outcome::Skipped { .. } => {}
+            BenchOutcome::Skipped { .. } => {}
         }
     }
     for variant in suite.variants.iter().filter(|v| v.base.is_some()) {
@@ -116,7 +121,7 @@ fn table(suite: &Suite, head: &[&str], line: impl Fn(&Row, &Figures, Ratios) -> 
 }
 
 /// A column per variant that has a base.
-fn matrix(suite: &Suite, of: fn(&Ratios) -> Option<f64>) -> Table {
+fn matrix(suite: &BenchResult, of: fn(&Ratios) -> Option<f64>) -> Table {
     let variants: Vec<&str> = suite.variants.iter().filter(|v| v.base.is_some()).map(|v| v.name.as_str()).collect();
     let columns: Vec<&str> = variants.into_iter().filter(|v| suite.programs().iter().any(|p| of(&suite.ratios(p, v)).is_some())).collect();
     let cells = |program: &&str| {
@@ -129,7 +134,7 @@ fn matrix(suite: &Suite, of: fn(&Ratios) -> Option<f64>) -> Table {
 }
 
 /// The geometric mean over all programs where both were measured.
-fn mean(suite: &Suite, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
+fn mean(suite: &BenchResult, variant: &str, of: fn(&Ratios) -> Option<f64>) -> String {
     let ratios: Vec<f64> = suite.programs().iter().filter_map(|p| of(&suite.ratios(p, variant))).collect();
     geometric_mean(&ratios).map_or_else(String::new, |mean| format!("{mean:.3}"))
 }
@@ -152,15 +157,17 @@ fn exact(exact: &Exact) -> String {
 }
 
 /// Why there are no figures; programs with one reason together.
-fn reasons(suite: &Suite) -> Vec<String> {
+fn reasons(suite: &BenchResult) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     let programs = suite.programs();
     for row in &suite.rows {
         let text = match &row.outcome {
-            Outcome::Skipped { reason } => format!("{} is left out: {reason}", row.variant),
-            Outcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
-            Outcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => format!("{} was not checked: {reason}", row.variant),
-            Outcome::Measured(_) => continue,
+            BenchOutcome::Skipped { reason } => format!("{} is left out: {reason}", row.variant),
+            BenchOutcome::Failed { reason } => format!("{} failed: {reason}", row.variant),
+            BenchOutcome::Measured(Figures { exact: Some(Exact::Failed(reason)), .. }) => {
+                format!("{} was not checked: {reason}", row.variant)
+            }
+            BenchOutcome::Measured(_) => continue,
         };
         match all.iter_mut().find(|(t, _)| *t == text) {
             Some((_, list)) => list.push(&row.program),
@@ -173,7 +180,7 @@ fn reasons(suite: &Suite) -> Vec<String> {
 }
 
 /// What the numbers are.
-fn closing(suite: &Suite) -> Vec<String> {
+fn closing(suite: &BenchResult) -> Vec<String> {
     let mut lines = vec![format!(
         "{}: medians of {} runs in turns (input {}), +- half of the range; ratios to the variant's base (plain, if none is named).",
         suite.date, suite.rounds, suite.input
@@ -192,7 +199,7 @@ fn closing(suite: &Suite) -> Vec<String> {
     if suite.rows.iter().any(|row| row.figures().is_some_and(|f| f.overlap.is_some())) {
         lines.push("Counts of sampled runs: overlap with the full profile, the median of the runs and the least.".into());
     }
-    if suite.rows.iter().filter_map(Row::figures).all(|f| f.same_output) {
+    if suite.rows.iter().filter_map(BenchRow::figures).all(|f| f.same_output) {
         lines.push("Every variant printed what its base prints.".into());
     }
     lines.push(format!(
@@ -235,14 +242,14 @@ mod tests {
     use super::super::result::{OracleVerdict, tests as sample};
     use super::*;
 
-    fn suite() -> Suite {
+    fn suite() -> BenchResult {
         let mut suite = sample::suite(&[
             ("a", "plain", &[1.0, 1.0, 1.0], 100_000_000),
             ("a", "trodden", &[2.0, 2.0, 2.0], 150_000_000),
             ("b", "plain", &[1.0], 10_000_000),
         ]);
         let reason = "no".to_owned();
-        suite.rows.push(Row { program: "b".into(), variant: "trodden".into(), outcome: Outcome::Failed { reason } });
+        suite.rows.push(BenchRow { program: "b".into(), variant: "trodden".into(), outcome: BenchOutcome::Failed { reason } });
         suite
     }
 
@@ -265,8 +272,8 @@ mod tests {
     #[test]
     fn sampled_runs_have_their_overlap() {
         let mut suite = suite();
-        if let Outcome::Measured(figures) = &mut suite.rows[1].outcome {
-            figures.overlap = Some(Spread::of(&[0.9, 0.96, 0.95]));
+        if let BenchOutcome::Measured(figures) = &mut suite.rows[1].outcome {
+            figures.overlap = Some(Spread::from_values(&[0.9, 0.96, 0.95]));
         }
         let text = text(&suite);
         assert!(text.contains("  overlap 95.0% (least 90.0%)") && text.contains("Counts of sampled runs"), "{text}");

@@ -50,7 +50,7 @@ pub fn of_run(corpus: &Corpus, program: &str, variant: &Variant, input: Input) -
     })
 }
 
-/// Has a run made behind the words that measure it; gives what its processes used, and what the run gives.
+/// Has a run made behind the command that measures it; gives what its processes used, and what the run gives.
 ///
 /// # Errors
 /// The run failed.

@@ -1,9 +1,9 @@
 //! Ways to build a program of the corpus, and what its runs need, by the [table](super::kinds).
 //!
-//! `trodden:WORDS` is trodden with settings of `TRODDEN_INSTRUMENT`, such as
+//! `trodden:OPTIONS` is trodden with settings of `TRODDEN_INSTRUMENT`, such as
 //! `trodden:max-paths=64+chords=off`: whatever drivers know can be measured without a change here.
 
-use super::kinds::{Compiler, KINDS, Kind, Rust};
+use super::kinds::{BenchCompiler, KINDS, Kind, Rust};
 use crate::packages;
 use crate::steps;
 use anyhow::{Result, bail};
@@ -20,7 +20,7 @@ const FLAGS: &str = "-O2 -g";
 #[derive(Clone, Debug)]
 pub struct Variant {
     kind: &'static Kind,
-    words: String,
+    options: String,
 }
 
 impl PartialEq for Variant {
@@ -30,29 +30,29 @@ impl PartialEq for Variant {
 }
 
 impl Variant {
-    /// Reads a name: one of the table, or `trodden:WORDS`, words joined by `+`.
+    /// Reads a name: one of the table, or `trodden:OPTIONS`, options joined by `+`.
     ///
     /// # Errors
     /// There is none of that name; the message lists all.
     pub fn parse(text: &str) -> Result<Variant> {
-        let (name, words) = text.split_once(':').unwrap_or((text, ""));
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
         let Some(kind) = KINDS.iter().find(|k| k.name == name) else {
-            bail!("there is no variant {name}; there are {}, trodden:WORDS", Variant::names().join(", "));
+            bail!("there is no variant {name}; there are {}, trodden:OPTIONS", Variant::names().join(", "));
         };
-        if !words.is_empty() && kind.compiler != Compiler::Trodden {
-            bail!("{name} takes no words: only trodden does, as trodden:{words}");
+        if !options.is_empty() && kind.compiler != BenchCompiler::Trodden {
+            bail!("{name} takes no options: only trodden does, as trodden:{options}");
         }
-        Ok(Variant { kind, words: words.replace('+', " ") })
+        Ok(Variant { kind, options: options.replace('+', " ") })
     }
 
     /// Nothing counted.
     pub fn plain() -> Variant {
-        Variant { kind: &KINDS[0], words: String::new() }
+        Variant { kind: &KINDS[0], options: String::new() }
     }
 
     /// Counted by trodden as it does by default.
     pub fn trodden() -> Variant {
-        Variant { kind: &KINDS[1], words: String::new() }
+        Variant { kind: &KINDS[1], options: String::new() }
     }
 
     /// Names of the table.
@@ -62,18 +62,18 @@ impl Variant {
 
     /// Its name in tables.
     pub fn name(&self) -> String {
-        if self.words.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.words.replace(' ', "+")) }
+        if self.options.is_empty() { self.kind.name.to_owned() } else { format!("{}:{}", self.kind.name, self.options.replace(' ', "+")) }
     }
 
     /// What it is, in words.
     pub fn about(&self) -> String {
-        if self.words.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.words) }
+        if self.options.is_empty() { self.kind.about.to_owned() } else { format!("{} with {}", self.kind.name, self.options) }
     }
 
     /// Its name in folders; build systems do not like colons. A variant that only runs otherwise shares another's.
     pub fn folder(&self) -> String {
         let builder = self.kind.build_of.and_then(|name| KINDS.iter().find(|k| k.name == name)).unwrap_or(self.kind);
-        let built = Variant { kind: builder, words: self.words.clone() };
+        let built = Variant { kind: builder, options: self.options.clone() };
         built.name().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
     }
 
@@ -84,7 +84,7 @@ impl Variant {
 
     /// Whether trodden's own tools build it.
     pub fn is_trodden(&self) -> bool {
-        self.kind.compiler == Compiler::Trodden
+        self.kind.compiler == BenchCompiler::Trodden
     }
 
     /// What it takes of a profile of the program's short run.
@@ -101,9 +101,9 @@ impl Variant {
     /// counts or a switch is off.
     pub fn is_exact(&self) -> bool {
         const NOT: [&str; 2] = ["when=bursts", "table-slots=700"];
-        let words = format!("{} {}", self.kind.words, self.words);
+        let options = format!("{} {}", self.kind.options, self.options);
         let knows = matches!(self.kind.trained, Some(Trained::Known | Trained::KnownWithSuite));
-        self.is_trodden() && !knows && self.kind.scheme.is_none() && !words.split_whitespace().any(|w| NOT.contains(&w))
+        self.is_trodden() && !knows && self.kind.scheme.is_none() && !options.split_whitespace().any(|w| NOT.contains(&w))
     }
 
     /// What runs it, if it is not run by itself.
@@ -111,7 +111,7 @@ impl Variant {
         self.kind.under
     }
 
-    /// Whether a recorder samples its runs: so its counts are held against those of the full tier, and its instructions
+    /// Whether a recorder samples its runs: so its counts are compared with those of the full tier, and its instructions
     /// are not the same twice.
     pub fn is_recorded(&self) -> bool {
         self.kind.recorded
@@ -149,9 +149,9 @@ impl Variant {
     fn tool(&self) -> Option<&'static str> {
         match (self.kind.under, self.kind.compiler) {
             (Some(under), _) => under.split(' ').next(),
-            (None, Compiler::Named(cc, _)) => Some(cc),
-            (None, Compiler::AflsClang) => Some("afl-clang-fast"),
-            (None, Compiler::Clang | Compiler::Trodden) => None,
+            (None, BenchCompiler::Named(cc, _)) => Some(cc),
+            (None, BenchCompiler::AflsClang) => Some("afl-clang-fast"),
+            (None, BenchCompiler::Clang | BenchCompiler::Trodden) => None,
         }
     }
 
@@ -183,7 +183,7 @@ impl Variant {
         }
         if self.is_trodden() {
             variables.push(("PATH", steps::path_with(&[steps::target().join("release")])?));
-            variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.words, self.words).trim().into()));
+            variables.push(("TRODDEN_INSTRUMENT", format!("{} {}", kind.options, self.options).trim().into()));
         }
         variables.extend(kind.build.iter().map(|(name, value)| (*name, OsString::from(value))));
         Ok(variables)
@@ -195,13 +195,13 @@ impl Variant {
     }
 }
 
-fn compilers(compiler: Compiler) -> Result<(String, String)> {
+fn compilers(compiler: BenchCompiler) -> Result<(String, String)> {
     let pair = |cc: &str, cxx: &str| (cc.to_owned(), cxx.to_owned());
     Ok(match compiler {
-        Compiler::Clang => pair("clang-22", "clang++-22"),
-        Compiler::Trodden => pair("trodden cc", "trodden c++"),
-        Compiler::Named(cc, cxx) => pair(cc, cxx),
-        Compiler::AflsClang => {
+        BenchCompiler::Clang => pair("clang-22", "clang++-22"),
+        BenchCompiler::Trodden => pair("trodden cc", "trodden c++"),
+        BenchCompiler::Named(cc, cxx) => pair(cc, cxx),
+        BenchCompiler::AflsClang => {
             let said = steps::output(Command::new("afl-clang-fast").arg("--version").env("AFL_QUIET", "1"))?;
             let Some(major) = clang_version(&said) else { bail!("afl-clang-fast does not say which clang it takes: {}", said.trim()) };
             (format!("clang-{major}"), format!("clang++-{major}"))

@@ -1,7 +1,7 @@
 //! How long the static analysis of partitions takes: `trodden plan` for a program of the corpus, with and without a profile.
 
-use super::table::{Analysis, Results};
-use super::{Options, Subject};
+use super::table::{Analysis, CopiesResults};
+use super::{CopiesOptions, Subject};
 use crate::bench::usage::{self, Usage};
 use crate::steps;
 use anyhow::{Context, Result};
@@ -12,7 +12,7 @@ use std::process::Command;
 ///
 /// # Errors
 /// A tool fails.
-pub fn measure(subject: &Subject, options: &Options, results: &mut Results) -> Result<()> {
+pub fn measure(subject: &Subject, options: &CopiesOptions, results: &mut CopiesResults) -> Result<()> {
     let (profile, program) = (subject.profile(), subject.program());
     for (&copies, strategy) in options.copies.iter().flat_map(|copies| options.strategy.iter().map(move |s| (copies, s))) {
         for profile in [None, Some(profile.as_path())] {
@@ -42,9 +42,15 @@ pub fn measure(subject: &Subject, options: &Options, results: &mut Results) -> R
 /// Makes a plan; gives what that used, and the number of functions.
 fn planned(trodden: &Path, program: &Path, copies: u32, strategy: &str, profile: Option<&Path>) -> Result<(Usage, u64)> {
     usage::measured(|runner| {
-        let mut words = runner.split_whitespace();
-        let mut command = Command::new(words.next().context("there is no runner")?);
-        command.args(words).arg(trodden).arg("plan").arg(program).args(["--json", "--strategy", strategy, "--copies", &copies.to_string()]);
+        let mut arguments = runner.split_whitespace();
+        let mut command = Command::new(arguments.next().context("there is no runner")?);
+        command.args(arguments).arg(trodden).arg("plan").arg(program).args([
+            "--json",
+            "--strategy",
+            strategy,
+            "--copies",
+            &copies.to_string(),
+        ]);
         if let Some(profile) = profile {
             command.arg("--profile").arg(profile);
         }

@@ -1,6 +1,6 @@
 //! Rows of `cargo xtask copies`, kept in a file for each day, and what they say together.
 
-use crate::bench::result::Machine;
+use crate::bench::result::BenchMachine;
 use crate::bench::statistics::geometric_mean;
 use crate::bench::{commit, machine};
 use crate::steps;
@@ -69,7 +69,7 @@ pub struct Setting {
 
 /// One partition of one program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct CopiesRow {
     /// What was run.
     #[serde(flatten)]
     pub setting: Setting,
@@ -86,12 +86,12 @@ pub struct Row {
     /// Copies that ran more than once.
     pub run_again: usize,
     /// Wall times, if they were measured.
-    pub times: Option<Times>,
+    pub times: Option<CopiesTimes>,
 }
 
 /// Times, in nanoseconds: the least of some rounds, as what else runs on the machine only ever adds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Times {
+pub struct CopiesTimes {
     /// That pass.
     pub wall: Triple,
     /// Of the processor.
@@ -118,7 +118,7 @@ impl Triple {
     }
 }
 
-impl Times {
+impl CopiesTimes {
     /// Of wall times, then of processor times.
     fn ratios(&self) -> [f64; 4] {
         let ([a, b], [c, d]) = (self.wall.ratios(), self.cpu.ratios());
@@ -166,7 +166,7 @@ impl Analysis {
 }
 
 /// Rows of a day.
-pub struct Results {
+pub struct CopiesResults {
     stem: PathBuf,
     content: Content,
 }
@@ -176,18 +176,18 @@ struct Content {
     schema_version: u32,
     date: String,
     commit: String,
-    machine: Machine,
-    rows: Vec<Row>,
+    machine: BenchMachine,
+    rows: Vec<CopiesRow>,
     #[serde(default)]
     analyses: Vec<Analysis>,
 }
 
-impl Results {
+impl CopiesResults {
     /// Those that are in a folder.
     ///
     /// # Errors
     /// The file is damaged, or of another version.
-    pub fn of_today(folder: &Path) -> Result<Results> {
+    pub fn from_today(folder: &Path) -> Result<CopiesResults> {
         let date = steps::output(Command::new("date").args(["-u", "+%F"]))?.trim().to_owned();
         let stem = folder.join(&date);
         let path = stem.with_extension("json");
@@ -209,11 +209,11 @@ impl Results {
                 analyses: Vec::new(),
             },
         };
-        Ok(Results { stem, content })
+        Ok(CopiesResults { stem, content })
     }
 
     /// The row of a setting, if it was run.
-    pub fn row(&self, setting: &Setting) -> Option<&Row> {
+    pub fn row(&self, setting: &Setting) -> Option<&CopiesRow> {
         self.content.rows.iter().find(|row| row.setting == *setting)
     }
 
@@ -221,7 +221,7 @@ impl Results {
     ///
     /// # Errors
     /// The files cannot be written.
-    pub fn add(&mut self, row: Row) -> Result<()> {
+    pub fn add(&mut self, row: CopiesRow) -> Result<()> {
         println!("{}", columns(&row.cells()));
         self.content.rows.retain(|known| known.setting != row.setting);
         self.content.rows.push(row);
@@ -247,12 +247,12 @@ impl Results {
 
     /// Averages of the rows of each input, strategy and number of copies that counted here.
     fn averages(&self) -> Vec<Average> {
-        let rows: Vec<&Row> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
-        let kind = |r: &&Row| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
+        let rows: Vec<&CopiesRow> = self.content.rows.iter().filter(|r| r.setting.engine == "local").collect();
+        let kind = |r: &&CopiesRow| (r.setting.input.clone(), r.setting.strategy.clone(), r.setting.copies);
         let mut kinds: Vec<(String, String, u32)> = rows.iter().map(kind).collect();
         kinds.sort_unstable();
         kinds.dedup();
-        kinds.iter().map(|(input, strategy, copies)| Average::of((input, strategy, *copies), &rows)).collect()
+        kinds.iter().map(|(input, strategy, copies)| Average::new((input, strategy, *copies), &rows)).collect()
     }
 
     /// Prints averages.
@@ -290,7 +290,7 @@ impl Results {
             let (engine, input, lost) = kind;
             let lost = if lost { ", a node lost while copies ran there" } else { "" };
             writeln!(page, "\n## Input {input}, engine {engine}{lost}\n\n{ABOUT}\n")?;
-            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.place() == kind).map(Row::cells))?;
+            markdown(&mut page, &HEADS, rows.iter().filter(|r| r.setting.place() == kind).map(CopiesRow::cells))?;
         }
         if !analyses.is_empty() {
             writeln!(page, "\n## Analysis\n\nWhat `trodden plan` takes; the least of some rounds.\n")?;
@@ -311,7 +311,7 @@ impl Setting {
     }
 }
 
-impl Row {
+impl CopiesRow {
     fn cells(&self) -> [String; 10] {
         let Setting { program, strategy, copies, .. } = &self.setting;
         let ratios = self.times.map_or([f64::NAN; 4], |t| t.ratios());
@@ -349,10 +349,10 @@ struct Average {
 }
 
 impl Average {
-    fn of((input, strategy, copies): (&str, &str, u32), rows: &[&Row]) -> Average {
-        let is_own = |r: &&&Row| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
-        let own: Vec<&Row> = rows.iter().filter(is_own).copied().collect();
-        let change = |share: fn(&Row) -> f64| {
+    fn new((input, strategy, copies): (&str, &str, u32), rows: &[&CopiesRow]) -> Average {
+        let is_own = |r: &&&CopiesRow| r.setting.input == input && r.setting.strategy == strategy && r.setting.copies == copies;
+        let own: Vec<&CopiesRow> = rows.iter().filter(is_own).copied().collect();
+        let change = |share: fn(&CopiesRow) -> f64| {
             let shares: Vec<f64> = own.iter().map(|r| share(r)).filter(|s| s.is_finite()).collect();
             let mean = |of: fn(f64) -> f64| shares.iter().map(|s| of(*s)).sum::<f64>() / shares.len() as f64;
             [100.0 * (mean(|s| s) - 1.0), 100.0 * (mean(f64::ln).exp() - 1.0)]
@@ -418,7 +418,7 @@ fn markdown<const N: usize>(page: &mut String, heads: &[&str; N], rows: impl Ite
 mod tests {
     use super::*;
 
-    fn row(program: &str, hits: f64) -> Row {
+    fn row(program: &str, hits: f64) -> CopiesRow {
         let setting = Setting {
             program: program.into(),
             strategy: "p3".into(),
@@ -427,7 +427,7 @@ mod tests {
             engine: "local".into(),
             lost_node: false,
         };
-        Row {
+        CopiesRow {
             setting,
             hits,
             label_hits: hits / 2.0,
@@ -442,10 +442,10 @@ mod tests {
     #[test]
     fn rows_are_kept_and_averaged() {
         let folder = tempfile::tempdir().unwrap();
-        let mut results = Results::of_today(folder.path()).unwrap();
+        let mut results = CopiesResults::from_today(folder.path()).unwrap();
         results.add(row("a", 50.0)).unwrap();
         results.add(row("b", 32.0)).unwrap();
-        let mut again = Results::of_today(folder.path()).unwrap();
+        let mut again = CopiesResults::from_today(folder.path()).unwrap();
         assert_eq!(again.row(&row("b", 0.0).setting), Some(&row("b", 32.0)));
         assert_eq!(again.row(&row("c", 0.0).setting), None);
         let [average] = &again.averages()[..] else { panic!() };
@@ -454,7 +454,7 @@ mod tests {
             (2, ["train", "p3", "2", "2", "-59.0", "-60.0", "-79.5", "-80.0", "-23.0", "64.0", "", ""].map(Into::into))
         );
         let [wall, cpu] = [13.0, 11.0].map(|slowest_ns| Triple { slowest_ns, sequential_ns: 12.0, plain_ns: 10.0 });
-        let timed = Row { times: Some(Times { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
+        let timed = CopiesRow { times: Some(CopiesTimes { wall, cpu, rounds: 1 }), ..row("c", 50.0) };
         assert_eq!(timed.cells()[6..], ["30.0", "20.0", "10.0", "20.0"]);
         again.add(timed).unwrap();
         assert_eq!(again.averages()[0].cells()[10..], ["10.0", "20.0"]);

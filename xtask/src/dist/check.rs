@@ -4,7 +4,7 @@
 //! same one. What is done in it is in `xtask/dist.sh` (as root: installing, removing, moving) and `xtask/dist-user.sh`
 //! (as a user: building and recording bzip2).
 
-use super::{Made, Options};
+use super::{DistOptions, Made};
 use crate::corpus::Corpus;
 use crate::steps;
 use anyhow::{Context, Result, bail, ensure};
@@ -27,7 +27,7 @@ struct Mirrors {
 ///
 /// # Errors
 /// This machine cannot make such systems, or a step in one fails.
-pub fn run(options: &Options, made: &Made) -> Result<()> {
+pub fn run(options: &DistOptions, made: &Made) -> Result<()> {
     ensure!(nix::unistd::geteuid().is_root(), "--check makes systems to install in: run it as root");
     ensure!(steps::on_path("mmdebstrap"), "--check needs mmdebstrap: apt-get install mmdebstrap");
     let mirrors = mirrors(options)?;
@@ -52,7 +52,7 @@ pub fn run(options: &Options, made: &Made) -> Result<()> {
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// As named, or as this machine's apt has them.
-fn mirrors(options: &Options) -> Result<Mirrors> {
+fn mirrors(options: &DistOptions) -> Result<Mirrors> {
     if let (Some(main), Some(security)) = (&options.mirror, &options.security_mirror) {
         return Ok(Mirrors { main: main.clone(), security: security.clone() });
     }

@@ -1,7 +1,7 @@
-//! Builds that count interesting paths, held against the one that counts all: every interesting path has the same
+//! Builds that count interesting paths, compared with the one that counts all: every interesting path has the same
 //! count, and all others together have theirs.
 
-use super::{Options, trodden};
+use super::{OracleOptions, trodden};
 use crate::bench::variant::Variant;
 use crate::corpus::{Corpus, Input};
 use crate::steps;
@@ -25,7 +25,7 @@ struct Findings {
 }
 
 /// A program that was built by a scheme.
-pub struct Row {
+pub struct OracleRow {
     program: String,
     scheme: String,
     exact: bool,
@@ -33,7 +33,7 @@ pub struct Row {
     found: Option<Findings>,
 }
 
-impl Row {
+impl OracleRow {
     /// Whether something differs that should not.
     pub fn is_wrong(&self) -> bool {
         self.exact && self.found.as_ref().is_some_and(|f| !f.differences.is_empty())
@@ -57,11 +57,15 @@ impl Row {
 ///
 /// # Errors
 /// A recipe, trodden or the oracle failed, or there is no such scheme.
-pub fn check(corpus: &Corpus, program: &str, options: &Options, oracle: &Path) -> Result<Vec<Row>> {
+pub fn check(corpus: &Corpus, program: &str, options: &OracleOptions, oracle: &Path) -> Result<Vec<OracleRow>> {
     let made = InterestingBuilds::prepare(corpus, program, options.input)?;
     let again = made.run_full_again(corpus)?;
-    let row =
-        |scheme: &str, exact: bool, found: Option<Findings>| Row { program: program.to_owned(), scheme: scheme.to_owned(), exact, found };
+    let row = |scheme: &str, exact: bool, found: Option<Findings>| OracleRow {
+        program: program.to_owned(),
+        scheme: scheme.to_owned(),
+        exact,
+        found,
+    };
     if !compare(oracle, &made.full, &again)?.differences.is_empty() {
         let row = row("", true, None);
         println!("{}", row.reported());
@@ -92,7 +96,7 @@ fn compare(oracle: &Path, full: &Path, interesting: &Path) -> Result<Findings> {
 ///
 /// # Errors
 /// The date cannot be asked for.
-pub fn page(rows: &[Row], input: Input, interesting: &str) -> Result<String> {
+pub fn page(rows: &[OracleRow], input: Input, interesting: &str) -> Result<String> {
     let date = steps::output(Command::new("date").args(["-u", "+%F"]))?;
     let mut out = format!(
         "# Interesting paths against all paths, {}\n\nBy `cargo xtask oracle --scheme`, commit {}; input {}, paths `{interesting}` of the \

@@ -9,7 +9,7 @@
 
 use super::AdviseOptions;
 use super::nest::enters_loop;
-use super::pairs::{Pairs, Table};
+use super::pairs::{ContingencyTable, Pairs};
 use super::statistics::entropy;
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -33,13 +33,13 @@ pub struct Correlated {
     /// Executions of the later branch after the earlier branch on the same path.
     pub together: u64,
     /// The outcomes of the later branch.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<BranchOutcome>,
     /// The outcomes of the earlier branch, each with the outcomes of the later branch after it.
     pub given: Vec<Given>,
     /// Executions of the later branch that are decided.
     pub decided: u64,
     /// The outcomes of the later branch on paths without the earlier one before it.
-    pub otherwise: Vec<Outcome>,
+    pub otherwise: Vec<BranchOutcome>,
     /// Entropy of the later branch, bits for each execution.
     pub entropy: f64,
     /// Mutual information of the later branch and the earlier one (its outcome, or that it was not executed), bits for each execution of
@@ -57,7 +57,7 @@ pub struct Correlated {
 
 /// An outcome of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct BranchOutcome {
     /// The edge.
     pub edge: Edge,
     /// Executions of the edge.
@@ -72,7 +72,7 @@ pub struct Given {
     /// Executions of the later branch after it.
     pub count: u64,
     /// The outcomes of the later branch after it.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<BranchOutcome>,
     /// The edge that the later branch takes then, if it is decided.
     pub decides: Option<Edge>,
 }
@@ -100,8 +100,8 @@ pub fn find(walks: &Walks, pairs: &Pairs, nest: &BTreeMap<Node, BTreeSet<Node>>,
     let left = left_by_path(walks);
     let mut found: Vec<Correlated> = Vec::new();
     for (&later, tables) in &pairs.tables {
-        let outcomes: Vec<Outcome> =
-            walks.taken_edges(later).into_iter().map(|edge| Outcome { edge, count: walks.edges[edge.index()] }).collect();
+        let outcomes: Vec<BranchOutcome> =
+            walks.taken_edges(later).into_iter().map(|edge| BranchOutcome { edge, count: walks.edges[edge.index()] }).collect();
         let executions: u64 = outcomes.iter().map(|o| o.count).sum();
         let most = outcomes.iter().map(|o| o.count).max().unwrap_or(0);
         if executions < options.min_count || most as f64 > UNDECIDED * executions as f64 {
@@ -146,17 +146,17 @@ fn leaves_loop(walks: &Walks, nest: &BTreeMap<Node, BTreeSet<Node>>, earlier: No
 }
 
 /// Whether the branches of one table are nearer to each other on average than those of another.
-fn nearer(a: &Table, b: &Table) -> std::cmp::Ordering {
-    let mean = |t: &Table| t.distance as f64 / t.total() as f64;
+fn nearer(a: &ContingencyTable, b: &ContingencyTable) -> std::cmp::Ordering {
+    let mean = |t: &ContingencyTable| t.distance as f64 / t.total() as f64;
     mean(a).total_cmp(&mean(b))
 }
 
 /// The outcomes of the later branch after each outcome of the earlier branch.
-fn given(table: &Table, options: &AdviseOptions) -> Vec<Given> {
+fn given(table: &ContingencyTable, options: &AdviseOptions) -> Vec<Given> {
     let mut all = Vec::new();
     for (edge, count) in table.by_earlier() {
         let cells = table.cells.iter().filter(|((earlier, _), _)| *earlier == edge);
-        let outcomes: Vec<Outcome> = cells.map(|((_, later), count)| Outcome { edge: *later, count: *count }).collect();
+        let outcomes: Vec<BranchOutcome> = cells.map(|((_, later), count)| BranchOutcome { edge: *later, count: *count }).collect();
         let most = outcomes.iter().max_by_key(|o| o.count).expect("an outcome was counted");
         let decides = most.count as f64 >= options.decided * count as f64 && count >= options.min_count;
         all.push(Given { edge, count, decides: decides.then_some(most.edge), outcomes });
@@ -165,14 +165,15 @@ fn given(table: &Table, options: &AdviseOptions) -> Vec<Given> {
 }
 
 /// Entropy of a branch's outcomes, for all executions together.
-fn bits(outcomes: &[Outcome]) -> f64 {
+fn bits(outcomes: &[BranchOutcome]) -> f64 {
     entropy(outcomes.iter().map(|o| o.count)) * outcomes.iter().map(|o| o.count as f64).sum::<f64>()
 }
 
 /// The outcomes of the later branch on paths without the earlier one.
-fn otherwise(outcomes: &[Outcome], table: &Table) -> Vec<Outcome> {
+fn otherwise(outcomes: &[BranchOutcome], table: &ContingencyTable) -> Vec<BranchOutcome> {
     let behind = table.by_later();
-    let rest = outcomes.iter().map(|o| Outcome { edge: o.edge, count: o.count - behind.get(&o.edge).copied().unwrap_or(0).min(o.count) });
+    let rest =
+        outcomes.iter().map(|o| BranchOutcome { edge: o.edge, count: o.count - behind.get(&o.edge).copied().unwrap_or(0).min(o.count) });
     rest.filter(|o| o.count > 0).collect()
 }
 

@@ -33,7 +33,7 @@ pub struct LoopPatterns {
     /// Number of different patterns.
     pub distinct: usize,
     /// The most frequent patterns, as many as cover nine tenths of the iterations.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<LoopPattern>,
     /// Entropy of the patterns, bits for each iteration.
     pub entropy: f64,
     /// Sum of the entropies of its branches, bits for each iteration.
@@ -46,7 +46,7 @@ pub struct LoopPatterns {
 
 /// A pattern of iterations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern {
+pub struct LoopPattern {
     /// Its edges.
     pub edges: Vec<Edge>,
     /// Its iterations.
@@ -100,15 +100,15 @@ fn patterns(walks: &Walks, head: Node, body: &BTreeSet<Node>) -> Option<LoopPatt
         let count = counts.entry(edges).or_default();
         *count = count.saturating_add(walk.count);
     }
-    let mut patterns: Vec<Pattern> = counts.into_iter().map(|(e, count)| Pattern { edges: e.to_vec(), count }).collect();
+    let mut patterns: Vec<LoopPattern> = counts.into_iter().map(|(e, count)| LoopPattern { edges: e.to_vec(), count }).collect();
     patterns.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.edges.cmp(&b.edges)));
     let iterations: u64 = patterns.iter().map(|p| p.count).sum();
     if iterations == 0 {
         return None;
     }
-    let back = |p: &&Pattern| p.edges.last().is_some_and(|e| walks.map.edges[e.index()].to == head);
+    let back = |p: &&LoopPattern| p.edges.last().is_some_and(|e| walks.map.edges[e.index()].to == head);
     let returns_to_head = patterns.iter().filter(back).map(|p| p.count).sum();
-    let branches = Branches::of(walks, &patterns);
+    let branches = Branches::new(walks, &patterns);
     let entropy = entropy(patterns.iter().map(|p| p.count));
     let (split, branches_entropy, distinct) = (branches.split(&patterns, entropy), branches.entropy(iterations), patterns.len());
     let mut covered = 0;
@@ -136,7 +136,7 @@ struct Branches {
 }
 
 impl Branches {
-    fn of(walks: &Walks, patterns: &[Pattern]) -> Branches {
+    fn new(walks: &Walks, patterns: &[LoopPattern]) -> Branches {
         let mut edges: BTreeMap<Node, BTreeMap<Edge, u64>> = BTreeMap::new();
         for pattern in patterns {
             for &edge in &pattern.edges {
@@ -153,7 +153,7 @@ impl Branches {
     }
 
     /// Of the branches that every iteration executes: the one with the least conditional entropy of the patterns, if that is little.
-    fn split(&self, patterns: &[Pattern], whole: f64) -> Option<Split> {
+    fn split(&self, patterns: &[LoopPattern], whole: f64) -> Option<Split> {
         let iterations: u64 = patterns.iter().map(|p| p.count).sum();
         let each = self.edges.iter().filter(|(_, counts)| counts.values().sum::<u64>() == iterations && counts.len() < patterns.len());
         let left = |counts: &BTreeMap<Edge, u64>| {

@@ -25,12 +25,12 @@ mod statistics;
 mod trace;
 mod walks;
 
-pub use correlated::{Correlated, Given, Outcome, Stretch};
-pub use loops::{LoopPatterns, Pattern, Split};
+pub use correlated::{BranchOutcome, Correlated, Given, Stretch};
+pub use loops::{LoopPattern, LoopPatterns, Split};
 pub use nest::loops as loops_of;
 pub use never::Never;
-pub use redundant::{Redundant, Repeated, Site};
-pub use walks::{Walk, Walks};
+pub use redundant::{OperationSite, Redundant, Repeated};
+pub use walks::{BlockWalk, Walks};
 
 use trodden_profile::paths::FunctionPaths;
 use trodden_unit::FunctionMap;
@@ -56,7 +56,7 @@ impl Default for AdviseOptions {
 
 /// Kinds of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum AdviceKind {
     /// [`Correlated`]
     Correlated,
     /// [`LoopPatterns`]
@@ -69,7 +69,7 @@ pub enum Kind {
 
 /// A finding about a function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
+pub struct AdviceFinding {
     /// What was found.
     pub advice: Advice,
     /// Upper bound of the executed instructions of the intermediate code that could be saved; 0 if the finding is not about speed.
@@ -89,14 +89,14 @@ pub enum Advice {
     Never(Never),
 }
 
-impl Finding {
+impl AdviceFinding {
     /// Its kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> AdviceKind {
         match self.advice {
-            Advice::Correlated(_) => Kind::Correlated,
-            Advice::Loop(_) => Kind::Loop,
-            Advice::Redundant(_) => Kind::Redundant,
-            Advice::Never(_) => Kind::Never,
+            Advice::Correlated(_) => AdviceKind::Correlated,
+            Advice::Loop(_) => AdviceKind::Loop,
+            Advice::Redundant(_) => AdviceKind::Redundant,
+            Advice::Never(_) => AdviceKind::Never,
         }
     }
 }
@@ -108,25 +108,25 @@ pub fn advise(
     paths: &FunctionPaths,
     properties: Option<(&UnitProperties, &FunctionProperties)>,
     options: &AdviseOptions,
-) -> Vec<Finding> {
-    let walks = Walks::of(map, paths);
-    let pairs = pairs::Pairs::of(&walks);
+) -> Vec<AdviceFinding> {
+    let walks = Walks::new(map, paths);
+    let pairs = pairs::Pairs::from_walks(&walks);
     let nest = nest::loops(map);
     let correlated = correlated::find(&walks, &pairs, &nest, options);
     let never = never::find(&walks, &pairs, &nest, &correlated, options);
-    let mut findings: Vec<Finding> =
-        correlated.into_iter().map(|c| Finding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
-    findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| Finding { saves: l.saves(), advice: Advice::Loop(l) }));
+    let mut findings: Vec<AdviceFinding> =
+        correlated.into_iter().map(|c| AdviceFinding { saves: c.decided * TEST, advice: Advice::Correlated(c) }).collect();
+    findings.extend(loops::find(&walks, &nest, options).into_iter().map(|l| AdviceFinding { saves: l.saves(), advice: Advice::Loop(l) }));
     if let Some((unit, function)) = properties {
         let redundant = redundant::find(&walks, unit, function, options);
-        findings.extend(redundant.into_iter().map(|r| Finding { saves: r.saves(), advice: Advice::Redundant(r) }));
+        findings.extend(redundant.into_iter().map(|r| AdviceFinding { saves: r.saves(), advice: Advice::Redundant(r) }));
     }
-    findings.extend(never.into_iter().map(|n| Finding { saves: 0, advice: Advice::Never(n) }));
+    findings.extend(never.into_iter().map(|n| AdviceFinding { saves: 0, advice: Advice::Never(n) }));
     findings.sort_by(|a, b| b.saves.cmp(&a.saves).then_with(|| b.surprise().total_cmp(&a.surprise())));
     findings
 }
 
-impl Finding {
+impl AdviceFinding {
     /// The negated decimal logarithm of the probability that it is chance; only for [`Never`].
     pub fn surprise(&self) -> f64 {
         match &self.advice {

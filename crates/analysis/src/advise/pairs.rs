@@ -7,12 +7,12 @@ use trodden_flow::{Edge, Node};
 /// For each later branch and each earlier one, the outcomes of both.
 pub struct Pairs {
     /// By later, then earlier block.
-    pub tables: BTreeMap<Node, BTreeMap<Node, Table>>,
+    pub tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>>,
 }
 
 /// Two branches that were executed on one path.
 #[derive(Debug, Default)]
-pub struct Table {
+pub struct ContingencyTable {
     /// Executions by earlier and later edge.
     pub cells: BTreeMap<(Edge, Edge), u64>,
     /// Sum over executions of the number of blocks from the earlier to the later branch.
@@ -21,7 +21,7 @@ pub struct Table {
 
 impl Pairs {
     /// Counts the pairs of all paths.
-    pub fn of(walks: &Walks) -> Pairs {
+    pub fn from_walks(walks: &Walks) -> Pairs {
         let mut cells: HashMap<(Edge, Edge), (u64, u128)> = HashMap::new();
         for walk in &walks.walks {
             let decisions: Vec<(usize, Edge)> = walks.decisions(walk).collect();
@@ -33,7 +33,7 @@ impl Pairs {
                 }
             }
         }
-        let mut tables: BTreeMap<Node, BTreeMap<Node, Table>> = BTreeMap::new();
+        let mut tables: BTreeMap<Node, BTreeMap<Node, ContingencyTable>> = BTreeMap::new();
         for ((earlier, later), (count, distance)) in cells {
             let table = tables.entry(walks.from(later)).or_default().entry(walks.from(earlier)).or_default();
             table.cells.insert((earlier, later), count);
@@ -43,7 +43,7 @@ impl Pairs {
     }
 }
 
-impl Table {
+impl ContingencyTable {
     /// Executions on which both branches were taken.
     pub fn total(&self) -> u64 {
         self.cells.values().sum()

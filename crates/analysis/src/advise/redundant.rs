@@ -10,12 +10,12 @@
 //! alone. The saving is one instruction for each execution that already has the result.
 
 use super::AdviseOptions;
-use super::trace::{Finds, Place, Tracer};
+use super::trace::{Finds, StepPlace, Tracer};
 use super::walks::Walks;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Node, Origin};
 use trodden_unit::Position;
-use trodden_unit::properties::{Action, FunctionProperties, OperationId, UnitProperties};
+use trodden_unit::properties::{BlockAction, FunctionProperties, OperationId, UnitProperties};
 
 /// The least share of executions that already have the result.
 const NEARLY_ALL: f64 = 0.9;
@@ -42,7 +42,7 @@ pub struct Redundant {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeated {
     /// Its place.
-    pub at: Site,
+    pub at: OperationSite,
     /// Its operation: `load i32`, `mul i64`.
     pub operation: String,
     /// Executions that already had the result.
@@ -50,12 +50,12 @@ pub struct Repeated {
     /// Executions on which its operands were constants.
     pub constant: u64,
     /// Where the results came from, most frequent first.
-    pub from: Vec<(Site, u64)>,
+    pub from: Vec<(OperationSite, u64)>,
 }
 
 /// A computation, a load or a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct OperationSite {
     /// Its block.
     pub block: Node,
     /// Its index among the block's steps.
@@ -81,7 +81,7 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
         if saved < options.min_count || (saved as f64) < NEARLY_ALL * executions as f64 || is_cheap(operation) {
             continue;
         }
-        let mut from: Vec<(Site, u64)> = tally.found.iter().map(|(p, count)| (site(properties, *p), *count)).collect();
+        let mut from: Vec<(OperationSite, u64)> = tally.found.iter().map(|(p, count)| (site(properties, *p), *count)).collect();
         from.sort_by_key(|(site, count)| (std::cmp::Reverse(*count), site.block, site.step));
         let found = tally.found.values().sum();
         let repeated = Repeated { at: site(properties, place), operation: operation.clone(), found, constant: tally.constant, from };
@@ -93,12 +93,12 @@ pub fn find(walks: &Walks, unit: &UnitProperties, properties: &FunctionPropertie
 /// The number of executions with each earlier result of a computation.
 #[derive(Default)]
 struct Tally {
-    found: HashMap<Place, u64>,
+    found: HashMap<StepPlace, u64>,
     constant: u64,
 }
 
-fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<Place, Tally> {
-    let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
+fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties) -> BTreeMap<StepPlace, Tally> {
+    let mut tallies: BTreeMap<StepPlace, Tally> = BTreeMap::new();
     let mut tracer = Tracer::new(unit, properties);
     let mut steps = 0;
     for walk in &walks.walks {
@@ -118,19 +118,19 @@ fn tallies(walks: &Walks, unit: &UnitProperties, properties: &FunctionProperties
 
 /// The finding of a block, if there is one. A value that every path computes and no write can change is left to code generation.
 fn redundant(walks: &Walks, block: Node, mut repeated: Vec<Repeated>) -> Option<Redundant> {
-    repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_way(walks, block, [r]));
+    repeated.retain(|r| r.operation.starts_with("load ") || !made_on_every_path(walks, block, [r]));
     repeated.sort_by_key(|r| r.at.step);
     let mut makers: BTreeMap<Node, u64> = BTreeMap::new();
     for (site, count) in repeated.iter().flat_map(|r| &r.from) {
         *makers.entry(site.block).or_default() += count;
     }
     let earlier = makers.iter().max_by_key(|(_, count)| **count).map_or(block, |(b, _)| *b);
-    let unavoidable = made_on_every_way(walks, block, &repeated);
+    let unavoidable = made_on_every_path(walks, block, &repeated);
     (!repeated.is_empty()).then(|| Redundant { block, executions: walks.blocks[block.index()], earlier, unavoidable, repeated })
 }
 
 /// Whether each path of the graph to a block passes through one that computed the results.
-fn made_on_every_way<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
+fn made_on_every_path<'r>(walks: &Walks, block: Node, repeated: impl IntoIterator<Item = &'r Repeated>) -> bool {
     let makers: BTreeSet<Node> = repeated.into_iter().flat_map(|r| &r.from).map(|(site, _)| site.block).collect();
     !makers.is_empty() && !reached_without(walks, block, &makers)
 }
@@ -154,14 +154,14 @@ fn reached_without(walks: &Walks, block: Node, others: &BTreeSet<Node>) -> bool 
     false
 }
 
-fn site(properties: &FunctionProperties, (block, step): Place) -> Site {
+fn site(properties: &FunctionProperties, (block, step): StepPlace) -> OperationSite {
     let position = properties.blocks[block.index()].steps[step as usize].position;
-    Site { block, step, position }
+    OperationSite { block, step, position }
 }
 
-fn operation(properties: &FunctionProperties, (block, step): Place) -> Option<OperationId> {
+fn operation(properties: &FunctionProperties, (block, step): StepPlace) -> Option<OperationId> {
     match properties.blocks[block.index()].steps[step as usize].what {
-        Action::Compute { operation, .. } | Action::Load { operation, .. } => Some(operation),
+        BlockAction::Compute { operation, .. } | BlockAction::Load { operation, .. } => Some(operation),
         _ => None,
     }
 }

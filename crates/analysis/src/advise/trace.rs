@@ -5,13 +5,13 @@
 //! the path is executed. A store makes its value known to later loads, and invalidates memory that may overlap. A call that may write
 //! invalidates all memory but constants.
 
-use super::walks::Walk;
+use super::walks::BlockWalk;
 use std::collections::HashMap;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// A step: the block and the index among its steps.
-pub type Place = (Node, u32);
+pub type StepPlace = (Node, u32);
 
 /// The number of a value on the current path.
 type Number = u32;
@@ -22,7 +22,7 @@ pub enum Finds {
     /// A result that is new.
     New,
     /// The result of this earlier step.
-    Known(Place),
+    Known(StepPlace),
     /// Operands that are constants on the path.
     Constant,
 }
@@ -37,7 +37,7 @@ pub struct Tracer<'a> {
     given: Vec<ValueId>,
     /// The known properties of each number; those of values come first.
     known: Vec<Known>,
-    computed: HashMap<(OperationId, Vec<Number>), (Number, Place)>,
+    computed: HashMap<(OperationId, Vec<Number>), (Number, StepPlace)>,
     addresses: HashMap<(Number, i64), Number>,
     memory: Vec<Cell>,
 }
@@ -57,9 +57,9 @@ struct Known {
 struct Cell {
     address: Number,
     operation: OperationId,
-    access: Access,
+    access: AccessedMemory,
     content: Number,
-    from: Place,
+    from: StepPlace,
     constant: bool,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Tracer<'a> {
     /// For a function.
     pub fn new(unit: &'a UnitProperties, function: &'a FunctionProperties) -> Tracer<'a> {
         let commutes = unit.operations.iter().map(|name| commutes(name)).collect();
-        let known = function.values.iter().enumerate().map(|(i, value)| Known::of(i as Number, value)).collect();
+        let known = function.values.iter().enumerate().map(|(i, value)| Known::new(i as Number, value)).collect();
         Tracer {
             unit,
             function,
@@ -82,7 +82,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// Follows a path and calls `visit` with the result of each computation and load.
-    pub fn follow(&mut self, walk: &Walk, mut visit: impl FnMut(Place, Finds)) {
+    pub fn follow(&mut self, walk: &BlockWalk, mut visit: impl FnMut(StepPlace, Finds)) {
         self.forget();
         let function = self.function;
         for (at, &block) in walk.blocks.iter().enumerate() {
@@ -115,27 +115,27 @@ impl<'a> Tracer<'a> {
         values.into_iter().for_each(|(result, number)| self.give(result, number));
     }
 
-    fn step(&mut self, what: &Action, place: Place) -> Option<Finds> {
+    fn step(&mut self, what: &BlockAction, place: StepPlace) -> Option<Finds> {
         match what {
-            Action::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
-            Action::Offset { result, base, bytes } => {
+            BlockAction::Compute { result, operation, operands } => Some(self.compute(*result, *operation, operands, place)),
+            BlockAction::Offset { result, base, bytes } => {
                 let number = self.offset(*base, *bytes);
                 self.give(*result, number);
                 None
             }
-            Action::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
-            Action::Store { value, operation, access } => {
+            BlockAction::Load { result, operation, access, constant } => Some(self.load(*result, *operation, *access, *constant, place)),
+            BlockAction::Store { value, operation, access } => {
                 self.store(*value, *operation, *access, place);
                 None
             }
-            Action::Clobber => {
+            BlockAction::Clobber => {
                 self.memory.retain(|cell| cell.constant);
                 None
             }
         }
     }
 
-    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: Place) -> Finds {
+    fn compute(&mut self, result: ValueId, operation: OperationId, operands: &[ValueId], place: StepPlace) -> Finds {
         let mut key: Vec<Number> = operands.iter().map(|o| self.number(*o)).collect();
         if self.commutes[operation.0 as usize] {
             key.sort_unstable();
@@ -173,7 +173,7 @@ impl<'a> Tracer<'a> {
         number
     }
 
-    fn load(&mut self, result: ValueId, operation: OperationId, access: Access, constant: bool, place: Place) -> Finds {
+    fn load(&mut self, result: ValueId, operation: OperationId, access: AccessedMemory, constant: bool, place: StepPlace) -> Finds {
         let address = self.number(access.address);
         let holds =
             |c: &&Cell| c.operation == operation && self.same_address(c.address, address) && self.outlives(c.access.class, access.class);
@@ -189,7 +189,7 @@ impl<'a> Tracer<'a> {
         Finds::New
     }
 
-    fn store(&mut self, value: ValueId, operation: OperationId, access: Access, place: Place) {
+    fn store(&mut self, value: ValueId, operation: OperationId, access: AccessedMemory, place: StepPlace) {
         let (address, content) = (self.number(access.address), self.number(value));
         let mut memory = std::mem::take(&mut self.memory);
         memory.retain(|cell| cell.constant || !self.may_meet((cell.address, cell.access), (address, access)));
@@ -203,7 +203,7 @@ impl<'a> Tracer<'a> {
     }
 
     /// Whether two accesses may touch one byte.
-    fn may_meet(&self, (a, one): (Number, Access), (b, other): (Number, Access)) -> bool {
+    fn may_meet(&self, (a, one): (Number, AccessedMemory), (b, other): (Number, AccessedMemory)) -> bool {
         let (x, y) = (self.known[a as usize], self.known[b as usize]);
         if x.root != y.root && self.known[x.root as usize].object && self.known[y.root as usize].object {
             return false;
@@ -250,7 +250,7 @@ impl<'a> Tracer<'a> {
 }
 
 impl Known {
-    fn of(number: Number, value: &ValueProperties) -> Known {
+    fn new(number: Number, value: &ValueProperties) -> Known {
         let constant = matches!(value.kind, ValueKind::Integer(_) | ValueKind::Constant);
         let (root, bytes) = value.object.map_or((number, Some(0)), |(object, bytes)| (object.0, bytes));
         Known { constant, root, bytes, object: value.kind == ValueKind::Object }

@@ -9,7 +9,7 @@ pub struct Walks<'a> {
     /// The function.
     pub map: &'a FunctionMap,
     /// Its paths, most frequent first.
-    pub walks: Vec<Walk>,
+    pub walks: Vec<BlockWalk>,
     /// Executions of each block.
     pub blocks: Vec<u64>,
     /// Executions of each edge.
@@ -20,7 +20,7 @@ pub struct Walks<'a> {
 
 /// An executed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
+pub struct BlockWalk {
     /// Its number.
     pub id: u64,
     /// Executions.
@@ -35,10 +35,10 @@ pub struct Walk {
 
 impl<'a> Walks<'a> {
     /// The paths that were executed.
-    pub fn of(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
-        let complete = paths.complete.iter().map(|p| Walk::of(map, p.id, p.count, &p.blocks, &p.path));
+    pub fn new(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
+        let complete = paths.complete.iter().map(|p| BlockWalk::new(map, p.id, p.count, &p.blocks, &p.path));
         let unfinished = paths.unfinished.iter().filter(|p| p.count > 0);
-        let unfinished = unfinished.map(|p| Walk::of(map, p.id, p.count.unsigned_abs(), &p.blocks, &p.path));
+        let unfinished = unfinished.map(|p| BlockWalk::new(map, p.id, p.count.unsigned_abs(), &p.blocks, &p.path));
         let mut walks = Walks {
             map,
             walks: complete.chain(unfinished).collect(),
@@ -58,7 +58,7 @@ impl<'a> Walks<'a> {
     }
 
     /// The decisions on a path: indices in it with the edges taken, at blocks with several executed edges.
-    pub fn decisions<'w>(&'w self, walk: &'w Walk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
+    pub fn decisions<'w>(&'w self, walk: &'w BlockWalk) -> impl DoubleEndedIterator<Item = (usize, Edge)> + use<'w, 'a> {
         walk.edges.iter().copied().enumerate().filter(|(_, e)| self.deciding[e.index()])
     }
 
@@ -73,8 +73,8 @@ impl<'a> Walks<'a> {
     }
 }
 
-impl Walk {
-    fn of(map: &FunctionMap, id: u64, count: u64, blocks: &[Node], path: &[DagEdgeId]) -> Walk {
+impl BlockWalk {
+    fn new(map: &FunctionMap, id: u64, count: u64, blocks: &[Node], path: &[DagEdgeId]) -> BlockWalk {
         let (mut edges, mut sums, mut sum) = (Vec::new(), Vec::new(), 0i64);
         for edge in path {
             let origin = map.dag[edge.index()].origin;
@@ -90,7 +90,7 @@ impl Walk {
         if sums.len() < blocks.len() {
             sums.push(sum);
         }
-        Walk { id, count, blocks: blocks.to_vec(), edges, sums }
+        BlockWalk { id, count, blocks: blocks.to_vec(), edges, sums }
     }
 }
 

@@ -11,7 +11,7 @@
 //! if no chain of executed pieces matches, no path did. Complexity: all chains are tried, up to [`MOST_CHAINS`]; if there are
 //! more, the answer is never "no".
 
-use super::{Expression, Gap, Matcher, Sequence};
+use super::{Expression, ExpressionSequence, Gap, Matcher};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{Beginning, FunctionPaths, PathEnd};
@@ -21,13 +21,13 @@ use trodden_unit::FunctionMap;
 const MOST_CHAINS: usize = 200_000;
 
 /// A piece of the function's paths, by whether it was completed and its number.
-pub type Piece = (bool, u64);
+pub type PathPiece = (bool, u64);
 
 /// Pieces that were executed one after the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chain {
     /// The pieces in order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<PathPiece>,
     /// Lower bound of its executions.
     pub at_least: u64,
     /// Blocks of all pieces.
@@ -77,7 +77,7 @@ impl Expression {
                 joins && (other.is_some() || e.to == Node(0))
             })
         };
-        let needs = |s: &Sequence| {
+        let needs = |s: &ExpressionSequence| {
             let behind = s.steps.last().map_or(&s.before, |(_, gap)| gap);
             let excluded = !s.never.is_empty() || (s.begin.is_none() && excludes(&s.before)) || (s.end.is_none() && excludes(behind));
             excluded || (s.begin.is_some() && function.cuts.iter().any(is_uncertain))
@@ -88,7 +88,7 @@ impl Expression {
 
 /// A piece with the data for joining it to others.
 struct Part<'p> {
-    piece: Piece,
+    piece: PathPiece,
     count: i128,
     blocks: &'p [Node],
     beginning: Beginning,

@@ -3,7 +3,7 @@
 //! For each place in turn the blocks of the path are computed at which it can be, given those of the place before. This is linear in the
 //! path's length for each place.
 
-use super::{Begin, End, Expression, Gap, Place, Sequence};
+use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
 use trodden_profile::paths::{Beginning, PathEnd};
@@ -15,12 +15,12 @@ pub struct Matcher<'a> {
     expression: &'a Expression,
     function: &'a FunctionMap,
     /// For each place its blocks.
-    places: HashMap<&'a Place, Vec<bool>>,
+    places: HashMap<&'a BlockSet, Vec<bool>>,
 }
 
 impl<'a> Matcher<'a> {
     /// For a function of a unit.
-    pub fn of(expression: &'a Expression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
+    pub fn new(expression: &'a Expression, unit: &UnitMap, function: &'a FunctionMap) -> Matcher<'a> {
         let mut places = HashMap::new();
         for place in expression.patterns.iter().flatten().flat_map(places_of) {
             places.entry(place).or_insert_with(|| (0..function.blocks.len()).map(|at| is_place(unit, function, place, at)).collect());
@@ -29,21 +29,21 @@ impl<'a> Matcher<'a> {
     }
 
     /// Places of the expression that are in no block of the function.
-    pub fn nowhere(&self) -> Vec<&'a Place> {
+    pub fn nowhere(&self) -> Vec<&'a BlockSet> {
         let all = self.expression.patterns.iter().flatten().flat_map(places_of);
         all.filter(|place| !self.places[place].contains(&true)).collect()
     }
 
     /// Whether each pattern has a place without `!` that is in no block of the function: then no path of it matches.
     pub fn nowhere_in_all_patterns(&self) -> bool {
-        let missing = |place: &Place| !self.places[place].contains(&true);
-        let all = |pattern: &Vec<Sequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
+        let missing = |place: &BlockSet| !self.places[place].contains(&true);
+        let all = |pattern: &Vec<ExpressionSequence>| pattern.iter().flat_map(|s| &s.steps).any(|(place, _)| missing(place));
         self.expression.patterns.iter().all(all)
     }
 
     /// Whether a path matches; `end` is `None` for an unfinished path, which ends at a call.
     pub fn matches(&self, blocks: &[Node], beginning: Beginning, end: Option<PathEnd>) -> bool {
-        let fits = |sequence: &Sequence| {
+        let fits = |sequence: &ExpressionSequence| {
             sequence.begin.is_none_or(|begin| self.begins(begin, beginning))
                 && sequence.end.is_none_or(|expected| self.ends(expected, end))
                 && self.runs(sequence, blocks)
@@ -71,15 +71,15 @@ impl<'a> Matcher<'a> {
         self.function.cuts.iter().any(|(cut, reason)| *cut == edge && *reason == CutReason::Back)
     }
 
-    fn is(&self, place: &Place, block: Node) -> bool {
+    fn is(&self, place: &BlockSet, block: Node) -> bool {
         self.places[place].get(block.index()).copied().unwrap_or(false)
     }
 
-    fn is_any(&self, places: &[Place], block: Node) -> bool {
+    fn is_any(&self, places: &[BlockSet], block: Node) -> bool {
         places.iter().any(|p| self.is(p, block))
     }
 
-    fn runs(&self, sequence: &Sequence, blocks: &[Node]) -> bool {
+    fn runs(&self, sequence: &ExpressionSequence, blocks: &[Node]) -> bool {
         if blocks.iter().any(|b| self.is_any(&sequence.never, *b)) {
             return false;
         }
@@ -104,7 +104,7 @@ impl<'a> Matcher<'a> {
     }
 
     /// The blocks at which the first place can be.
-    fn first(&self, place: &Place, before: &Gap, blocks: &[Node]) -> Vec<bool> {
+    fn first(&self, place: &BlockSet, before: &Gap, blocks: &[Node]) -> Vec<bool> {
         let mut open = true;
         let stands = |block: &Node| {
             let here = open && self.is(place, *block);
@@ -118,8 +118,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// The blocks at which a place can be, if the place before it is at one of `from`.
-    fn next(&self, (before, gap): &(Place, Gap), place: &Place, from: &[bool], blocks: &[Node]) -> Vec<bool> {
-        let apart = *before == Place::Any || *place == Place::Any;
+    fn next(&self, (before, gap): &(BlockSet, Gap), place: &BlockSet, from: &[bool], blocks: &[Node]) -> Vec<bool> {
+        let apart = *before == BlockSet::Any || *place == BlockSet::Any;
         // Whether the place before can be at an earlier block, with no excluded block in between.
         let mut reached = false;
         let stands = |(at, block): (usize, &Node)| {
@@ -134,8 +134,8 @@ impl<'a> Matcher<'a> {
     }
 }
 
-fn places_of(sequence: &Sequence) -> impl Iterator<Item = &Place> {
-    fn of_gap(gap: &Gap) -> std::slice::Iter<'_, Place> {
+fn places_of(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
+    fn of_gap(gap: &Gap) -> std::slice::Iter<'_, BlockSet> {
         match gap {
             Gap::Nothing => [].iter(),
             Gap::Without(places) => places.iter(),
@@ -145,21 +145,21 @@ fn places_of(sequence: &Sequence) -> impl Iterator<Item = &Place> {
     of_gap(&sequence.before).chain(steps).chain(&sequence.never)
 }
 
-fn is_place(unit: &UnitMap, function: &FunctionMap, place: &Place, at: usize) -> bool {
+fn is_place(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {
     let block = &function.blocks[at];
     let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| chain(unit, *p));
     match place {
-        Place::Any => true,
-        Place::Block(number) => *number as usize == at,
-        Place::Lines { file: Some(file), first, last } => {
+        BlockSet::Any => true,
+        BlockSet::Block(number) => *number as usize == at,
+        BlockSet::Lines { file: Some(file), first, last } => {
             let of_file = |p: &Position| unit.files.get(p.file as usize).is_some_and(|name| crate::changes::is_file(name, file));
             chains.any(|p| (*first..=*last).contains(&p.line) && of_file(&p))
         }
-        Place::Lines { file: None, first, last } => {
+        BlockSet::Lines { file: None, first, last } => {
             let own = |p: &Position| function.position.is_none_or(|f| f.file == p.file);
             chains.any(|p| (*first..=*last).contains(&p.line) && own(&p))
         }
-        Place::Inlined(name) => chains.any(|p| {
+        BlockSet::Inlined(name) => chains.any(|p| {
             let scope = unit.scopes.get(p.scope as usize);
             scope.is_some_and(|s| s.inlined_at.is_some() && (s.name == *name || s.linkage_name == *name))
         }),

@@ -33,22 +33,22 @@ pub struct Expression {
     /// The name of the functions, as in reports; `None` for all functions.
     pub function: Option<String>,
     /// Patterns, one of which must match. Each is a list of sequences that must all match.
-    pub patterns: Vec<Vec<Sequence>>,
+    pub patterns: Vec<Vec<ExpressionSequence>>,
 }
 
 /// Places in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sequence {
+pub struct ExpressionSequence {
     /// How the path must begin.
     pub begin: Option<Begin>,
     /// The gap before the first place.
     pub before: Gap,
     /// Each place, with the gap after it.
-    pub steps: Vec<(Place, Gap)>,
+    pub steps: Vec<(BlockSet, Gap)>,
     /// How the path must end.
     pub end: Option<End>,
     /// Places that are nowhere on the path.
-    pub never: Vec<Place>,
+    pub never: Vec<BlockSet>,
 }
 
 /// How a path must begin.
@@ -78,12 +78,12 @@ pub enum Gap {
     #[default]
     Nothing,
     /// Any blocks but those of these places.
-    Without(Vec<Place>),
+    Without(Vec<BlockSet>),
 }
 
 /// Blocks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum BlockSet {
     /// Any block.
     Any,
     /// One block, by its number.

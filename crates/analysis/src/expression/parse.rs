@@ -1,6 +1,6 @@
 //! The parser of path expressions.
 
-use super::{Begin, End, Expression, Gap, Place, Sequence};
+use super::{Begin, BlockSet, End, Expression, ExpressionSequence, Gap};
 use std::fmt;
 use std::str::FromStr;
 
@@ -126,7 +126,7 @@ impl Parser<'_> {
         ParseError { text: self.text.to_owned(), at, what: what.to_owned() }
     }
 
-    fn pattern(&mut self) -> Result<Vec<Sequence>, ParseError> {
+    fn pattern(&mut self) -> Result<Vec<ExpressionSequence>, ParseError> {
         let mut sequences = vec![self.sequence()?];
         while self.take(&Token::And) {
             sequences.push(self.sequence()?);
@@ -134,14 +134,14 @@ impl Parser<'_> {
         Ok(sequences)
     }
 
-    fn sequence(&mut self) -> Result<Sequence, ParseError> {
+    fn sequence(&mut self) -> Result<ExpressionSequence, ParseError> {
         let started = self.at;
         let begin = self.take_word(|word| match word {
             "entry" => Some(Begin::Entry),
             "head" => Some(Begin::Head),
             _ => None,
         });
-        let mut sequence = Sequence { begin, before: self.gap()?, ..Sequence::default() };
+        let mut sequence = ExpressionSequence { begin, before: self.gap()?, ..ExpressionSequence::default() };
         if begin.is_none() && sequence.before == Gap::Nothing {
             sequence.before = Gap::Without(Vec::new());
         }
@@ -190,7 +190,7 @@ impl Parser<'_> {
         }
     }
 
-    fn place(&mut self) -> Result<Place, ParseError> {
+    fn place(&mut self) -> Result<BlockSet, ParseError> {
         let Some(Token::Word(word)) = self.peek() else {
             return Err(
                 self.error("a place is expected: a line (12, 12-15, file.c:12), a block (b7), inlined code (name()), or any block (_)")
@@ -211,16 +211,16 @@ fn end(word: &str) -> Option<End> {
     }
 }
 
-fn place(word: &str) -> Result<Place, String> {
+fn place(word: &str) -> Result<BlockSet, String> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if word == "_" {
-        return Ok(Place::Any);
+        return Ok(BlockSet::Any);
     }
     if let Some(number) = word.strip_prefix('b').filter(|n| is_number(n)) {
-        return number.parse().map(Place::Block).map_err(|_| format!("there is no block {number}"));
+        return number.parse().map(BlockSet::Block).map_err(|_| format!("there is no block {number}"));
     }
     if let Some(name) = word.strip_suffix("()").filter(|n| !n.is_empty()) {
-        return Ok(Place::Inlined(name.to_owned()));
+        return Ok(BlockSet::Inlined(name.to_owned()));
     }
     if word == "entry" || word == "head" {
         return Err(format!("`{word}` comes first: it says how a path begins"));
@@ -234,7 +234,7 @@ fn place(word: &str) -> Result<Place, String> {
         return Err(format!("`{word}` is no place: a line is 12, 12-15 or file.c:12, a block b7, inlined code {word}(), any block _"));
     }
     match (first.parse(), last.parse()) {
-        (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(Place::Lines { file, first, last }),
+        (Ok(first), Ok(last)) if first <= last && first > 0 => Ok(BlockSet::Lines { file, first, last }),
         _ => Err(format!("there are no lines {lines}")),
     }
 }
@@ -247,8 +247,8 @@ mod tests {
         text.parse().unwrap_or_else(|e| panic!("{e}"))
     }
 
-    fn line(n: u32) -> Place {
-        Place::Lines { file: None, first: n, last: n }
+    fn line(n: u32) -> BlockSet {
+        BlockSet::Lines { file: None, first: n, last: n }
     }
 
     fn anything() -> Gap {
@@ -259,8 +259,8 @@ mod tests {
     fn sequences_are_read() {
         let found = read("ns::f(int): entry 12 .. 34-36 !56");
         assert_eq!(found.function.as_deref(), Some("ns::f(int)"));
-        let range = Place::Lines { file: None, first: 34, last: 36 };
-        let expected = Sequence {
+        let range = BlockSet::Lines { file: None, first: 34, last: 36 };
+        let expected = ExpressionSequence {
             begin: Some(Begin::Entry),
             before: Gap::Nothing,
             steps: vec![(line(12), anything()), (range, anything())],
@@ -270,12 +270,15 @@ mod tests {
         assert_eq!(found.patterns, [[expected]]);
         // After a gap, `!` belongs to the gap.
         let between = &read("b1..!b2!a.c:3 _ back | g()&!7").patterns;
-        let file = Place::Lines { file: Some("a.c".into()), first: 3, last: 3 };
-        assert_eq!(between[0][0].steps, [(Place::Block(1), Gap::Without(vec![Place::Block(2), file])), (Place::Any, Gap::Nothing)]);
+        let file = BlockSet::Lines { file: Some("a.c".into()), first: 3, last: 3 };
+        assert_eq!(
+            between[0][0].steps,
+            [(BlockSet::Block(1), Gap::Without(vec![BlockSet::Block(2), file])), (BlockSet::Any, Gap::Nothing)]
+        );
         assert_eq!((between[0][0].end, between[0][0].before.clone()), (Some(End::Back), anything()));
-        assert_eq!((between[1].len(), between[1][0].steps[0].0.clone()), (2, Place::Inlined("g".into())));
-        assert_eq!(between[1][1], Sequence { before: anything(), never: vec![line(7)], ..Sequence::default() });
-        assert_eq!(read("../a.c:3").patterns[0][0].steps[0].0, Place::Lines { file: Some("../a.c".into()), first: 3, last: 3 });
+        assert_eq!((between[1].len(), between[1][0].steps[0].0.clone()), (2, BlockSet::Inlined("g".into())));
+        assert_eq!(between[1][1], ExpressionSequence { before: anything(), never: vec![line(7)], ..ExpressionSequence::default() });
+        assert_eq!(read("../a.c:3").patterns[0][0].steps[0].0, BlockSet::Lines { file: Some("../a.c".into()), first: 3, last: 3 });
         assert_eq!(read("12..34"), read("12 .. 34"));
     }
 

@@ -4,7 +4,7 @@
 
 use super::distributed::DistributedCopies;
 pub use super::distributed::UnitKey;
-use super::external::{Row, Sorter};
+use super::external::{Sorter, UserPathRow};
 use super::reporting::{ReportingUsers, ReportingUsersCounter};
 use super::{Reports, User};
 use crate::error::FieldError;
@@ -57,7 +57,7 @@ pub struct UserPath {
 
 /// Limits of memory and of the result.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AggregateLimits {
     /// Bytes for rows while they are sorted.
     pub memory: usize,
     /// Number of paths in the result: those of most users; for distributed copies, those of the greatest share of users who count them.
@@ -84,7 +84,7 @@ pub struct Aggregate {
 /// Takes reports.
 pub struct Aggregator {
     sorter: Sorter,
-    limits: Limits,
+    limits: AggregateLimits,
     numbers: HashMap<UnitKey, u32>,
     reports: u64,
     copies: Option<(DistributedCopies, ReportingUsersCounter)>,
@@ -93,13 +93,13 @@ pub struct Aggregator {
 
 impl Aggregator {
     /// An aggregator without reports.
-    pub fn new(limits: Limits) -> Aggregator {
+    pub fn new(limits: AggregateLimits) -> Aggregator {
         let (sorter, numbers) = (Sorter::new(limits.memory), HashMap::new());
         Aggregator { sorter, limits, numbers, reports: 0, copies: None, foreign: 0 }
     }
 
     /// An aggregator without reports, for distributed copies. Each report of an unknown user counts as a user of its own.
-    pub fn of_copies(limits: Limits, copies: DistributedCopies) -> Aggregator {
+    pub fn from_copies(limits: AggregateLimits, copies: DistributedCopies) -> Aggregator {
         let copies = Some((copies, ReportingUsersCounter::new(limits.memory / USERS_OF_COPIES)));
         Aggregator { copies, ..Aggregator::new(limits) }
     }
@@ -130,7 +130,7 @@ impl Aggregator {
                 let mut path = path;
                 if let Some((copies, counter)) = copies {
                     if user == [0; 16] {
-                        user = Identity::of(&number.to_le_bytes()).0;
+                        user = Identity::from_content(&number.to_le_bytes()).0;
                     }
                     match (path, copies.number(image)) {
                         (None, Some(copy)) if written.is_ok() && noted != Some(copy) => {
@@ -154,7 +154,7 @@ impl Aggregator {
                 };
                 last = Some((key, unit));
                 if written.is_ok() {
-                    written = sorter.add(Row { unit, counter, user, reports: 1, count });
+                    written = sorter.add(UserPathRow { unit, counter, user, reports: 1, count });
                 }
             });
             // An error of the temporary file matters more than a damaged report.
@@ -227,7 +227,7 @@ impl PartialOrd for Ranked {
 }
 
 struct Ranking {
-    limits: Limits,
+    limits: AggregateLimits,
     /// The best paths so far, the least of them on top.
     best: BinaryHeap<Reverse<Ranked>>,
     current: Option<SeenPath>,

@@ -54,7 +54,7 @@ impl DistributedCopies {
     ///
     /// # Errors
     /// A copy is of another program.
-    pub fn of(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
+    pub fn new(program: PartitionedProgram, copies: Vec<DistributedCopy>) -> Result<DistributedCopies, OtherProgram> {
         let maps: HashMap<Identity, Arc<UnitMap>> = program.units.iter().cloned().collect();
         let mut having = HashMap::<(Identity, String), Vec<(u32, Within)>>::new();
         let mut origins = HashMap::new();
@@ -68,7 +68,7 @@ impl DistributedCopies {
                 }
                 for own in &map.functions {
                     let function = maps.get(&origin).and_then(|map| map.functions.iter().find(|f| f.name == own.name));
-                    let within = function.and_then(|function| Within::of(function, own));
+                    let within = function.and_then(|function| Within::new(function, own));
                     let within = within.ok_or_else(|| OtherProgram { copy: number, function: own.name.clone() })?;
                     having.entry((origin, own.name.clone())).or_default().push((number, within));
                 }

@@ -11,7 +11,7 @@ const DEVIATIONS: f64 = 1.96;
 
 /// The users whose copy counts a path, as a sample of all users.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Sample {
+pub struct UserSample {
     /// All users.
     pub all: u64,
     /// Users whose copy counts the path, from 1 to `all`.
@@ -38,7 +38,7 @@ pub struct CountEstimate {
     pub error: Option<f64>,
 }
 
-impl Sample {
+impl UserSample {
     /// The estimated number of users who take a path that `saw` users of the sample take.
     pub fn users(&self, saw: u64) -> UsersEstimate {
         let (all, watching, saw) = (self.all as f64, self.watching as f64, saw as f64);
@@ -93,7 +93,7 @@ mod tests {
         for size in 2..=12 {
             let (mut number, mut sums, mut squares, mut errors, mut users, mut covered) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
             for counts in samples(size) {
-                let sample = Sample { all: 12, watching: u64::from(size) };
+                let sample = UserSample { all: 12, watching: u64::from(size) };
                 let of_count = sample.count(counts.iter().sum(), counts.iter().map(|c| (c * c) as f64).sum());
                 let of_users = sample.users(counts.iter().filter(|c| **c > 0).count() as u64);
                 number += 1.0;
@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn one_who_watches_says_nothing_of_the_error() {
-        let one = Sample { all: 10, watching: 1 };
+        let one = UserSample { all: 10, watching: 1 };
         assert_eq!(one.count(3, 9.0), CountEstimate { value: 30.0, error: None });
         let UsersEstimate { low, high, .. } = one.users(1);
         assert!((1.0..3.0).contains(&low) && high == 10.0, "{low} {high}");
-        assert_eq!(Sample { all: 1, watching: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
+        assert_eq!(UserSample { all: 1, watching: 1 }.count(3, 9.0), CountEstimate { value: 3.0, error: Some(0.0) });
     }
 }

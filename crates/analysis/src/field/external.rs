@@ -18,7 +18,7 @@ const BUFFER: usize = 1 << 16;
 
 /// Executions of one path by one user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Row {
+pub struct UserPathRow {
     /// Number of the unit in an image.
     pub unit: u32,
     /// The path's counter in it.
@@ -31,12 +31,12 @@ pub struct Row {
     pub count: u64,
 }
 
-impl Row {
+impl UserPathRow {
     fn key(&self) -> (u32, u64, [u8; 16]) {
         (self.unit, self.counter, self.user)
     }
 
-    fn add(&mut self, other: &Row) {
+    fn add(&mut self, other: &UserPathRow) {
         self.reports = self.reports.saturating_add(other.reports);
         self.count = self.count.saturating_add(other.count);
     }
@@ -51,7 +51,7 @@ impl Row {
         out.write_all(&bytes)
     }
 
-    fn read(input: &mut BufReader<File>) -> io::Result<Option<Row>> {
+    fn read(input: &mut BufReader<File>) -> io::Result<Option<UserPathRow>> {
         let mut bytes = [0; ROW];
         match input.read_exact(&mut bytes) {
             // Runs hold whole rows only.
@@ -61,13 +61,13 @@ impl Row {
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let unit = u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
         let user = bytes[12..28].try_into().expect("sixteen bytes");
-        Ok(Some(Row { unit, counter: word(4), user, reports: word(28), count: word(36) }))
+        Ok(Some(UserPathRow { unit, counter: word(4), user, reports: word(28), count: word(36) }))
     }
 }
 
 /// Takes rows in any order.
 pub struct Sorter {
-    rows: Vec<Row>,
+    rows: Vec<UserPathRow>,
     most: usize,
     runs: Vec<File>,
 }
@@ -75,14 +75,14 @@ pub struct Sorter {
 impl Sorter {
     /// With at most so many bytes for rows.
     pub fn new(memory: usize) -> Sorter {
-        Sorter { rows: Vec::new(), most: (memory / size_of::<Row>()).max(1024), runs: Vec::new() }
+        Sorter { rows: Vec::new(), most: (memory / size_of::<UserPathRow>()).max(1024), runs: Vec::new() }
     }
 
     /// Takes a row.
     ///
     /// # Errors
     /// A temporary file cannot be written.
-    pub fn add(&mut self, row: Row) -> io::Result<()> {
+    pub fn add(&mut self, row: UserPathRow) -> io::Result<()> {
         if self.rows.len() == self.most {
             self.add_up();
             // Summing rows frees memory. A run is written only if little was freed, because repeated sorting would cost more than it saves.
@@ -101,7 +101,7 @@ impl Sorter {
     ///
     /// # Errors
     /// A temporary file cannot be written or read, or what `visit` says.
-    pub fn finish(mut self, visit: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+    pub fn finish(mut self, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
         self.add_up();
         if self.runs.is_empty() {
             return self.rows.iter().try_for_each(visit);
@@ -143,15 +143,15 @@ fn written(write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Re
     Ok(file)
 }
 
-fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&Row) -> io::Result<()>) -> io::Result<()> {
+fn merge(runs: Vec<File>, visit: &mut dyn FnMut(&UserPathRow) -> io::Result<()>) -> io::Result<()> {
     let mut inputs: Vec<BufReader<File>> = runs.into_iter().map(|f| BufReader::with_capacity(BUFFER, f)).collect();
     let mut heads = BinaryHeap::new();
     for (number, input) in inputs.iter_mut().enumerate() {
-        heads.extend(Row::read(input)?.map(|row| Reverse((row, number))));
+        heads.extend(UserPathRow::read(input)?.map(|row| Reverse((row, number))));
     }
-    let mut current: Option<Row> = None;
+    let mut current: Option<UserPathRow> = None;
     while let Some(Reverse((row, number))) = heads.pop() {
-        heads.extend(Row::read(&mut inputs[number])?.map(|row| Reverse((row, number))));
+        heads.extend(UserPathRow::read(&mut inputs[number])?.map(|row| Reverse((row, number))));
         match &mut current {
             Some(sum) if sum.key() == row.key() => sum.add(&row),
             _ => {
@@ -177,7 +177,8 @@ mod tests {
             for _ in 0..rows {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let user = [(state >> 33) as u8 % 16; 16];
-                let row = Row { unit: (state >> 60) as u32, counter: state >> 40 & 0x3ff, user, reports: 1, count: state >> 50 & 7 };
+                let row =
+                    UserPathRow { unit: (state >> 60) as u32, counter: state >> 40 & 0x3ff, user, reports: 1, count: state >> 50 & 7 };
                 let sum: &mut (u64, u64) = expected.entry(row.key()).or_default();
                 *sum = (sum.0 + 1, sum.1 + row.count);
                 sorter.add(row).unwrap();

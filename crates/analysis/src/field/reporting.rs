@@ -4,7 +4,7 @@
 //! copy.
 
 use super::User;
-use super::external::{Row, Sorter};
+use super::external::{Sorter, UserPathRow};
 use std::collections::BTreeMap;
 use std::io;
 
@@ -79,13 +79,13 @@ impl ReportingUsers {
 }
 
 /// A pair as a row whose key is in the order of users: their sixteen bytes come first, then the copy.
-fn row(user: &User, copy: u32) -> Row {
+fn row(user: &User, copy: u32) -> UserPathRow {
     let user = u128::from_be_bytes(*user);
     let rest = u128::from(user as u32) << 96 | u128::from(copy) << 64;
-    Row { unit: (user >> 96) as u32, counter: (user >> 32) as u64, user: rest.to_be_bytes(), reports: 1, count: 0 }
+    UserPathRow { unit: (user >> 96) as u32, counter: (user >> 32) as u64, user: rest.to_be_bytes(), reports: 1, count: 0 }
 }
 
-fn pair(row: &Row) -> (User, u32) {
+fn pair(row: &UserPathRow) -> (User, u32) {
     let rest = u128::from_be_bytes(row.user);
     let user = u128::from(row.unit) << 96 | u128::from(row.counter) << 32 | rest >> 96;
     (user.to_be_bytes(), (rest >> 64) as u32)

@@ -15,10 +15,10 @@ pub mod cover;
 pub mod order;
 
 use crate::changes::ChangedLines;
-use crate::isolate::FunctionKey;
+use crate::isolate::IsolatedFunction;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use trodden_profile::model::{Ending, Profile};
+use trodden_profile::model::{ProcessEnding, Profile};
 use trodden_profile::paths::{FunctionPaths, Walks};
 use trodden_unit::{EdgeKind, FunctionMap, Identity, MapError, UnitMap};
 
@@ -28,9 +28,9 @@ pub struct PathIndex(pub u32);
 
 /// A path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PathKey {
+pub struct SuitePathKey {
     /// Its function.
-    pub function: FunctionKey,
+    pub function: IsolatedFunction,
     /// Its number.
     pub id: u64,
     /// Whether it was completed; else it is unfinished.
@@ -39,7 +39,7 @@ pub struct PathKey {
 
 /// A test: all runs of one name.
 #[derive(Clone, Debug, Default)]
-pub struct Test {
+pub struct SuiteTest {
     /// Its name; the command if it has none.
     pub name: String,
     /// Number of its runs.
@@ -56,10 +56,10 @@ pub struct Test {
 #[derive(Debug, Default)]
 pub struct Suite {
     /// Its tests, in the order in which they were recorded.
-    pub tests: Vec<Test>,
+    pub tests: Vec<SuiteTest>,
     /// All paths that some test takes.
-    pub paths: Vec<PathKey>,
-    index: HashMap<PathKey, PathIndex>,
+    pub paths: Vec<SuitePathKey>,
+    index: HashMap<SuitePathKey, PathIndex>,
     names: HashMap<String, usize>,
     units: HashMap<Identity, Arc<UnitMap>>,
     /// Image by path, with a test that ran it.
@@ -110,18 +110,18 @@ impl Suite {
         }
         let place = *self.names.entry(name.clone()).or_insert(self.tests.len());
         if place == self.tests.len() {
-            self.tests.push(Test { name, ..Test::default() });
+            self.tests.push(SuiteTest { name, ..SuiteTest::default() });
         }
         let found: Vec<PathIndex> = keys.into_iter().map(|key| self.index(key)).collect();
         let test = &mut self.tests[place];
         test.runs += 1;
         test.duration_ns = test.duration_ns.saturating_add(run.duration_ns);
-        test.failed |= !matches!(run.ending, None | Some(Ending::Exit(0)));
+        test.failed |= !matches!(run.ending, None | Some(ProcessEnding::Exit(0)));
         test.paths.extend(found);
         Ok(())
     }
 
-    fn index(&mut self, key: PathKey) -> PathIndex {
+    fn index(&mut self, key: SuitePathKey) -> PathIndex {
         let next = PathIndex(self.paths.len() as u32);
         *self.index.entry(key).or_insert_with(|| {
             self.paths.push(key);
@@ -137,12 +137,12 @@ impl Suite {
     }
 
     /// The functions of which some test takes a path.
-    pub fn functions(&self) -> BTreeSet<FunctionKey> {
+    pub fn functions(&self) -> BTreeSet<IsolatedFunction> {
         self.paths.iter().map(|p| p.function).collect()
     }
 
     /// Leaves paths of these functions only. The tests stay, some perhaps with no path.
-    pub fn keep(&mut self, functions: &BTreeSet<FunctionKey>) {
+    pub fn keep(&mut self, functions: &BTreeSet<IsolatedFunction>) {
         let all = std::mem::take(&mut self.paths);
         self.index.clear();
         let places: Vec<Option<PathIndex>> = all.iter().map(|p| functions.contains(&p.function).then(|| self.index(*p))).collect();
@@ -152,7 +152,7 @@ impl Suite {
     }
 
     /// The function of a path, with the map of its unit.
-    pub fn function(&self, key: FunctionKey) -> Option<(&UnitMap, &FunctionMap)> {
+    pub fn function(&self, key: IsolatedFunction) -> Option<(&UnitMap, &FunctionMap)> {
         let map = self.units.get(&key.0)?;
         Some((map, map.functions.get(key.1)?))
     }
@@ -162,7 +162,7 @@ impl Suite {
     /// # Errors
     /// A map is damaged.
     pub fn changed_paths(&self, changes: &mut ChangedLines) -> Result<BTreeSet<PathIndex>, MapError> {
-        let mut of_function: BTreeMap<FunctionKey, Vec<usize>> = BTreeMap::new();
+        let mut of_function: BTreeMap<IsolatedFunction, Vec<usize>> = BTreeMap::new();
         for (at, path) in self.paths.iter().enumerate() {
             of_function.entry(path.function).or_default().push(at);
         }
@@ -177,7 +177,7 @@ impl Suite {
             if touched.is_empty() {
                 continue;
             }
-            let walks = Walks::of(function)?;
+            let walks = Walks::from_function(function)?;
             for at in paths {
                 let blocks = walks.walk(self.paths[at].id).map_or_else(Vec::new, |w| w.blocks);
                 if blocks.iter().any(|b| touched.contains(b)) {
@@ -190,12 +190,12 @@ impl Suite {
 }
 
 /// The paths that a run takes.
-fn taken(profile: &Profile) -> Result<BTreeSet<PathKey>, MapError> {
+fn taken(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
     let mut keys = BTreeSet::new();
     for unit in profile.images.iter().flat_map(|i| &i.units) {
         for (at, function) in unit.map.functions.iter().enumerate() {
             let function_key = (unit.unit, at);
-            let key = |id, complete| PathKey { function: function_key, id, complete };
+            let key = |id, complete| SuitePathKey { function: function_key, id, complete };
             let mut counts = unit.counts_of(function).filter(|(_, count)| *count > 0).peekable();
             if counts.peek().is_none() {
                 continue;

@@ -5,13 +5,13 @@
 //! paths covered, which is 100 % if the first test of many takes all. Both by Rothermel, Untch, Chu and Harrold,
 //! "Prioritizing test cases for regression testing", 2001 (their APFD, with paths for faults).
 
-use super::{PathIndex, Test};
+use super::{PathIndex, SuiteTest};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// A test in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct OrderedTest {
     /// Its place in the suite.
     pub test: usize,
     /// How many of the interesting paths it takes.
@@ -32,7 +32,7 @@ pub enum Worth {
 }
 
 /// Orders tests by the interesting paths. Tests that take none of them come last, ordered by all their paths.
-pub fn order(tests: &[Test], interesting: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<Placed> {
+pub fn order(tests: &[SuiteTest], interesting: Option<&BTreeSet<PathIndex>>, worth: Worth) -> Vec<OrderedTest> {
     let sets = |only: Option<&BTreeSet<PathIndex>>| -> Vec<Vec<PathIndex>> {
         tests.iter().map(|t| t.paths.iter().filter(|p| only.is_none_or(|w| w.contains(p))).copied().collect()).collect()
     };
@@ -40,13 +40,13 @@ pub fn order(tests: &[Test], interesting: Option<&BTreeSet<PathIndex>>, worth: W
     let (first, last): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(|t| interesting.is_none() || !sets_of_interest[*t].is_empty());
     let mut placed = additional(tests, first, &sets_of_interest, worth);
     let rest = additional(tests, last, &sets(None), worth);
-    placed.extend(rest.into_iter().map(|p| Placed { takes: 0, adds: 0, ..p }));
+    placed.extend(rest.into_iter().map(|p| OrderedTest { takes: 0, adds: 0, ..p }));
     placed
 }
 
 /// By what each test adds. What a test adds only falls while others are chosen, so an outdated value is an
 /// upper bound: it is computed again only when it comes up.
-fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<Placed> {
+fn additional(tests: &[SuiteTest], mut left: Vec<usize>, sets: &[Vec<PathIndex>], worth: Worth) -> Vec<OrderedTest> {
     let (mut placed, mut pass) = (Vec::new(), 0);
     while !left.is_empty() {
         let mut covered: BTreeSet<PathIndex> = BTreeSet::new();
@@ -64,7 +64,7 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
                 heap.push((value(test, adds), Reverse(test), adds));
             } else if adds > 0 {
                 covered.extend(&sets[test]);
-                placed.push(Placed { test, takes: sets[test].len() as u64, adds, pass });
+                placed.push(OrderedTest { test, takes: sets[test].len() as u64, adds, pass });
             } else {
                 break;
             }
@@ -73,7 +73,7 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
         left.retain(|t| !done.contains(t));
         if done.is_empty() {
             // Tests without any path: as they were recorded.
-            placed.extend(left.drain(..).map(|test| Placed { test, takes: 0, adds: 0, pass }));
+            placed.extend(left.drain(..).map(|test| OrderedTest { test, takes: 0, adds: 0, pass }));
         }
         pass += 1;
     }
@@ -81,7 +81,7 @@ fn additional(tests: &[Test], mut left: Vec<usize>, sets: &[Vec<PathIndex>], wor
 }
 
 /// The average percentage of paths covered by an order of tests, from 0 to 100; none if there is nothing to cover.
-pub fn average_covered(tests: &[Test], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
+pub fn average_covered(tests: &[SuiteTest], order: impl Iterator<Item = usize>, interesting: Option<&BTreeSet<PathIndex>>) -> Option<f64> {
     let (mut covered, mut places, mut length) = (BTreeSet::new(), 0u64, 0u64);
     for (place, test) in (1u64..).zip(order) {
         for path in tests[test].paths.iter().filter(|p| interesting.is_none_or(|w| w.contains(p))) {

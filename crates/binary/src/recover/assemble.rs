@@ -4,7 +4,7 @@
 //! runs until the next instruction starts another block, or nothing follows. Where code jumps into an instruction, two
 //! blocks overlap, and run on together.
 
-use super::explore::{Explored, Flow, LOCK_PREFIX, Resolution};
+use super::explore::{CodeFlow, Explored, LOCK_PREFIX, Resolution};
 use super::padding;
 use super::regions::{Families, is_cold};
 use crate::graph::*;
@@ -38,8 +38,8 @@ struct Function<'e, 'k, 'a> {
 
 /// Control that leaves an instruction.
 enum Transfer {
-    Edge(u64, EdgeKind),
-    Call(CallKind, Callee),
+    Edge(u64, CodeEdgeKind),
+    Call(CallKind, CodeCallee),
 }
 
 impl Function<'_, '_, '_> {
@@ -48,7 +48,7 @@ impl Function<'_, '_, '_> {
         let (entry, other_entries) = (entries[0], entries[1..].to_vec());
         let landing_pads = self.landing_pads();
         let starts = self.starts(&entries, &landing_pads);
-        let blocks: Vec<Block> = starts.iter().filter_map(|&start| self.block(start, &starts)).collect();
+        let blocks: Vec<CodeBlock> = starts.iter().filter_map(|&start| self.block(start, &starts)).collect();
         let (mut edges, mut calls) = (Vec::new(), Vec::new());
         for (place, block) in blocks.iter().enumerate() {
             let from = BlockIndex(place as u32);
@@ -128,15 +128,15 @@ impl Function<'_, '_, '_> {
         for (at, reached) in self.reached() {
             let next = at + u64::from(reached.size);
             match reached.flow {
-                Flow::Next | Flow::Call(_) | Flow::CallIndirect => continue,
-                Flow::Conditional(to) | Flow::Jump(to) => starts.extend([to, next]),
-                Flow::JumpIndirect => {
+                CodeFlow::Next | CodeFlow::Call(_) | CodeFlow::CallIndirect => continue,
+                CodeFlow::Conditional(to) | CodeFlow::Jump(to) => starts.extend([to, next]),
+                CodeFlow::JumpIndirect => {
                     starts.insert(next);
                     if let Some(Resolution::Within(targets)) = self.explored.jumps.get(&at) {
                         starts.extend(targets);
                     }
                 }
-                Flow::Return | Flow::Stop => _ = starts.insert(next),
+                CodeFlow::Return | CodeFlow::Stop => _ = starts.insert(next),
             }
         }
         starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
@@ -145,37 +145,39 @@ impl Function<'_, '_, '_> {
     }
 
     /// A call that was seen to return.
-    fn is_return(&self, seen: &Observation) -> bool {
+    fn is_return(&self, seen: &GraphObservation) -> bool {
         let reached = self.explored.instructions.get(&seen.from);
-        reached.is_some_and(|r| matches!(r.flow, Flow::Call(_) | Flow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
+        reached.is_some_and(|r| matches!(r.flow, CodeFlow::Call(_) | CodeFlow::CallIndirect) && seen.from + u64::from(r.size) == seen.to)
     }
 
-    fn block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<Block> {
+    fn block(&self, start: u64, starts: &BTreeSet<u64>) -> Option<CodeBlock> {
         let mut at = start;
         loop {
             let reached = self.explored.instructions.get(&at)?;
             let next = at + u64::from(reached.size);
             let end = match reached.flow {
-                Flow::Conditional(_) => Some(BlockEnd::Conditional),
-                Flow::Jump(_) => Some(BlockEnd::Jump),
-                Flow::JumpIndirect => Some(BlockEnd::IndirectJump),
-                Flow::Return => Some(BlockEnd::Return),
-                Flow::Stop => Some(BlockEnd::Stop),
-                Flow::Call(_) | Flow::CallIndirect if self.explored.returns(at) == Returns::Never => Some(BlockEnd::CallWithoutReturn),
+                CodeFlow::Conditional(_) => Some(BlockEnd::Conditional),
+                CodeFlow::Jump(_) => Some(BlockEnd::Jump),
+                CodeFlow::JumpIndirect => Some(BlockEnd::IndirectJump),
+                CodeFlow::Return => Some(BlockEnd::Return),
+                CodeFlow::Stop => Some(BlockEnd::Stop),
+                CodeFlow::Call(_) | CodeFlow::CallIndirect if self.explored.returns(at) == Returns::Never => {
+                    Some(BlockEnd::CallWithoutReturn)
+                }
                 _ if starts.contains(&next) => Some(BlockEnd::FallThrough),
                 _ if !self.is_inside(next) && self.explored.instructions.contains_key(&next) => Some(BlockEnd::FallThrough),
                 _ if !self.explored.instructions.contains_key(&next) => Some(BlockEnd::Unknown),
                 _ => None,
             };
             if let Some(end) = end {
-                return Some(Block { start, size: next - start, last: at, end });
+                return Some(CodeBlock { start, size: next - start, last: at, end });
             }
             at = next;
         }
     }
 
     /// Adds the edges and calls of a block.
-    fn leave(&self, blocks: &[Block], from: BlockIndex, block: &Block, edges: &mut Vec<Edge>, calls: &mut Vec<CallSite>) {
+    fn leave(&self, blocks: &[CodeBlock], from: BlockIndex, block: &CodeBlock, edges: &mut Vec<CodeEdge>, calls: &mut Vec<CallSite>) {
         let mut at = block.start;
         loop {
             let reached = self.explored.instructions[&at];
@@ -184,13 +186,13 @@ impl Function<'_, '_, '_> {
                 match transfer {
                     Transfer::Edge(to, kind) => {
                         if let Ok(to) = blocks.binary_search_by_key(&to, |b| b.start) {
-                            edges.push(Edge { from, to: BlockIndex(to as u32), kind });
+                            edges.push(CodeEdge { from, to: BlockIndex(to as u32), kind });
                         }
                     }
                     Transfer::Call(kind, callee) => {
                         let call = self.call(from, at, next, kind, callee);
                         if let Some(pad) = call.landing_pad.and_then(|pad| blocks.binary_search_by_key(&pad, |b| b.start).ok()) {
-                            edges.push(Edge { from, to: BlockIndex(pad as u32), kind: EdgeKind::Unwind });
+                            edges.push(CodeEdge { from, to: BlockIndex(pad as u32), kind: CodeEdgeKind::Unwind });
                         }
                         calls.push(call);
                     }
@@ -205,66 +207,69 @@ impl Function<'_, '_, '_> {
             let Ok(to) = blocks.binary_search_by_key(&seen.to, |b| b.start) else { continue };
             let to = BlockIndex(to as u32);
             if !edges.iter().any(|e| (e.from, e.to) == (from, to)) {
-                edges.push(Edge { from, to, kind: EdgeKind::Observed });
+                edges.push(CodeEdge { from, to, kind: CodeEdgeKind::Observed });
             }
         }
     }
 
-    fn transfers(&self, at: u64, reached: super::explore::Reached, block: &Block) -> Vec<Transfer> {
+    fn transfers(&self, at: u64, reached: super::explore::Reached, block: &CodeBlock) -> Vec<Transfer> {
         let next = at + u64::from(reached.size);
         let is_last = at == block.last;
         match reached.flow {
-            Flow::Next if is_last => vec![self.to(next, EdgeKind::FallThrough, CallKind::TailCall)],
-            Flow::Next | Flow::Return | Flow::Stop => Vec::new(),
-            Flow::Call(to) => {
-                let callee = self.explored.import_called(at).map_or_else(|| self.callee(to), Callee::Import);
+            CodeFlow::Next if is_last => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
+            CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
+            CodeFlow::Call(to) => {
+                let callee = self.explored.import_called(at).map_or_else(|| self.callee(to), CodeCallee::Import);
                 let goes_on = is_last && block.end == BlockEnd::FallThrough;
                 let mut all = vec![Transfer::Call(CallKind::Call, callee)];
-                all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
+                all.extend(goes_on.then(|| self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
                 all
             }
-            Flow::CallIndirect => {
-                let callee = self.explored.import_called(at).map_or(Callee::Indirect, Callee::Import);
+            CodeFlow::CallIndirect => {
+                let callee = self.explored.import_called(at).map_or(CodeCallee::Indirect, CodeCallee::Import);
                 let goes_on = is_last && block.end == BlockEnd::FallThrough;
                 let mut all = vec![Transfer::Call(CallKind::Call, callee)];
-                all.extend(goes_on.then(|| self.to(next, EdgeKind::FallThrough, CallKind::TailCall)));
+                all.extend(goes_on.then(|| self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
                 all
             }
-            Flow::Conditional(to) => {
-                vec![self.to(to, EdgeKind::Taken, CallKind::ConditionalTailCall), self.to(next, EdgeKind::NotTaken, CallKind::TailCall)]
+            CodeFlow::Conditional(to) => {
+                vec![
+                    self.to(to, CodeEdgeKind::Taken, CallKind::ConditionalTailCall),
+                    self.to(next, CodeEdgeKind::NotTaken, CallKind::TailCall),
+                ]
             }
-            Flow::Jump(to) => vec![self.to(to, EdgeKind::Jump, CallKind::TailCall)],
-            Flow::JumpIndirect => match &self.explored.jumps[&at] {
-                Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, EdgeKind::Indirect, CallKind::TailCall)).collect(),
-                Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, Callee::OneOf(targets.clone()))],
-                Resolution::Import(name) => vec![Transfer::Call(CallKind::TailCall, Callee::Import(name.clone()))],
-                Resolution::TailCall => vec![Transfer::Call(CallKind::TailCall, Callee::Indirect)],
+            CodeFlow::Jump(to) => vec![self.to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
+            CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
+                Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, CodeEdgeKind::Indirect, CallKind::TailCall)).collect(),
+                Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
+                Resolution::Import(name) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Import(name.clone()))],
+                Resolution::TailCall => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Indirect)],
                 Resolution::Unknown => Vec::new(),
             },
         }
     }
 
     /// Control goes to an address: inside by an edge, outside by a tail call.
-    fn to(&self, to: u64, kind: EdgeKind, call: CallKind) -> Transfer {
+    fn to(&self, to: u64, kind: CodeEdgeKind, call: CallKind) -> Transfer {
         if self.is_inside(to) && self.explored.instructions.contains_key(&to) {
             return Transfer::Edge(to, kind);
         }
         Transfer::Call(call, self.callee(to))
     }
 
-    fn callee(&self, to: u64) -> Callee {
+    fn callee(&self, to: u64) -> CodeCallee {
         match self.explored.code.stubs.get(&to) {
-            Some(Stub { import: Some(name), .. }) => Callee::Import(name.clone()),
-            Some(_) => Callee::Indirect,
-            None => Callee::Function(to),
+            Some(Stub { import: Some(name), .. }) => CodeCallee::Import(name.clone()),
+            Some(_) => CodeCallee::Indirect,
+            None => CodeCallee::Function(to),
         }
     }
 
-    fn call(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: Callee) -> CallSite {
+    fn call(&self, block: BlockIndex, address: u64, next: u64, kind: CallKind, callee: CodeCallee) -> CallSite {
         let returns = match (&callee, kind) {
             (_, CallKind::Call) => self.explored.returns(address),
-            (Callee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
-            (Callee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
+            (CodeCallee::Import(name), _) if super::imports::never_returns(name) => Returns::Never,
+            (CodeCallee::Function(to), _) if self.explored.known.never.contains(to) => Returns::Never,
             _ => Returns::Maybe,
         };
         let frame = self.explored.frames.at(address).map(|f| &self.explored.frames.frames[f]);
@@ -312,7 +317,7 @@ impl Function<'_, '_, '_> {
 }
 
 /// Addresses that blocks cover, ascending and joined.
-fn covered(blocks: &[Block]) -> Vec<Range<u64>> {
+fn covered(blocks: &[CodeBlock]) -> Vec<Range<u64>> {
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for block in blocks {
         match ranges.last_mut() {

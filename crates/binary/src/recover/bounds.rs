@@ -4,9 +4,9 @@
 //! constants. A conditional jump that compares it with a constant bounds it on that path. A path without a check leaves
 //! the index unbounded.
 
-use super::explore::Flow;
-use super::sums::{Atom, Location, Position, Value};
-use super::values::{Body, number};
+use super::explore::CodeFlow;
+use super::sums::{Atom, SumLocation, SumPosition, SumValue};
+use super::values::{FunctionBody, number};
 use iced_x86::{ConditionCode, Instruction, Mnemonic, OpKind, Register};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
@@ -20,9 +20,9 @@ const DEPTH: u32 = 12;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Tracked {
     /// What a place holds.
-    Place(Location),
+    Place(SumLocation),
     /// A value, wherever it is held.
-    Value(Value),
+    Value(SumValue),
 }
 
 /// The values that an index can have before a jump.
@@ -35,7 +35,7 @@ pub struct Bounds {
 }
 
 /// The values that an index can have before the jump; a range of at most `most` values. `size` is that of the table's entries.
-pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) -> Option<Bounds> {
+pub fn bounds(body: &FunctionBody, jump: SumPosition, index: &SumValue, size: u64, most: u64) -> Option<Bounds> {
     let by_value = || {
         let (value, constant) = core(index);
         checked(body, jump, Tracked::Value(value), constant, most)
@@ -44,7 +44,7 @@ pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) 
         let (read, register) = table_read(body, jump, size)?;
         // A constant that the register's value has is part of the table's address, and not of the index.
         let folded = only(body.register(Register::RAX + u32::from(register), read, DEPTH)).map_or(0, |value| value.constant);
-        checked(body, read, Tracked::Place(Location::Register(register)), folded.wrapping_neg(), most)
+        checked(body, read, Tracked::Place(SumLocation::Register(register)), folded.wrapping_neg(), most)
     };
     let certain = |values| Bounds { values, certain: true };
     let by_width = || by_width(index).filter(|(last, _)| *last < most).map(|(last, certain)| Bounds { values: 0..=last, certain });
@@ -52,7 +52,7 @@ pub fn bounds(body: &Body, jump: Position, index: &Value, size: u64, most: u64) 
 }
 
 /// The instruction that reads the table, and the register that holds the index there.
-fn table_read(body: &Body, jump: Position, size: u64) -> Option<(Position, u8)> {
+fn table_read(body: &FunctionBody, jump: SumPosition, size: u64) -> Option<(SumPosition, u8)> {
     let mut at = jump;
     for _ in 0..24 {
         let instruction = &body.instructions[at as usize];
@@ -66,7 +66,7 @@ fn table_read(body: &Body, jump: Position, size: u64) -> Option<(Position, u8)> 
 }
 
 /// The greatest value of an index by a mask, which is certain, or by its width.
-fn by_width(index: &Value) -> Option<(u64, bool)> {
+fn by_width(index: &SumValue) -> Option<(u64, bool)> {
     match index.only_atom()? {
         Atom::And(bits, _) => Some((*bits, true)),
         Atom::Low(1, _) | Atom::Load { bytes: 1, signed: false, .. } => Some((255, false)),
@@ -76,8 +76,8 @@ fn by_width(index: &Value) -> Option<(u64, bool)> {
 }
 
 /// An index without its extensions and its constant, and the constant.
-fn core(value: &Value) -> (Value, u64) {
-    let without_constant = || (Value { constant: 0, terms: value.terms.clone() }, value.constant);
+fn core(value: &SumValue) -> (SumValue, u64) {
+    let without_constant = || (SumValue { constant: 0, terms: value.terms.clone() }, value.constant);
     let [(atom, 1)] = &value.terms[..] else { return without_constant() };
     match atom {
         Atom::Low(bytes, inner) | Atom::Signed(bytes, inner) if *bytes >= 4 || value.constant == 0 => {
@@ -86,15 +86,15 @@ fn core(value: &Value) -> (Value, u64) {
         }
         Atom::Load { bytes, address, .. } => {
             let load = Atom::Load { bytes: *bytes, signed: false, address: address.clone() };
-            (Value { constant: 0, terms: vec![(load, 1)] }, value.constant)
+            (SumValue { constant: 0, terms: vec![(load, 1)] }, value.constant)
         }
         _ => without_constant(),
     }
 }
 
 /// Walks back over all paths; each must pass a check of the index.
-fn checked(body: &Body, from: Position, tracked: Tracked, constant: u64, most: u64) -> Option<RangeInclusive<u64>> {
-    let mut seen: HashSet<(Position, Tracked, u64)> = HashSet::new();
+fn checked(body: &FunctionBody, from: SumPosition, tracked: Tracked, constant: u64, most: u64) -> Option<RangeInclusive<u64>> {
+    let mut seen: HashSet<(SumPosition, Tracked, u64)> = HashSet::new();
     let mut work = vec![(from, tracked, constant)];
     let mut whole: Option<RangeInclusive<u64>> = None;
     while let Some((at, tracked, constant)) = work.pop() {
@@ -135,7 +135,7 @@ fn single(value: u64) -> RangeInclusive<u64> {
 }
 
 /// Goes back over one instruction; `None` if the index cannot be followed further.
-fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<Step> {
+fn step(body: &FunctionBody, at: SumPosition, tracked: &Tracked, constant: u64) -> Option<Step> {
     let place = match tracked {
         Tracked::Value(value)
             if value.terms.iter().any(|(a, _)| matches!(a, Atom::Opaque(_, definitions) if definitions.contains(&at))) =>
@@ -149,10 +149,11 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
     let instruction = &body.instructions[at as usize];
     let known = |value: u64| Some(Step::Known(single(value.wrapping_add(constant) & u64::from(u32::MAX))));
     let follow = |register: Register, more: u64| {
-        Some(Step::Follow(Tracked::Place(Location::Register(number(register)?)), constant.wrapping_add(more)))
+        Some(Step::Follow(Tracked::Place(SumLocation::Register(number(register)?)), constant.wrapping_add(more)))
     };
     let operand = instruction.op_count().saturating_sub(1);
-    let is_target = instruction.op0_kind() == OpKind::Memory || number(instruction.op0_register()).map(Location::Register) == Some(place);
+    let is_target =
+        instruction.op0_kind() == OpKind::Memory || number(instruction.op0_register()).map(SumLocation::Register) == Some(place);
     if instruction.mnemonic() == Mnemonic::Cdqe {
         return follow(Register::RAX, 0);
     }
@@ -184,7 +185,7 @@ fn step(body: &Body, at: Position, tracked: &Tracked, constant: u64) -> Option<S
 }
 
 /// What is loaded from memory, if it is one value.
-fn loaded(body: &Body, at: Position, constant: u64) -> Option<Step> {
+fn loaded(body: &FunctionBody, at: SumPosition, constant: u64) -> Option<Step> {
     let values = body.operand(at, 1, DEPTH);
     let [value] = &values[..] else { return None };
     let (value, more) = core(value);
@@ -192,8 +193,14 @@ fn loaded(body: &Body, at: Position, constant: u64) -> Option<Step> {
 }
 
 /// What a conditional jump says about the index when it leads from one instruction to another.
-fn bounds_of_edge(body: &Body, from: Position, to: Position, tracked: &Tracked, constant: u64) -> Option<RangeInclusive<u64>> {
-    let Flow::Conditional(target) = body.flows[from as usize] else { return None };
+fn bounds_of_edge(
+    body: &FunctionBody,
+    from: SumPosition,
+    to: SumPosition,
+    tracked: &Tracked,
+    constant: u64,
+) -> Option<RangeInclusive<u64>> {
+    let CodeFlow::Conditional(target) = body.flows[from as usize] else { return None };
     let jump = &body.instructions[from as usize];
     let to = body.addresses[to as usize];
     if target == jump.next_ip() {
@@ -237,9 +244,9 @@ fn allowed(condition: ConditionCode, constant: u64, bits: u32) -> Option<(u64, u
 }
 
 /// Whether a comparison is of what is followed, and the constant that it compares in addition.
-fn compared(body: &Body, compare: Position, tracked: &Tracked) -> Option<u64> {
+fn compared(body: &FunctionBody, compare: SumPosition, tracked: &Tracked) -> Option<u64> {
     let followed = match tracked {
-        Tracked::Place(Location::Register(register)) => {
+        Tracked::Place(SumLocation::Register(register)) => {
             let instruction = &body.instructions[compare as usize];
             let is_same = instruction.op0_kind() == OpKind::Register && number(instruction.op0_register()) == Some(*register);
             if is_same && instruction.mnemonic() == Mnemonic::Cmp {
@@ -257,13 +264,13 @@ fn compared(body: &Body, compare: Position, tracked: &Tracked) -> Option<u64> {
 }
 
 /// The value, if there is one only.
-fn only(values: Vec<Value>) -> Option<Value> {
+fn only(values: Vec<SumValue>) -> Option<SumValue> {
     let mut values = values.into_iter();
     values.next().filter(|_| values.next().is_none())
 }
 
 /// The comparison with a constant whose flags a jump reads, and its width in bits. Nothing between may change what is followed.
-fn compare_before(body: &Body, jump: Position, tracked: &Tracked) -> Option<(Position, u32)> {
+fn compare_before(body: &FunctionBody, jump: SumPosition, tracked: &Tracked) -> Option<(SumPosition, u32)> {
     let mut at = jump;
     for _ in 0..12 {
         let [before] = body.before(at) else { return None };

@@ -16,7 +16,7 @@ use std::ops::Range;
 
 /// What the loader puts into a word of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum CodeWord {
     /// An address of this file.
     Address(u64),
     /// The address of an imported symbol.
@@ -42,7 +42,7 @@ pub struct Code<'a> {
     /// Sections with code, ascending; if the file has no section headers, its executable segments.
     pub sections: Vec<CodeSection>,
     /// Words that the loader changes.
-    pub words: BTreeMap<u64, Word>,
+    pub words: BTreeMap<u64, CodeWord>,
     /// Stubs, by address.
     pub stubs: BTreeMap<u64, Stub>,
     /// Sections that hold stubs only.
@@ -65,7 +65,7 @@ impl<'a> Code<'a> {
             .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
         let sections = sections(binary, &file);
         let words = words(binary, &file);
-        let starts_main = |word: &Word| matches!(word, Word::Import(name) if name.split('@').next() == Some("__libc_start_main"));
+        let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));
         let is_static = file.dynamic_symbols().next().is_none();
         let mut code = Code {
             binary,
@@ -100,12 +100,12 @@ impl<'a> Code<'a> {
     }
 
     /// Eight bytes of memory, as they are once the file is loaded.
-    pub fn word_at(&self, address: u64) -> Option<Word> {
+    pub fn word_at(&self, address: u64) -> Option<CodeWord> {
         if let Some(word) = self.words.get(&address) {
             return Some(word.clone());
         }
         let bytes: [u8; 8] = self.binary.bytes_at(address)?.get(..8)?.try_into().ok()?;
-        Some(Word::Address(u64::from_le_bytes(bytes)))
+        Some(CodeWord::Address(u64::from_le_bytes(bytes)))
     }
 
     /// Four bytes of memory, signed.
@@ -137,9 +137,9 @@ impl<'a> Code<'a> {
             return None;
         }
         match self.words.get(&instruction.memory_displacement64())? {
-            Word::Import(name) => Some(Stub { address, import: Some(name.clone()), resolver: None }),
-            Word::Resolved(resolver) => Some(Stub { address, import: None, resolver: Some(*resolver) }),
-            Word::Address(_) => None,
+            CodeWord::Import(name) => Some(Stub { address, import: Some(name.clone()), resolver: None }),
+            CodeWord::Resolved(resolver) => Some(Stub { address, import: None, resolver: Some(*resolver) }),
+            CodeWord::Address(_) => None,
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Code<'a> {
             let Some(section) = file.section_by_name(name) else { continue };
             let end = section.address().saturating_add(section.size().min(1 << 20));
             let words = (section.address()..end).step_by(8).filter_map(|at| self.word_at(at));
-            found.extend(words.filter_map(|word| if let Word::Address(to) = word { Some(to) } else { None }));
+            found.extend(words.filter_map(|word| if let CodeWord::Address(to) = word { Some(to) } else { None }));
         }
         found.retain(|&at| self.is_code(at));
         found
@@ -195,8 +195,8 @@ fn sections(binary: &Binary, file: &ElfFile64) -> Vec<CodeSection> {
     sections
 }
 
-fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, Word> {
-    let mut words: BTreeMap<u64, Word> = relative_words(binary, file).into_iter().map(|(at, to)| (at, Word::Address(to))).collect();
+fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, CodeWord> {
+    let mut words: BTreeMap<u64, CodeWord> = relative_words(binary, file).into_iter().map(|(at, to)| (at, CodeWord::Address(to))).collect();
     let names: HashMap<object::SymbolIndex, (String, u64)> = file
         .dynamic_symbols()
         .filter_map(|s| Some((s.index(), (s.name().ok()?.to_owned(), if s.is_definition() { s.address() } else { 0 }))))
@@ -209,11 +209,11 @@ fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, Word> {
             _ => None,
         };
         let word = match (r_type, symbol) {
-            (elf::R_X86_64_RELATIVE, _) => Word::Address(addend),
-            (elf::R_X86_64_IRELATIVE, _) => Word::Resolved(addend),
-            (elf::R_X86_64_64, Some((_, address))) if *address != 0 => Word::Address(address.wrapping_add(addend)),
-            (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((_, address))) if *address != 0 => Word::Address(*address),
-            (elf::R_X86_64_64 | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((name, _))) => Word::Import(name.clone()),
+            (elf::R_X86_64_RELATIVE, _) => CodeWord::Address(addend),
+            (elf::R_X86_64_IRELATIVE, _) => CodeWord::Resolved(addend),
+            (elf::R_X86_64_64, Some((_, address))) if *address != 0 => CodeWord::Address(address.wrapping_add(addend)),
+            (elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((_, address))) if *address != 0 => CodeWord::Address(*address),
+            (elf::R_X86_64_64 | elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT, Some((name, _))) => CodeWord::Import(name.clone()),
             _ => continue,
         };
         words.insert(at, word);
@@ -223,14 +223,14 @@ fn words(binary: &Binary, file: &ElfFile64) -> BTreeMap<u64, Word> {
 }
 
 /// A static program has its relocations in a section that no dynamic table names.
-fn static_resolved(file: &ElfFile64) -> Vec<(u64, Word)> {
+fn static_resolved(file: &ElfFile64) -> Vec<(u64, CodeWord)> {
     let mut found = Vec::new();
     for name in [".rela.plt", ".rela.iplt", ".rela.dyn"] {
         let Some(data) = file.section_by_name(name).and_then(|s| s.data().ok()) else { continue };
         for entry in data.chunks_exact(24) {
             let field = |at: usize| u64::from_le_bytes(entry[at..at + 8].try_into().unwrap_or_default());
             if field(8) as u32 == elf::R_X86_64_IRELATIVE {
-                found.push((field(0), Word::Resolved(field(16))));
+                found.push((field(0), CodeWord::Resolved(field(16))));
             }
         }
     }

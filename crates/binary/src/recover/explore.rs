@@ -9,8 +9,8 @@
 use super::code::Code;
 use super::frames::Frames;
 use super::imports;
-use crate::graph::{Doubt, Observation, Returns, Uncertainty};
-use crate::instruction::{Branch, branch, decode};
+use crate::graph::{Doubt, GraphObservation, Returns, Uncertainty};
+use crate::instruction::{BranchInstruction, branch, decode};
 use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -19,7 +19,7 @@ const ALIGNMENT: u64 = 16;
 
 /// What an instruction does to control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flow {
+pub enum CodeFlow {
     /// The next one follows.
     Next,
     /// A call of a fixed address.
@@ -44,7 +44,7 @@ pub struct Reached {
     /// Bytes.
     pub size: u8,
     /// What it does to control flow.
-    pub flow: Flow,
+    pub flow: CodeFlow,
 }
 
 /// Where an indirect jump leads.
@@ -64,7 +64,7 @@ pub enum Resolution {
 
 /// What is known before code is followed.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct KnownCode {
     /// Entries of functions that do not return.
     pub never: HashSet<u64>,
     /// Functions' symbols, by address.
@@ -76,7 +76,7 @@ pub struct Known {
     /// Addresses of data that instructions name.
     pub data: BTreeSet<u64>,
     /// Transfers that executions showed.
-    pub observations: Vec<Observation>,
+    pub observations: Vec<GraphObservation>,
     /// Targets of indirect jumps that the compiler's map gives.
     pub jump_targets: HashMap<u64, Vec<u64>>,
 }
@@ -88,7 +88,7 @@ pub struct Explored<'k, 'a> {
     /// Its unwind tables.
     pub frames: &'a Frames<'a>,
     /// What was known before.
-    pub known: &'k Known,
+    pub known: &'k KnownCode,
     /// Instructions, by address.
     pub instructions: BTreeMap<u64, Reached>,
     /// Starts of functions that the unwind tables do not describe.
@@ -112,7 +112,7 @@ pub struct Explored<'k, 'a> {
 
 impl<'k, 'a> Explored<'k, 'a> {
     /// Follows code from all entries that the file names.
-    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k Known) -> Explored<'k, 'a> {
+    pub fn new(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> Explored<'k, 'a> {
         let mut explored = Explored {
             code,
             frames,
@@ -145,12 +145,12 @@ impl<'k, 'a> Explored<'k, 'a> {
         self.taken.extend(code.started.iter().chain(&code.exported));
         for word in code.words.values() {
             match word {
-                super::code::Word::Address(to) => self.names_code(*to),
-                super::code::Word::Resolved(resolver) => {
+                super::code::CodeWord::Address(to) => self.names_code(*to),
+                super::code::CodeWord::Resolved(resolver) => {
                     self.enter(*resolver);
                     self.taken.insert(*resolver);
                 }
-                super::code::Word::Import(_) => {}
+                super::code::CodeWord::Import(_) => {}
             }
         }
         for stub in code.stubs.values() {
@@ -166,9 +166,9 @@ impl<'k, 'a> Explored<'k, 'a> {
     }
 
     /// An execution went from one instruction to another: a call that returned, or the start of something that nothing else names.
-    fn observed(&mut self, seen: Observation) {
+    fn observed(&mut self, seen: GraphObservation) {
         let before = self.code.binary.code_at(seen.from).and_then(|bytes| decode(bytes, seen.from));
-        let is_call = before.is_some_and(|i| matches!(flow(&i), Flow::Call(_) | Flow::CallIndirect));
+        let is_call = before.is_some_and(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
             if self.frames.at(seen.to).is_none() {
@@ -268,29 +268,29 @@ impl<'k, 'a> Explored<'k, 'a> {
             self.note_operands(&instruction);
             let next = instruction.next_ip();
             match flow {
-                Flow::Next => {}
-                Flow::Call(callee) => {
+                CodeFlow::Next => {}
+                CodeFlow::Call(callee) => {
                     self.note_call(at, callee);
                     if self.returns(at) == Returns::Never {
                         return;
                     }
                 }
-                Flow::CallIndirect => {
+                CodeFlow::CallIndirect => {
                     if self.returns(at) == Returns::Never {
                         return;
                     }
                 }
-                Flow::Conditional(target) => self.note_jump(at, target),
-                Flow::Jump(target) => {
+                CodeFlow::Conditional(target) => self.note_jump(at, target),
+                CodeFlow::Jump(target) => {
                     self.note_jump(at, target);
                     return;
                 }
-                Flow::JumpIndirect => {
+                CodeFlow::JumpIndirect => {
                     let known = self.known.jump_targets.get(&at).cloned();
                     self.jumps.insert(at, known.map_or(Resolution::Unknown, Resolution::Within));
                     return;
                 }
-                Flow::Return | Flow::Stop => return,
+                CodeFlow::Return | CodeFlow::Stop => return,
             }
             at = next;
         }
@@ -358,8 +358,8 @@ impl<'k, 'a> Explored<'k, 'a> {
             Some(name) if imports::returns_twice(&name) => Returns::Twice,
             Some(_) => Returns::Maybe,
             None => match reached.flow {
-                Flow::Call(callee) if self.known.never.contains(&callee) => Returns::Never,
-                Flow::Call(callee) => match self.known.symbols.get(&callee) {
+                CodeFlow::Call(callee) if self.known.never.contains(&callee) => Returns::Never,
+                CodeFlow::Call(callee) => match self.known.symbols.get(&callee) {
                     Some(name) if imports::returns_twice(name) => Returns::Twice,
                     _ => Returns::Maybe,
                 },
@@ -378,14 +378,14 @@ impl<'k, 'a> Explored<'k, 'a> {
     pub fn import_called(&self, at: u64) -> Option<String> {
         let reached = self.instructions.get(&at)?;
         match reached.flow {
-            Flow::Call(to) | Flow::Jump(to) | Flow::Conditional(to) => self.code.stubs.get(&to)?.import.clone(),
-            Flow::CallIndirect | Flow::JumpIndirect => {
+            CodeFlow::Call(to) | CodeFlow::Jump(to) | CodeFlow::Conditional(to) => self.code.stubs.get(&to)?.import.clone(),
+            CodeFlow::CallIndirect | CodeFlow::JumpIndirect => {
                 let instruction = decode(self.code.binary.code_at(at)?, at)?;
                 if !instruction.is_ip_rel_memory_operand() {
                     return None;
                 }
                 match self.code.words.get(&instruction.memory_displacement64())? {
-                    super::code::Word::Import(name) => Some(name.clone()),
+                    super::code::CodeWord::Import(name) => Some(name.clone()),
                     _ => None,
                 }
             }
@@ -412,8 +412,8 @@ impl<'k, 'a> Explored<'k, 'a> {
                 }
                 at = instruction.next_ip();
                 match flow(&instruction) {
-                    Flow::Next | Flow::CallIndirect => {}
-                    Flow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
+                    CodeFlow::Next | CodeFlow::CallIndirect => {}
+                    CodeFlow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
                         if !self.code.is_code(to) {
                             return false;
                         }
@@ -422,15 +422,15 @@ impl<'k, 'a> Explored<'k, 'a> {
                             break;
                         }
                     }
-                    Flow::Call(_) => return false,
-                    Flow::Conditional(to) => work.push(to),
-                    Flow::Jump(to) => {
+                    CodeFlow::Call(_) => return false,
+                    CodeFlow::Conditional(to) => work.push(to),
+                    CodeFlow::Jump(to) => {
                         if !self.code.is_stub(to) {
                             work.push(to);
                         }
                         break;
                     }
-                    Flow::JumpIndirect | Flow::Return | Flow::Stop => break,
+                    CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => break,
                 }
             }
         }
@@ -439,19 +439,19 @@ impl<'k, 'a> Explored<'k, 'a> {
 }
 
 /// What an instruction does to control flow.
-pub fn flow(instruction: &Instruction) -> Flow {
+pub fn flow(instruction: &Instruction) -> CodeFlow {
     if instruction.mnemonic() == Mnemonic::Hlt {
-        return Flow::Stop;
+        return CodeFlow::Stop;
     }
     match branch(instruction) {
-        None | Some(Branch::System) => Flow::Next,
-        Some(Branch::Call(to)) => Flow::Call(to),
-        Some(Branch::IndirectCall) => Flow::CallIndirect,
-        Some(Branch::Conditional(to)) => Flow::Conditional(to),
-        Some(Branch::Jump(to)) => Flow::Jump(to),
-        Some(Branch::IndirectJump) => Flow::JumpIndirect,
-        Some(Branch::Return) => Flow::Return,
-        Some(Branch::Stop) => Flow::Stop,
+        None | Some(BranchInstruction::System) => CodeFlow::Next,
+        Some(BranchInstruction::Call(to)) => CodeFlow::Call(to),
+        Some(BranchInstruction::IndirectCall) => CodeFlow::CallIndirect,
+        Some(BranchInstruction::Conditional(to)) => CodeFlow::Conditional(to),
+        Some(BranchInstruction::Jump(to)) => CodeFlow::Jump(to),
+        Some(BranchInstruction::IndirectJump) => CodeFlow::JumpIndirect,
+        Some(BranchInstruction::Return) => CodeFlow::Return,
+        Some(BranchInstruction::Stop) => CodeFlow::Stop,
     }
 }
 

@@ -19,7 +19,7 @@ const AT_ENTRY: i64 = 8;
 
 /// The code that one entry of the unwind tables describes.
 #[derive(Debug)]
-pub struct Frame<'a> {
+pub struct UnwindEntry<'a> {
     /// First address.
     pub start: u64,
     /// Behind its last byte.
@@ -34,7 +34,7 @@ pub struct Frame<'a> {
 /// The unwind tables of a file.
 pub struct Frames<'a> {
     /// Described code, ascending; none overlap.
-    pub frames: Vec<Frame<'a>>,
+    pub frames: Vec<UnwindEntry<'a>>,
     section: EhFrame<Slice<'a>>,
     bases: BaseAddresses,
 }
@@ -60,7 +60,7 @@ impl<'a> Frames<'a> {
                 continue;
             }
             let protected = entry.lsda().and_then(|p| pointer(code, p)).map_or_else(Vec::new, |at| protected_calls(code, at, start));
-            all.frames.push(Frame { start, end, protected, starts_as_function: true, entry });
+            all.frames.push(UnwindEntry { start, end, protected, starts_as_function: true, entry });
         }
         all.frames.sort_by_key(|f| (f.start, std::cmp::Reverse(f.end)));
         let mut end = 0;
@@ -96,7 +96,7 @@ fn pointer(code: &Code, pointer: gimli::Pointer) -> Option<u64> {
     match pointer {
         gimli::Pointer::Direct(at) => Some(at),
         gimli::Pointer::Indirect(at) => match code.word_at(at)? {
-            super::code::Word::Address(to) => Some(to),
+            super::code::CodeWord::Address(to) => Some(to),
             _ => None,
         },
     }

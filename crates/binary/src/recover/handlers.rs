@@ -4,7 +4,7 @@
 //! downwards to them, the types that are caught, with the lists of types that may pass behind. C++ and Rust use the same tables; in
 //! both, a pad without action cleans up, a type that is zero catches everything, and an empty list lets nothing pass.
 
-use super::code::{Code, Word};
+use super::code::{Code, CodeWord};
 
 /// A call whose exceptions are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn is_zero(code: &Code, types: Types, number: u64) -> Option<bool> {
     let at = types.end.checked_sub(number.checked_mul(size)?)?;
     match size {
         // A pointer that the loader fills in.
-        8 => Some(matches!(code.word_at(at)?, Word::Address(0))),
+        8 => Some(matches!(code.word_at(at)?, CodeWord::Address(0))),
         _ => Some(Reader::at(code, at)?.plain(types.encoding)? == 0),
     }
 }

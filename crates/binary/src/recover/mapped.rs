@@ -5,9 +5,9 @@
 //! contains its start.
 
 use super::code::Code;
-use super::explore::{Flow, flow};
+use super::explore::{CodeFlow, flow};
 use crate::address_map::{AddressMap, MapBlock, MapFunction};
-use crate::graph::{Block, Edge, EdgeKind, Frequencies, FunctionGraph, GraphSource, ProgramGraph};
+use crate::graph::{CodeBlock, CodeEdge, CodeEdgeKind, Frequencies, FunctionGraph, GraphSource, ProgramGraph};
 use crate::instruction::decode;
 use std::collections::HashMap;
 
@@ -39,7 +39,7 @@ fn indirect_jump_of(code: &Code, block: &MapBlock) -> Option<u64> {
     while at < end && code.is_code(at) {
         let instruction = decode(code.binary.code_at(at)?, at)?;
         if instruction.next_ip() == end {
-            return (flow(&instruction) == Flow::JumpIndirect).then_some(at);
+            return (flow(&instruction) == CodeFlow::JumpIndirect).then_some(at);
         }
         at = instruction.next_ip();
     }
@@ -62,17 +62,17 @@ fn frequencies(function: &FunctionGraph, mapped: &MapFunction) -> Option<Frequen
         return None;
     }
     let containing = |address: u64| mapped.blocks.iter().find(|b| address.checked_sub(b.address).is_some_and(|at| at < b.size));
-    let frequency = |block: &Block| containing(block.start).and_then(|b| b.frequency).unwrap_or(0);
-    let probability = |edge: &Edge| {
+    let frequency = |block: &CodeBlock| containing(block.start).and_then(|b| b.frequency).unwrap_or(0);
+    let probability = |edge: &CodeEdge| {
         let from = function.block(edge.from);
         let (Some(block), to) = (containing(from.last), function.block(edge.to).start) else { return 0.0 };
         let ends_inside = from.end_address() < block.address + block.size;
-        match (&block.successors, ends_inside || edge.kind == EdgeKind::Unwind) {
+        match (&block.successors, ends_inside || edge.kind == CodeEdgeKind::Unwind) {
             (Some(successors), false) => {
                 let leads = |id: u32| mapped.blocks.iter().any(|b| b.id == id && b.address == to);
                 successors.iter().filter(|s| leads(s.id)).map(|s| f64::from(s.probability) * PROBABILITY_UNIT).sum()
             }
-            (_, true) if edge.kind == EdgeKind::FallThrough => 1.0,
+            (_, true) if edge.kind == CodeEdgeKind::FallThrough => 1.0,
             _ => 0.0,
         }
     };

@@ -27,9 +27,9 @@ mod values;
 use crate::address_map::AddressMap;
 use crate::elf::Binary;
 use crate::error::BinaryError;
-use crate::graph::{Doubt, Observation, ProgramGraph, Uncertainty};
+use crate::graph::{Doubt, GraphObservation, ProgramGraph, Uncertainty};
 use code::Code;
-use explore::{Explored, Flow, Known, Resolution};
+use explore::{CodeFlow, Explored, KnownCode, Resolution};
 use frames::Frames;
 use regions::Families;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -45,7 +45,7 @@ impl ProgramGraph {
     ///
     /// # Errors
     /// The file's tables are damaged.
-    pub fn of_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
+    pub fn from_binary(binary: &Binary) -> Result<ProgramGraph, BinaryError> {
         let map = AddressMap::read(binary)?;
         recover(binary, map.as_ref(), &[])
     }
@@ -58,7 +58,7 @@ impl ProgramGraph {
     ///
     /// # Errors
     /// As [`recover`].
-    pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: Observation) -> Result<bool, BinaryError> {
+    pub fn amend(&mut self, binary: &Binary, map: Option<&AddressMap>, seen: GraphObservation) -> Result<bool, BinaryError> {
         if self.observations.contains(&seen) {
             return Ok(false);
         }
@@ -76,11 +76,15 @@ impl ProgramGraph {
 ///
 /// # Errors
 /// The file's tables are damaged.
-pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observation]) -> Result<ProgramGraph, BinaryError> {
+pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[GraphObservation]) -> Result<ProgramGraph, BinaryError> {
     let code = Code::read(binary)?;
     let frames = Frames::read(&code);
-    let mut known =
-        Known { symbols: names::symbols(&code), names: names::names(&code), observations: observations.to_vec(), ..Known::default() };
+    let mut known = KnownCode {
+        symbols: names::symbols(&code),
+        names: names::names(&code),
+        observations: observations.to_vec(),
+        ..KnownCode::default()
+    };
     if let Some(map) = map {
         known.jump_targets = mapped::jump_targets(&code, map);
         known.entries = map.functions.iter().map(|f| f.address).collect();
@@ -94,7 +98,7 @@ pub fn recover(binary: &Binary, map: Option<&AddressMap>, observations: &[Observ
 
 /// Follows code again and again, each time with what is known from before: functions that do not return, and where data
 /// begins that ends a table.
-fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Known) -> ProgramGraph {
+fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut KnownCode) -> ProgramGraph {
     for pass in 1.. {
         let (explored, families) = explore(code, frames, known);
         let never = never_returning(&explored, &families);
@@ -109,7 +113,7 @@ fn stable_graph<'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &mut Know
 }
 
 /// Follows code and resolves indirect jumps until nothing new is reached.
-fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k Known) -> (Explored<'k, 'a>, Families) {
+fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownCode) -> (Explored<'k, 'a>, Families) {
     let mut explored = Explored::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
@@ -149,7 +153,7 @@ fn resolve_jumps(explored: &mut Explored, families: &Families, doubts: &mut Hash
     let mut found = Vec::new();
     for (family, jumps) in by_family {
         let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
-        let body = values::Body::new(explored, &ranges);
+        let body = values::FunctionBody::new(explored, &ranges);
         let is_inside = |to: u64| is_target(explored, families, &ranges, family, to);
         found.extend(jumps.into_iter().filter_map(|jump| Some((jump, tables::resolve(explored, &body, jump, &is_inside)?))));
     }
@@ -204,7 +208,7 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
         doubts.insert(jump, doubt);
         explored.resolve(jump, resolution);
     }
-    let observed: Vec<Observation> = explored.known.observations.clone();
+    let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
         explored.resolve(seen.from, with_observed(explored, resolution, seen.to));
@@ -236,15 +240,15 @@ fn never_returning(explored: &Explored, families: &Families) -> HashSet<u64> {
         let ends = |to: u64| leaves(explored, &ranges, to);
         for (&at, reached) in ranges.iter().flat_map(|r| explored.instructions.range(r.clone())) {
             let to = match reached.flow {
-                Flow::Return => Leaves::Returns,
-                Flow::Jump(to) | Flow::Conditional(to) => ends(to),
-                Flow::JumpIndirect => match &explored.jumps[&at] {
+                CodeFlow::Return => Leaves::Returns,
+                CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
+                CodeFlow::JumpIndirect => match &explored.jumps[&at] {
                     Resolution::Within(_) => Leaves::Stays,
                     Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Leaves::Returns,
                     Resolution::Import(name) if imports::never_returns(name) => Leaves::Stays,
                     Resolution::Import(_) => Leaves::Returns,
                 },
-                Flow::Next => ends(at + u64::from(reached.size)),
+                CodeFlow::Next => ends(at + u64::from(reached.size)),
                 _ => Leaves::Stays,
             };
             match to {

@@ -5,7 +5,7 @@
 //! jump leads into the middle of another one, or to the start of one that cannot be a function of its own: the stack is
 //! deeper there than at an entry, or its symbol says `.cold`.
 
-use super::explore::{Explored, Flow, Resolution};
+use super::explore::{CodeFlow, Explored, Resolution};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -84,11 +84,11 @@ impl Families {
                 region = explored.region_range(explored.region_of(from));
             }
             match reached.flow {
-                Flow::Jump(to) | Flow::Conditional(to) if !region.contains(&to) => families.join_by_jump(explored, from, to),
+                CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !region.contains(&to) => families.join_by_jump(explored, from, to),
                 _ => {}
             }
             let next = from + u64::from(reached.size);
-            if matches!(reached.flow, Flow::Next | Flow::Conditional(_)) && !region.contains(&next) {
+            if matches!(reached.flow, CodeFlow::Next | CodeFlow::Conditional(_)) && !region.contains(&next) {
                 families.join_by_jump(explored, from, next);
             }
         }

@@ -6,10 +6,10 @@
 //! other data begins, and the jump is marked uncertain.
 
 use super::bounds::{Bounds, bounds};
-use super::code::Word;
+use super::code::CodeWord;
 use super::explore::{Explored, Resolution};
-use super::sums::{Atom, Position, Value};
-use super::values::Body;
+use super::sums::{Atom, SumPosition, SumValue};
+use super::values::FunctionBody;
 use crate::graph::Doubt;
 use iced_x86::OpKind;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const DEPTH: u32 = 12;
 const ENTRIES_LIMIT: u64 = 1 << 14;
 
 /// What was found of one indirect jump.
-pub struct Found {
+pub struct ResolvedJump {
     /// Where it leads.
     pub resolution: Resolution,
     /// What is not certain.
@@ -35,11 +35,11 @@ struct Table {
     address: u64,
     /// Addresses of eight bytes, or distances of four from this one.
     base: Option<u64>,
-    index: Value,
+    index: SumValue,
 }
 
 /// Finds where the jump at an address leads. `is_inside` says whether an address belongs to the jump's function.
-pub fn resolve(explored: &Explored, body: &Body, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
+pub fn resolve(explored: &Explored, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;
     let targets = match body.instructions[at as usize].op0_kind() {
@@ -54,7 +54,7 @@ pub fn resolve(explored: &Explored, body: &Body, jump: u64, is_inside: &dyn Fn(u
 }
 
 /// Several values that the jump's operand may have.
-fn merge(parts: Vec<Found>) -> Option<Found> {
+fn merge(parts: Vec<ResolvedJump>) -> Option<ResolvedJump> {
     let mut parts = parts.into_iter();
     let mut whole = parts.next()?;
     for part in parts {
@@ -80,8 +80,14 @@ fn merge(parts: Vec<Found>) -> Option<Found> {
     Some(whole)
 }
 
-fn resolve_value(explored: &Explored, body: &Body, at: Position, target: &Value, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
-    let certain = |resolution| Some(Found { resolution, doubt: None, unbounded: false });
+fn resolve_value(
+    explored: &Explored,
+    body: &FunctionBody,
+    at: SumPosition,
+    target: &SumValue,
+    is_inside: &dyn Fn(u64) -> bool,
+) -> Option<ResolvedJump> {
+    let certain = |resolution| Some(ResolvedJump { resolution, doubt: None, unbounded: false });
     if target.terms.is_empty() {
         let to = target.constant;
         if explored.code.is_stub(to) {
@@ -97,7 +103,7 @@ fn resolve_value(explored: &Explored, body: &Body, at: Position, target: &Value,
     }
     match target.only_atom()? {
         Atom::Load { bytes: 8, address, .. } if address.terms.is_empty() => match explored.code.words.get(&address.constant) {
-            Some(Word::Import(name)) => certain(Resolution::Import(name.clone())),
+            Some(CodeWord::Import(name)) => certain(Resolution::Import(name.clone())),
             _ => certain(Resolution::TailCall),
         },
         _ => None,
@@ -105,7 +111,7 @@ fn resolve_value(explored: &Explored, body: &Body, at: Position, target: &Value,
 }
 
 /// The table that a jump's target is read from.
-fn table(target: &Value) -> Option<Table> {
+fn table(target: &SumValue) -> Option<Table> {
     let [(atom, 1)] = &target.terms[..] else { return None };
     let (atom, signed) = match atom {
         Atom::Signed(4, inner) | Atom::Low(4, inner) => (inner.only_atom()?, true),
@@ -122,17 +128,17 @@ fn table(target: &Value) -> Option<Table> {
 }
 
 /// The index of a table whose entries have a size, from the address that is read.
-fn scaled_index(address: &Value, size: u64) -> Option<Value> {
+fn scaled_index(address: &SumValue, size: u64) -> Option<SumValue> {
     if let [(Atom::Low(_, inner) | Atom::Signed(_, inner), 1)] = &address.terms[..] {
         // The product was computed in a register before.
         return if inner.constant == 0 { scaled_index(inner, size) } else { None };
     }
     let divided = |factor: u64| (factor as i64 % size as i64 == 0).then(|| (factor as i64 / size as i64) as u64);
     let terms: Option<Vec<(Atom, u64)>> = address.terms.iter().map(|(atom, factor)| Some((atom.clone(), divided(*factor)?))).collect();
-    terms.filter(|terms| !terms.is_empty()).map(|terms| Value { constant: 0, terms })
+    terms.filter(|terms| !terms.is_empty()).map(|terms| SumValue { constant: 0, terms })
 }
 
-fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<Found> {
+fn read(explored: &Explored, body: &FunctionBody, at: SumPosition, table: &Table, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     let size = if table.base.is_some() { 4 } else { 8 };
     let bounds = bounds(body, at, &table.index, size, ENTRIES_LIMIT);
     // A constant of the index is part of the address; distances are counted from where the table begins.
@@ -156,13 +162,13 @@ fn read(explored: &Explored, body: &Body, at: Position, table: &Table, is_inside
     let complete = bounds.is_some() && read == count;
     if functions && !complete {
         // A table of functions, of which the index picks one.
-        return Some(Found { resolution: Resolution::TailCall, doubt: None, unbounded: false });
+        return Some(ResolvedJump { resolution: Resolution::TailCall, doubt: None, unbounded: false });
     }
     targets.sort_unstable();
     targets.dedup();
     let doubt = (!complete).then_some(Doubt::JumpTableWithoutBound { table: start, entries: read as u32 });
     let resolution = if functions { Resolution::Functions(targets) } else { Resolution::Within(targets) };
-    Some(Found { resolution, doubt, unbounded: !complete })
+    Some(ResolvedJump { resolution, doubt, unbounded: !complete })
 }
 
 /// Entries of a table, up to the first one that is none.
@@ -180,7 +186,7 @@ fn entries(explored: &Explored, table: &Table, places: Range<u64>, count: u64, i
         let to = match table.base {
             Some(base) => explored.code.half_word_at(place).map(|distance| base.wrapping_add(i64::from(distance) as u64)),
             None => match explored.code.word_at(place) {
-                Some(Word::Address(to)) => Some(to),
+                Some(CodeWord::Address(to)) => Some(to),
                 _ => None,
             },
         };

@@ -10,8 +10,8 @@
 //! Complexity: each search visits an instruction once, [`SEARCH_LIMIT`] at most; expressions are as deep as the caller
 //! allows, and all of a function's expressions together take [`FUEL`] searches at most.
 
-use super::explore::{Explored, Flow};
-use super::sums::{Atom, Location, Position, Value, is_from_table, unextended};
+use super::explore::{CodeFlow, Explored};
+use super::sums::{Atom, SumLocation, SumPosition, SumValue, is_from_table, unextended};
 use crate::graph::Returns;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 use std::cell::{Cell, RefCell};
@@ -29,28 +29,28 @@ const VALUES_LIMIT: usize = 16;
 const CHANGED_BY_CALLS: u16 = 0b0000_1111_1100_0111;
 
 /// The instructions of a function and what comes before each.
-pub struct Body {
+pub struct FunctionBody {
     /// Addresses, ascending.
     pub addresses: Vec<u64>,
     /// The instructions there.
     pub instructions: Vec<Instruction>,
     /// What each does to control flow.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<CodeFlow>,
     /// Registers that each writes, as bits.
     writes: Vec<u16>,
     /// Instructions that may come directly before.
-    before: Vec<Vec<Position>>,
+    before: Vec<Vec<SumPosition>>,
     /// Searches that are left.
     fuel: Cell<u32>,
     /// Searches made.
-    searched: RefCell<HashMap<(Location, Position), Rc<Definitions>>>,
+    searched: RefCell<HashMap<(SumLocation, SumPosition), Rc<Definitions>>>,
 }
 
-impl Body {
+impl FunctionBody {
     /// Takes a function's instructions, which lie in these ranges.
-    pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> Body {
+    pub fn new(explored: &Explored, ranges: &[Range<u64>]) -> FunctionBody {
         let reached: Vec<_> = ranges.iter().flat_map(|r| explored.instructions.range(r.clone())).collect();
-        let mut body = Body {
+        let mut body = FunctionBody {
             addresses: Vec::new(),
             instructions: Vec::new(),
             flows: Vec::new(),
@@ -83,12 +83,12 @@ impl Body {
     }
 
     /// The instruction at an address.
-    pub fn position(&self, address: u64) -> Option<Position> {
-        self.addresses.binary_search(&address).ok().map(|at| at as Position)
+    pub fn position(&self, address: u64) -> Option<SumPosition> {
+        self.addresses.binary_search(&address).ok().map(|at| at as SumPosition)
     }
 
     /// Instructions that may come directly before.
-    pub fn before(&self, at: Position) -> &[Position] {
+    pub fn before(&self, at: SumPosition) -> &[SumPosition] {
         &self.before[at as usize]
     }
 
@@ -97,11 +97,11 @@ impl Body {
         let next = self.instructions[at].next_ip();
         let mut to: Vec<u64> = Vec::new();
         match self.flows[at] {
-            Flow::Next => to.push(next),
-            Flow::Call(_) | Flow::CallIndirect if explored.returns(address) != Returns::Never => to.push(next),
-            Flow::Conditional(target) => to.extend([next, target]),
-            Flow::Jump(target) => to.push(target),
-            Flow::JumpIndirect => {
+            CodeFlow::Next => to.push(next),
+            CodeFlow::Call(_) | CodeFlow::CallIndirect if explored.returns(address) != Returns::Never => to.push(next),
+            CodeFlow::Conditional(target) => to.extend([next, target]),
+            CodeFlow::Jump(target) => to.push(target),
+            CodeFlow::JumpIndirect => {
                 if let Some(super::explore::Resolution::Within(targets)) = explored.jumps.get(&address) {
                     to.extend(targets);
                 }
@@ -110,7 +110,7 @@ impl Body {
         }
         for target in to {
             if let Some(position) = self.position(target) {
-                self.before[position as usize].push(at as Position);
+                self.before[position as usize].push(at as SumPosition);
             }
         }
     }
@@ -121,29 +121,29 @@ impl Body {
             let Some(pad) = self.position(protected.landing_pad) else { continue };
             let first = self.addresses.partition_point(|a| *a < protected.start);
             let end = self.addresses.partition_point(|a| *a < protected.end);
-            let calls = (first..end).filter(|&at| matches!(self.flows[at], Flow::Call(_) | Flow::CallIndirect));
-            let calls: Vec<Position> = calls.map(|at| at as Position).collect();
+            let calls = (first..end).filter(|&at| matches!(self.flows[at], CodeFlow::Call(_) | CodeFlow::CallIndirect));
+            let calls: Vec<SumPosition> = calls.map(|at| at as SumPosition).collect();
             self.before[pad as usize].extend(calls);
         }
     }
 
     /// What a memory operand's address is.
-    pub fn address(&self, at: Position, depth: u32) -> Vec<Value> {
+    pub fn address(&self, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if instruction.is_ip_rel_memory_operand() {
-            return vec![Value::constant(instruction.memory_displacement64())];
+            return vec![SumValue::constant(instruction.memory_displacement64())];
         }
-        let mut sums = vec![Value::constant(instruction.memory_displacement64())];
+        let mut sums = vec![SumValue::constant(instruction.memory_displacement64())];
         let parts = [(instruction.memory_base(), 1), (instruction.memory_index(), u64::from(instruction.memory_index_scale()))];
         for (register, scale) in parts.into_iter().filter(|(r, _)| *r != Register::None) {
-            let values: Vec<Value> = self.register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
+            let values: Vec<SumValue> = self.register(register, at, depth).into_iter().map(|v| v.times(scale)).collect();
             sums = combine(&sums, &values, |a, b| a.plus(b));
         }
         sums
     }
 
     /// What a memory operand holds.
-    pub fn load(&self, at: Position, bytes: u8, depth: u32) -> Vec<Value> {
+    pub fn load(&self, at: SumPosition, bytes: u8, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         if let Some(slot) = slot(instruction)
             && depth > 0
@@ -153,41 +153,41 @@ impl Body {
                 return self.evaluate(slot, &definitions, depth).into_iter().map(|v| v.low(bytes)).collect();
             }
         }
-        let load = |address| Value::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
+        let load = |address| SumValue::atom(Atom::Load { bytes, signed: false, address: Box::new(address) });
         self.address(at, depth).into_iter().map(load).collect()
     }
 
     /// What an operand holds before its instruction.
-    pub fn operand(&self, at: Position, operand: u32, depth: u32) -> Vec<Value> {
+    pub fn operand(&self, at: SumPosition, operand: u32, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
         match instruction.op_kind(operand) {
             OpKind::Register => self.register(instruction.op_register(operand), at, depth),
             OpKind::Memory => self.load(at, instruction.memory_size().size().min(8) as u8, depth),
             _ => match instruction.try_immediate(operand) {
-                Ok(value) => vec![Value::constant(value)],
-                Err(_) => vec![Value::atom(Atom::Opaque(Location::Register(16), vec![at]))],
+                Ok(value) => vec![SumValue::constant(value)],
+                Err(_) => vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))],
             },
         }
     }
 
     /// What a register holds before an instruction.
-    pub fn register(&self, register: Register, at: Position, depth: u32) -> Vec<Value> {
+    pub fn register(&self, register: Register, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let high = matches!(register, Register::AH | Register::BH | Register::CH | Register::DH);
         let Some(number) = number(register).filter(|_| !high) else {
-            return vec![Value::atom(Atom::Opaque(Location::Register(16), vec![at]))];
+            return vec![SumValue::atom(Atom::Opaque(SumLocation::Register(16), vec![at]))];
         };
-        let location = Location::Register(number);
+        let location = SumLocation::Register(number);
         let definitions = self.definitions(location, at);
         let values = if depth == 0 { vec![definitions.opaque(location)] } else { self.evaluate(location, &definitions, depth) };
         values.into_iter().map(|v| v.low(register.size().min(8) as u8)).collect()
     }
 
-    fn evaluate(&self, location: Location, definitions: &Definitions, depth: u32) -> Vec<Value> {
+    fn evaluate(&self, location: SumLocation, definitions: &Definitions, depth: u32) -> Vec<SumValue> {
         let several = definitions.at.len() > 1;
         if !definitions.is_complete() || (several && !definitions.at.iter().all(|&at| self.may_name_address(at))) {
             return vec![definitions.opaque(location)];
         }
-        let mut values: Vec<Value> = Vec::new();
+        let mut values: Vec<SumValue> = Vec::new();
         for &definition in &definitions.at {
             values.extend(self.defined(location, definition, depth - 1));
             values.sort();
@@ -197,7 +197,7 @@ impl Body {
             }
         }
         // Of different values, only those that name an address are kept; an index stays what it is.
-        let is_address = |v: &Value| match &v.terms[..] {
+        let is_address = |v: &SumValue| match &v.terms[..] {
             [] => true,
             [(atom, 1)] => is_from_table(atom),
             _ => false,
@@ -210,7 +210,7 @@ impl Body {
     }
 
     /// Whether what an instruction leaves may be an address or come from a table: it counts nothing on.
-    fn may_name_address(&self, at: Position) -> bool {
+    fn may_name_address(&self, at: SumPosition) -> bool {
         let instruction = &self.instructions[at as usize];
         match instruction.mnemonic() {
             Mnemonic::Mov | Mnemonic::Movsxd => true,
@@ -221,14 +221,14 @@ impl Body {
     }
 
     /// What an instruction leaves in a place that it writes.
-    fn defined(&self, location: Location, at: Position, depth: u32) -> Vec<Value> {
+    fn defined(&self, location: SumLocation, at: SumPosition, depth: u32) -> Vec<SumValue> {
         let instruction = &self.instructions[at as usize];
-        let opaque = || vec![Value::atom(Atom::Opaque(location, vec![at]))];
+        let opaque = || vec![SumValue::atom(Atom::Opaque(location, vec![at]))];
         if depth == 0 || self.fuel.get() == 0 {
             return opaque();
         }
         self.fuel.set(self.fuel.get() - 1);
-        let Location::Register(written) = location else {
+        let SumLocation::Register(written) = location else {
             return if instruction.mnemonic() == Mnemonic::Mov && slot(instruction) == Some(location) {
                 let bytes = instruction.memory_size().size().min(8) as u8;
                 self.operand(at, 1, depth).into_iter().map(|v| v.low(bytes)).collect()
@@ -255,11 +255,11 @@ impl Body {
             Mnemonic::Lea => self.address(at, depth),
             Mnemonic::Add => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(b)),
             Mnemonic::Sub => combine(&self.operand(at, 0, depth), &second(), |a, b| a.plus(&b.times(u64::MAX))),
-            Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[Value::constant(1)], |a, b| a.plus(b)),
-            Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[Value::constant(u64::MAX)], |a, b| a.plus(b)),
-            Mnemonic::Xor if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target => vec![Value::constant(0)],
+            Mnemonic::Inc => combine(&self.operand(at, 0, depth), &[SumValue::constant(1)], |a, b| a.plus(b)),
+            Mnemonic::Dec => combine(&self.operand(at, 0, depth), &[SumValue::constant(u64::MAX)], |a, b| a.plus(b)),
+            Mnemonic::Xor if clears(instruction, target) => vec![SumValue::constant(0)],
             Mnemonic::And => match immediate() {
-                Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| Value::atom(Atom::And(bits, Box::new(v)))).collect(),
+                Some(bits) => self.operand(at, 0, depth).into_iter().map(|v| SumValue::atom(Atom::And(bits, Box::new(v)))).collect(),
                 None => opaque(),
             },
             Mnemonic::Shl => match immediate() {
@@ -272,7 +272,7 @@ impl Body {
     }
 
     /// Instructions whose writing of a place may be what is there before an instruction.
-    fn definitions(&self, location: Location, at: Position) -> Rc<Definitions> {
+    fn definitions(&self, location: SumLocation, at: SumPosition) -> Rc<Definitions> {
         if let Some(found) = self.searched.borrow().get(&(location, at)) {
             return found.clone();
         }
@@ -283,7 +283,7 @@ impl Body {
         }
         self.fuel.set(self.fuel.get() - 1);
         let mut seen = HashSet::new();
-        let mut work: Vec<Position> = self.before[at as usize].clone();
+        let mut work: Vec<SumPosition> = self.before[at as usize].clone();
         while let Some(position) = work.pop() {
             if !seen.insert(position) {
                 continue;
@@ -307,10 +307,10 @@ impl Body {
     }
 
     /// Whether an instruction writes a place.
-    pub fn defines(&self, at: Position, location: Location) -> bool {
+    pub fn defines(&self, at: SumPosition, location: SumLocation) -> bool {
         match location {
-            Location::Register(number) => self.writes[at as usize] >> number & 1 == 1,
-            Location::Slot { base, .. } => {
+            SumLocation::Register(number) => self.writes[at as usize] >> number & 1 == 1,
+            SumLocation::Slot { base, .. } => {
                 let instruction = &self.instructions[at as usize];
                 let moved = base == FRAME_POINTER && self.writes[at as usize] >> base & 1 == 1;
                 let stored = instruction.op0_kind() == OpKind::Memory
@@ -327,7 +327,7 @@ const FRAME_POINTER: u8 = 5;
 const STACK_POINTER: u8 = 4;
 
 struct Definitions {
-    at: Vec<Position>,
+    at: Vec<SumPosition>,
     /// A path from the function's entry, or one too long to search, reaches the place unwritten.
     from_entry: bool,
 }
@@ -337,13 +337,13 @@ impl Definitions {
         !self.from_entry && !self.at.is_empty()
     }
 
-    fn opaque(&self, location: Location) -> Value {
-        Value::atom(Atom::Opaque(location, self.at.clone()))
+    fn opaque(&self, location: SumLocation) -> SumValue {
+        SumValue::atom(Atom::Opaque(location, self.at.clone()))
     }
 }
 
-fn combine(a: &[Value], b: &[Value], with: impl Fn(&Value, &Value) -> Value) -> Vec<Value> {
-    let mut all: Vec<Value> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
+fn combine(a: &[SumValue], b: &[SumValue], with: impl Fn(&SumValue, &SumValue) -> SumValue) -> Vec<SumValue> {
+    let mut all: Vec<SumValue> = a.iter().flat_map(|a| b.iter().map(|b| with(a, b)).collect::<Vec<_>>()).take(VALUES_LIMIT).collect();
     all.sort();
     all.dedup();
     all
@@ -362,18 +362,23 @@ pub fn number(register: Register) -> Option<u8> {
 }
 
 /// The memory operand as a place at a fixed distance from `rsp` or `rbp`.
-fn slot(instruction: &Instruction) -> Option<Location> {
+fn slot(instruction: &Instruction) -> Option<SumLocation> {
     let base = number(instruction.memory_base()).filter(|b| matches!(*b, STACK_POINTER | FRAME_POINTER))?;
     let plain = instruction.memory_index() == Register::None;
-    plain.then(|| Location::Slot { base, displacement: instruction.memory_displacement64() })
+    plain.then(|| SumLocation::Slot { base, displacement: instruction.memory_displacement64() })
 }
 
-fn written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: Flow) -> u16 {
+fn written(factory: &mut InstructionInfoFactory, instruction: &Instruction, flow: CodeFlow) -> u16 {
     let info = factory.info(instruction);
     let is_write =
         |access: OpAccess| matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
     let own = info.used_registers().iter().filter(|u| is_write(u.access())).filter_map(|u| number(u.register()));
     let own = own.fold(0, |bits, number| bits | 1 << number);
-    let is_call = matches!(flow, Flow::Call(_) | Flow::CallIndirect);
+    let is_call = matches!(flow, CodeFlow::Call(_) | CodeFlow::CallIndirect);
     own | if is_call { CHANGED_BY_CALLS } else { 0 }
+}
+
+/// Whether an exclusive or of a register with itself sets it to 0.
+fn clears(instruction: &Instruction, target: Register) -> bool {
+    instruction.op1_kind() == OpKind::Register && instruction.op1_register() == target
 }

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 pub type Rational = BigRational;
 
 /// Part of [0, 1) that an edge has in a context: from, to.
-pub type Range = (Rational, Rational);
+pub type CodingRange = (Rational, Rational);
 
 /// A place where a path has several successors.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Context {
     /// A path to there: in the preferential model the one that the context is about, else any.
     pub prefix: Vec<DagEdgeId>,
     /// The edges that can be taken, and the range of each.
-    pub choices: Vec<(DagEdgeId, Range)>,
+    pub choices: Vec<(DagEdgeId, CodingRange)>,
 }
 
 /// Why there is no model.
@@ -70,13 +70,13 @@ impl CodingError {
 /// A choice that a context leaves open.
 #[derive(Clone, Debug)]
 struct Choice {
-    range: Range,
+    range: CodingRange,
     next: usize,
 }
 
 /// A finite context model of the paths through a DAG.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct CodingModel {
     /// Contexts, each after those that lead to it; the first is where paths begin.
     contexts: Vec<BTreeMap<DagEdgeId, Choice>>,
     /// The node that each context belongs to.
@@ -87,9 +87,9 @@ pub struct Model {
     size: BigInt,
 }
 
-impl Model {
+impl CodingModel {
     /// `computeBLModel`: each edge has its share of the paths.
-    pub fn ball_larus(dag: &Dag) -> Model {
+    pub fn ball_larus(dag: &Dag) -> CodingModel {
         let mut paths = vec![BigInt::zero(); dag.node_count()];
         paths[dag.exit().index()] = BigInt::one();
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -97,7 +97,7 @@ impl Model {
         }
         let size = paths[dag.entry().index()].clone();
         let share = |e: DagEdgeId| BigRational::new(paths[dag.edge(e).to.index()].clone(), paths[dag.edge(e).from.index()].clone());
-        Model::of_nodes(dag, size, share)
+        CodingModel::from_nodes(dag, size, share)
     }
 
     /// The model of measured weights, one for each edge of the DAG: each edge has its share of its node's. Encoding
@@ -105,7 +105,7 @@ impl Model {
     ///
     /// # Errors
     /// All weights at a node are zero.
-    pub fn measured(dag: &Dag, weights: &[f64]) -> Result<Model, CodingError> {
+    pub fn measured(dag: &Dag, weights: &[f64]) -> Result<CodingModel, CodingError> {
         let weight = |e: DagEdgeId| BigRational::from_float(weights[e.index()]).unwrap_or_else(BigRational::zero);
         let mut sums = vec![BigRational::zero(); dag.node_count()];
         for edge in dag.edge_ids() {
@@ -114,16 +114,17 @@ impl Model {
         if let Some(bad) = dag.order().iter().find(|n| **n != dag.exit() && sums[n.index()].is_zero()) {
             return Err(CodingError::NoWeight(bad.0));
         }
-        let size = Model::ball_larus(dag).size;
-        Ok(Model::of_nodes(dag, size, |e| weight(e) / &sums[dag.edge(e).from.index()]))
+        let size = CodingModel::ball_larus(dag).size;
+        Ok(CodingModel::from_nodes(dag, size, |e| weight(e) / &sums[dag.edge(e).from.index()]))
     }
 
     /// The model of a preferential numbering: `values` of the edges, and the interesting paths.
     ///
     /// # Errors
     /// There are no paths, or the numbers behind the edges of a prefix overlap.
-    pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<Model, CodingError> {
-        let mut model = Model { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
+    pub fn preferential(dag: &Dag, values: &[i64], paths: &[Vec<DagEdgeId>]) -> Result<CodingModel, CodingError> {
+        let mut model =
+            CodingModel { contexts: vec![BTreeMap::new()], nodes: vec![dag.entry().0], holes: Vec::new(), size: BigInt::zero() };
         let nothing = || (BigRational::zero(), BigRational::zero());
         for path in paths {
             let mut at = 0;
@@ -169,7 +170,7 @@ impl Model {
     }
 
     /// A model whose contexts are the nodes.
-    fn of_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> Model {
+    fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
         let mut place = vec![0; dag.node_count()];
         dag.order().iter().enumerate().for_each(|(i, n)| place[n.index()] = i);
         let context = |node: &crate::graph::Node| {
@@ -183,7 +184,7 @@ impl Model {
         };
         let contexts: Vec<BTreeMap<DagEdgeId, Choice>> = dag.order().iter().map(context).collect();
         let holes = vec![BigInt::zero(); contexts.len()];
-        Model { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
+        CodingModel { nodes: dag.order().iter().map(|n| n.0).collect(), contexts, holes, size }
     }
 
     /// The numbers that encoding begins with: N.

@@ -27,7 +27,7 @@ impl PerfectHash {
     ///
     /// # Errors
     /// No multiplier was found for the largest table.
-    pub fn of(keys: &[u64]) -> Result<PerfectHash, NumberingError> {
+    pub fn from_keys(keys: &[u64]) -> Result<PerfectHash, NumberingError> {
         let mut bits = keys.len().next_power_of_two().trailing_zeros().max(1);
         let mut random = Shuffle::new();
         // Times at which a slot was last taken: an array that need not be emptied between tries.
@@ -93,7 +93,7 @@ mod tests {
     fn every_key_is_found_and_nothing_else() {
         for count in [1u64, 2, 3, 20, 250, 1000] {
             let keys: Vec<u64> = (0..count).map(|i| i * i * 7919 + i % 3).collect();
-            let table = PerfectHash::of(&keys).unwrap();
+            let table = PerfectHash::from_keys(&keys).unwrap();
             let slots: std::collections::BTreeSet<u64> = keys.iter().map(|k| table.find(*k).unwrap()).collect();
             assert_eq!(slots.len(), keys.len());
             assert!(slots.iter().all(|s| keys.contains(&table.key(*s).unwrap())));
@@ -104,6 +104,6 @@ mod tests {
     #[test]
     fn tables_stay_near_what_chance_gives() {
         let keys: Vec<u64> = (0..20).map(|i| i * 37 + 5).collect();
-        assert!(PerfectHash::of(&keys).unwrap().slots() <= 64);
+        assert!(PerfectHash::from_keys(&keys).unwrap().slots() <= 64);
     }
 }

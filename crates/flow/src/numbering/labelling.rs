@@ -10,7 +10,7 @@ use super::ball_larus::Numbering;
 use super::interesting::InterestingSet;
 use super::known::PerfectHash;
 use super::optimal::Proof;
-use super::{NumberingError, Scheme};
+use super::{NumberingError, NumberingScheme};
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use crate::placement::Probes;
@@ -21,7 +21,7 @@ const MOST_EXPECTED: u128 = 1 << 24;
 
 /// Where increments go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
+pub enum RegisterPlacement {
     /// Wherever a value is not zero.
     Direct,
     /// On the chords of a maximum spanning tree.
@@ -41,9 +41,9 @@ pub struct Register {
 
 /// Registers with their increments in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedRegisters {
     registers: Vec<Register>,
-    placement: Placement,
+    placement: RegisterPlacement,
 }
 
 /// An addition to each register; the second is zero if there is one register only.
@@ -90,7 +90,7 @@ pub enum Classification {
     /// Known if a path over the interesting edges has this sum. Its counter is the register's place in the span.
     Closure {
         /// The interesting edges and the identities behind their heads.
-        member: Member,
+        member: SetMember,
     },
     /// Known if the number is one of these, sorted. Its counter is the register's place in the span.
     Listed {
@@ -108,7 +108,7 @@ pub enum Classification {
 
 /// Membership of an identity in the closure of interesting edges, without a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Member {
+pub struct SetMember {
     interesting: Vec<bool>,
     values: Vec<i64>,
     /// Least and greatest sum from a node to the exit over interesting edges.
@@ -119,8 +119,8 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Labelling {
     /// What made it.
-    pub scheme: Scheme,
-    placed: Placed,
+    pub scheme: NumberingScheme,
+    placed: PlacedRegisters,
     classification: Classification,
     span: Span,
     interesting: u128,
@@ -221,8 +221,8 @@ impl Labelling {
         self.proof.as_ref()
     }
 
-    /// Where increments went: [`Placement::Direct`] or [`Placement::Chords`].
-    pub fn placement(&self) -> Placement {
+    /// Where increments went: [`RegisterPlacement::Direct`] or [`RegisterPlacement::Chords`].
+    pub fn placement(&self) -> RegisterPlacement {
         self.placed.placement
     }
 
@@ -241,28 +241,41 @@ impl Labelling {
         dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
     }
 
-    pub(super) fn every(placed: Placed, all: &Numbering) -> Labelling {
+    pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
         let span = Span { low: 0, high: all.paths() as i64 - 1 };
         let (interesting, classification) = (all.paths().into(), Classification::Every { paths: all.paths() });
-        Labelling { scheme: Scheme::BallLarus, placed, classification, span, interesting, proof: None }
+        Labelling { scheme: NumberingScheme::BallLarus, placed, classification, span, interesting, proof: None }
     }
 
-    pub(super) fn closure(scheme: Scheme, dag: &Dag, placed: Placed, values: Vec<i64>, set: &InterestingSet) -> Labelling {
-        let member = Member::of(dag, set.edges(), values);
+    pub(super) fn closure(
+        scheme: NumberingScheme,
+        dag: &Dag,
+        placed: PlacedRegisters,
+        values: Vec<i64>,
+        set: &InterestingSet,
+    ) -> Labelling {
+        let member = SetMember::new(dag, set.edges(), values);
         let (low, high) = member.behind[dag.entry().index()].expect("a set has a path");
         let span = Span { low: low as i64, high: high as i64 };
         Labelling { scheme, placed, classification: Classification::Closure { member }, span, interesting: set.count(), proof: None }
     }
 
-    pub(super) fn hashed(placed: Placed, table: PerfectHash, ids: &[u64]) -> Labelling {
+    pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
         let span = Span { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
         let interesting = ids.len() as u128;
-        Labelling { scheme: Scheme::KnownTable, placed, classification: Classification::Hashed(table), span, interesting, proof: None }
+        Labelling {
+            scheme: NumberingScheme::KnownTable,
+            placed,
+            classification: Classification::Hashed(table),
+            span,
+            interesting,
+            proof: None,
+        }
     }
 
     pub(super) fn checked(
-        scheme: Scheme,
-        placed: Placed,
+        scheme: NumberingScheme,
+        placed: PlacedRegisters,
         values: &[i64],
         all: &Numbering,
         paths: &[Vec<DagEdgeId>],
@@ -281,11 +294,18 @@ impl Labelling {
         Ok(Labelling { scheme, placed, classification: Classification::Checked { expected }, span, interesting, proof })
     }
 
-    pub(super) fn unchecked(placed: Placed, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
+    pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
         let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum(p, values), all.id(p))).collect();
         ids.sort_unstable();
         let (span, interesting) = (span_of(paths, values), paths.len() as u128);
-        Labelling { scheme: Scheme::Approximate, placed, classification: Classification::Listed { ids }, span, interesting, proof: None }
+        Labelling {
+            scheme: NumberingScheme::Approximate,
+            placed,
+            classification: Classification::Listed { ids },
+            span,
+            interesting,
+            proof: None,
+        }
     }
 }
 
@@ -298,8 +318,8 @@ fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
     Span { low: sums().min().expect("a set has a path"), high: sums().max().expect("a set has a path") }
 }
 
-impl Member {
-    fn of(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> Member {
+impl SetMember {
+    fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> SetMember {
         let mut behind: Vec<Option<(i128, i128)>> = vec![None; dag.node_count()];
         behind[dag.exit().index()] = Some((0, 0));
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -310,7 +330,7 @@ impl Member {
                 *here = Some(here.map_or(ends, |h| (h.0.min(ends.0), h.1.max(ends.1))));
             }
         }
-        Member { interesting: interesting.to_vec(), values, behind }
+        SetMember { interesting: interesting.to_vec(), values, behind }
     }
 
     /// A path over interesting edges with this sum. Edges behind which the sum cannot be had are not tried.
@@ -348,19 +368,19 @@ impl Member {
 }
 
 /// Places the increments of one or two registers, on the same edges.
-pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: Placement) -> Placed {
-    let with = |placement: Placement| {
+pub(super) fn place(dag: &Dag, values: &[&[i64]], weights: &[f64], placement: RegisterPlacement) -> PlacedRegisters {
+    let with = |placement: RegisterPlacement| {
         let probes = |v: &[i64]| match placement {
-            Placement::Direct => Probes::direct(v),
+            RegisterPlacement::Direct => Probes::direct(v),
             _ => Probes::on_chords(dag, v, weights),
         };
-        Placed { registers: values.iter().map(|v| Register { values: v.to_vec(), probes: probes(v) }).collect(), placement }
+        PlacedRegisters { registers: values.iter().map(|v| Register { values: v.to_vec(), probes: probes(v) }).collect(), placement }
     };
-    if placement != Placement::Cheaper {
+    if placement != RegisterPlacement::Cheaper {
         return with(placement);
     }
-    let (direct, chords) = (with(Placement::Direct), with(Placement::Chords));
-    let cost = |placed: &Placed| {
+    let (direct, chords) = (with(RegisterPlacement::Direct), with(RegisterPlacement::Chords));
+    let cost = |placed: &PlacedRegisters| {
         let needed = dag.edge_ids().filter(|e| placed.registers.iter().any(|r| r.probes.increment(*e) != 0));
         needed.fold((0.0, 0), |(weight, count), e| (weight + weights[e.index()], count + 1))
     };

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether paths can have numbers within a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum NumberSearch {
     /// Coefficients of the lattice that give such numbers.
     Numbers(Vec<i64>),
     /// There are none with this span.
@@ -48,7 +48,7 @@ pub struct Lattice {
 
 impl Lattice {
     /// The lattice of these paths; `None` if coefficients do not fit a word.
-    pub fn of(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
+    pub fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Option<Lattice> {
         let (carriers, rows) = incidence(dag, paths);
         let width = carriers.len() + 1;
         let order = order(&rows);
@@ -286,14 +286,14 @@ mod tests {
     fn independent_paths_do_not_have_all_numbers_without_a_constant() {
         // Rows 110, 011, 101 have determinant 2: the sum of their numbers is even, unless a constant is added to all.
         let (dag, paths) = diamonds();
-        let lattice = Lattice::of(&dag, &paths).unwrap();
+        let lattice = Lattice::new(&dag, &paths).unwrap();
         assert!(lattice.rank() == 3 && lattice.is_everything());
         let values = lattice.values(&dag, &lattice.solve(&[0, 1, 2]).unwrap()).unwrap();
         let numbers: Vec<i64> = paths.iter().map(|p| p.iter().map(|e| values[e.index()]).sum()).collect();
         assert_eq!(numbers, [0, 1, 2]);
         // With a fourth path that nothing but the constant gives a number, it is fixed.
         let all = [paths.clone(), vec![vec![DagEdgeId(0), DagEdgeId(2), DagEdgeId(4)]]].concat();
-        let lattice = Lattice::of(&dag, &all).unwrap();
+        let lattice = Lattice::new(&dag, &all).unwrap();
         assert!(lattice.rank() == 4 && !lattice.is_everything());
         assert_eq!(lattice.solve(&[1, 2, 3, 0]).map(|_| ()), Some(()));
         assert_eq!(lattice.solve(&[1, 2, 4, 0]), None);

@@ -11,7 +11,7 @@
 //! When the modulus has reached the span, residues are the numbers; whether integers give them is then seen by
 //! elimination. Numbers that are mirrored (`span - 1 - number`) can be had as well, so one of the two is tried only.
 
-use super::lattice::{Found, Lattice};
+use super::lattice::{Lattice, NumberSearch};
 use super::sequence::Shuffle;
 
 /// Sets of coefficients are words, with a bit to spare.
@@ -24,15 +24,15 @@ pub type Patience<'a> = &'a mut dyn FnMut() -> bool;
 
 /// Numbers from 0 to `span - 1` for all paths of a lattice of at most [`MOST_PATHS`], all different. Bits are tried in
 /// the order of `shuffle`.
-pub fn find(lattice: &Lattice, span: u64, patience: Patience, shuffle: &mut Shuffle) -> Found {
+pub fn find(lattice: &Lattice, span: u64, patience: Patience, shuffle: &mut Shuffle) -> NumberSearch {
     let coefficients = vec![0i64; lattice.rank()];
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
     let mut search = Lifting { lattice, span, parities, patience, shuffle };
     let values = vec![0i64; lattice.rows.len()];
     match search.lift(0, &coefficients, &values) {
-        Step::Found(coefficients) => Found::Numbers(coefficients),
-        Step::Nothing => Found::Nothing,
-        Step::Unfinished => Found::Unfinished,
+        Step::Found(coefficients) => NumberSearch::Numbers(coefficients),
+        Step::Nothing => NumberSearch::Nothing,
+        Step::Unfinished => NumberSearch::Unfinished,
     }
 }
 

@@ -1,4 +1,5 @@
-//! Numberings of paths behind one interface: a [`Scheme`] takes a DAG, weights and a set of interesting paths, and gives a [`Labelling`].
+//! Numberings of paths behind one interface: a [`NumberingScheme`] takes a DAG, weights and a set of interesting paths, and gives a
+//! [`Labelling`].
 //!
 //! | scheme | source | interesting paths | registers | other paths |
 //! |---|---|---|---|---|
@@ -28,7 +29,7 @@ mod sequence;
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use interesting::{InterestingSet, MOST_LISTED};
 pub use known::PerfectHash;
-pub use labelling::{Class, Classification, Increments, Labelling, Member, Placed, Placement, Register, Span};
+pub use labelling::{Class, Classification, Increments, Labelling, PlacedRegisters, Register, RegisterPlacement, SetMember, Span};
 pub use lattice::Lattice;
 pub use optimal::{Assignment, Budget, Proof, SearchEnd};
 pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
@@ -39,7 +40,7 @@ use serde::{Deserialize, Serialize};
 
 /// How paths are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Scheme {
+pub enum NumberingScheme {
     /// Every path has a number.
     BallLarus,
     /// Selective path profiling: few probes; other paths may have the number of an interesting one.
@@ -54,49 +55,49 @@ pub enum Scheme {
     Ppp,
     /// Ball-Larus identities looked up in a table of known ones.
     KnownTable,
-    /// As [`Scheme::Ppp`], with the most compact numbers that are found, and a bound on how compact they could be.
+    /// As [`NumberingScheme::Ppp`], with the most compact numbers that are found, and a bound on how compact they could be.
     PppOptimal,
-    /// As [`Scheme::Ppp`] without the check.
+    /// As [`NumberingScheme::Ppp`] without the check.
     Approximate,
 }
 
-impl Scheme {
+impl NumberingScheme {
     /// All schemes.
-    pub const ALL: [Scheme; 9] = [
-        Scheme::BallLarus,
-        Scheme::Spp,
-        Scheme::Mspp,
-        Scheme::Pertinent,
-        Scheme::Pspp,
-        Scheme::Ppp,
-        Scheme::KnownTable,
-        Scheme::PppOptimal,
-        Scheme::Approximate,
+    pub const ALL: [NumberingScheme; 9] = [
+        NumberingScheme::BallLarus,
+        NumberingScheme::Spp,
+        NumberingScheme::Mspp,
+        NumberingScheme::Pertinent,
+        NumberingScheme::Pspp,
+        NumberingScheme::Ppp,
+        NumberingScheme::KnownTable,
+        NumberingScheme::PppOptimal,
+        NumberingScheme::Approximate,
     ];
 
     /// The scheme's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Scheme::BallLarus => "ball-larus",
-            Scheme::Spp => "spp",
-            Scheme::Mspp => "mspp",
-            Scheme::Pertinent => "pertinent",
-            Scheme::Pspp => "pspp",
-            Scheme::Ppp => "ppp",
-            Scheme::KnownTable => "known-table",
-            Scheme::PppOptimal => "ppp-optimal",
-            Scheme::Approximate => "approximate",
+            NumberingScheme::BallLarus => "ball-larus",
+            NumberingScheme::Spp => "spp",
+            NumberingScheme::Mspp => "mspp",
+            NumberingScheme::Pertinent => "pertinent",
+            NumberingScheme::Pspp => "pspp",
+            NumberingScheme::Ppp => "ppp",
+            NumberingScheme::KnownTable => "known-table",
+            NumberingScheme::PppOptimal => "ppp-optimal",
+            NumberingScheme::Approximate => "approximate",
         }
     }
 
     /// Whether the scheme works on edges: its interesting paths are all whose edges are interesting.
     pub fn takes_closure(self) -> bool {
-        matches!(self, Scheme::Spp | Scheme::Mspp | Scheme::Pertinent | Scheme::Pspp)
+        matches!(self, NumberingScheme::Spp | NumberingScheme::Mspp | NumberingScheme::Pertinent | NumberingScheme::Pspp)
     }
 
     /// Whether the scheme promises that no other path is taken for an interesting one.
     pub fn is_exact(self) -> bool {
-        !matches!(self, Scheme::Spp | Scheme::Approximate)
+        !matches!(self, NumberingScheme::Spp | NumberingScheme::Approximate)
     }
 }
 
@@ -106,14 +107,14 @@ pub struct NumberOptions<'a> {
     /// How many further orders of out-edges preferential numbering tries.
     pub restarts: u32,
     /// Where increments go.
-    pub placement: Placement,
+    pub placement: RegisterPlacement,
     /// How long the optimal scheme may search.
     pub budget: Budget<'a>,
 }
 
 impl Default for NumberOptions<'_> {
     fn default() -> Self {
-        NumberOptions { restarts: 16, placement: Placement::Cheaper, budget: Budget::default() }
+        NumberOptions { restarts: 16, placement: RegisterPlacement::Cheaper, budget: Budget::default() }
     }
 }
 
@@ -198,7 +199,7 @@ impl NumberingError {
 /// # Errors
 /// See [`NumberingError`].
 pub fn number(
-    scheme: Scheme,
+    scheme: NumberingScheme,
     dag: &Dag,
     weights: &[f64],
     set: &InterestingSet,
@@ -209,20 +210,20 @@ pub fn number(
     if scheme.takes_closure() {
         let set = set.closed();
         let values = match scheme {
-            Scheme::Spp => selective(dag, &set)?,
-            Scheme::Mspp => modified_selective(dag, &set)?,
-            Scheme::Pertinent => pertinent(dag, &set)?,
+            NumberingScheme::Spp => selective(dag, &set)?,
+            NumberingScheme::Mspp => modified_selective(dag, &set)?,
+            NumberingScheme::Pertinent => pertinent(dag, &set)?,
             _ => precise_selective(dag, &set)?,
         };
         return Ok(Labelling::closure(scheme, dag, place(&[&values]), values, &set));
     }
     match scheme {
-        Scheme::BallLarus => Ok(Labelling::every(place(&[all.values()]), &all)),
-        Scheme::KnownTable => {
+        NumberingScheme::BallLarus => Ok(Labelling::every(place(&[all.values()]), &all)),
+        NumberingScheme::KnownTable => {
             let ids: Vec<u64> = set.paths(dag)?.iter().map(|p| all.id(p)).collect();
-            Ok(Labelling::hashed(place(&[all.values()]), PerfectHash::of(&ids)?, &ids))
+            Ok(Labelling::hashed(place(&[all.values()]), PerfectHash::from_keys(&ids)?, &ids))
         }
-        Scheme::PppOptimal => {
+        NumberingScheme::PppOptimal => {
             let paths = set.paths(dag)?;
             let first = preferential(dag, &paths, options.restarts)?;
             let best = optimal::optimal(dag, &paths, first, options.budget)?;
@@ -233,7 +234,7 @@ pub fn number(
             let paths = set.paths(dag)?;
             let values = preferential(dag, &paths, options.restarts)?.values;
             match scheme {
-                Scheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
+                NumberingScheme::Ppp => Labelling::checked(scheme, place(&[&values, all.values()]), &values, &all, &paths, None),
                 _ => Ok(Labelling::unchecked(place(&[&values]), &values, &all, &paths)),
             }
         }

@@ -9,7 +9,7 @@
 //! says how far the proof came, and nothing more is claimed. Everything is exact: no floating point takes part.
 
 use super::NumberingError;
-use super::lattice::{Found, Lattice};
+use super::lattice::{Lattice, NumberSearch};
 use super::lifting;
 use super::preferential::PreferentialIds;
 use super::sequence::Shuffle;
@@ -81,7 +81,7 @@ const PATIENCE: u64 = 1 << 16;
 pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialIds, budget: Budget) -> Result<Assignment, NumberingError> {
     let count = paths.len() as u64;
     // The lattice alone takes time that grows with the cube of the paths, and cannot be interrupted.
-    let lattice = if paths.len() <= MOST_SEARCHED { Lattice::of(dag, paths) } else { None };
+    let lattice = if paths.len() <= MOST_SEARCHED { Lattice::new(dag, paths) } else { None };
     let Some(lattice) = lattice else {
         let end = if first.span == count { SearchEnd::Optimal } else { SearchEnd::BudgetSpent };
         let proof = Proof { bound: count, end, rank: 0, steps: 0 };
@@ -97,20 +97,20 @@ pub(super) fn optimal(dag: &Dag, paths: &[Vec<DagEdgeId>], first: PreferentialId
         let spans = BTreeSet::from([bound, bound.midpoint(best.0 - 1), best.0 - 1]);
         for span in spans {
             let found = match search.find(span, short, Some(&mut shuffle)) {
-                Found::Unfinished if lattice.rows.len() <= lifting::MOST_PATHS => {
+                NumberSearch::Unfinished if lattice.rows.len() <= lifting::MOST_PATHS => {
                     search.lift(span, short.saturating_mul(LIFTING), &mut shuffle)
                 }
-                Found::Unfinished => search.find(span, short, None),
+                NumberSearch::Unfinished => search.find(span, short, None),
                 found => found,
             };
             match found {
-                Found::Numbers(coefficients) => {
+                NumberSearch::Numbers(coefficients) => {
                     if let Some(values) = lattice.values(dag, &coefficients) {
                         best = (span, values);
                     }
                 }
-                Found::Nothing => bound = bound.max(span + 1),
-                Found::Unfinished => {}
+                NumberSearch::Nothing => bound = bound.max(span + 1),
+                NumberSearch::Unfinished => {}
             }
             // What was found or excluded changes what is worth a search.
             if bound > span || best.0 <= span || search.stopped {
@@ -140,7 +140,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The same bit by bit, for as many paths as that can be done for.
-    fn lift(&mut self, span: u64, patience: u64, shuffle: &mut Shuffle) -> Found {
+    fn lift(&mut self, span: u64, patience: u64, shuffle: &mut Shuffle) -> NumberSearch {
         let last = self.steps.saturating_add(patience).min(self.budget.steps);
         let (steps, stopped, budget) = (&mut self.steps, &mut self.stopped, &self.budget);
         let mut go_on = || {
@@ -155,9 +155,9 @@ impl Search<'_> {
     }
 
     /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
-    fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> Found {
+    fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
         let last = self.steps.saturating_add(patience).min(self.budget.steps);
-        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MOST_NUMBERS) else { return Found::Unfinished };
+        let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MOST_NUMBERS) else { return NumberSearch::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
         if let Some(shuffle) = shuffle.as_mut() {
             shuffle.shuffle(&mut candidates);
@@ -166,15 +166,15 @@ impl Search<'_> {
         // For each choice that was made: its step, and the next candidate there.
         let mut choices: Vec<(usize, usize)> = Vec::new();
         let mut next = match state.advance(self.lattice) {
-            Advance::Done => return Found::Numbers(state.coefficients),
+            Advance::Done => return NumberSearch::Numbers(state.coefficients),
             Advance::Choice => 0,
-            Advance::Conflict => return Found::Nothing,
+            Advance::Conflict => return NumberSearch::Nothing,
         };
         loop {
             self.steps += 1;
             if self.steps >= last || (self.steps.is_multiple_of(PATIENCE) && (self.budget.stop)()) {
                 self.stopped |= self.steps >= self.budget.steps || (self.budget.stop)();
-                return Found::Unfinished;
+                return NumberSearch::Unfinished;
             }
             let step = state.numbers.len();
             match (next..width).find(|at| state.can(self.lattice, candidates[*at])) {
@@ -182,12 +182,12 @@ impl Search<'_> {
                     choices.push((step, at + 1));
                     state.choose(self.lattice, candidates[at]);
                     next = match state.advance(self.lattice) {
-                        Advance::Done => return Found::Numbers(state.coefficients),
+                        Advance::Done => return NumberSearch::Numbers(state.coefficients),
                         Advance::Choice if state.can_differ(self.lattice) => 0,
                         Advance::Choice | Advance::Conflict => state.back(&mut choices),
                     };
                 }
-                None if choices.is_empty() => return Found::Nothing,
+                None if choices.is_empty() => return NumberSearch::Nothing,
                 None => next = state.back(&mut choices),
             }
         }
@@ -281,7 +281,7 @@ mod tests {
         let mut ids: Vec<u64> = (0..all.paths()).collect();
         shuffle.shuffle(&mut ids);
         ids.truncate((ids.len() - shuffle.below(5)).min(18));
-        Lattice::of(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
+        Lattice::new(&dag, &ids.into_iter().map(|id| all.path(&dag, id).unwrap()).collect::<Vec<_>>()).unwrap()
     }
 
     /// Whether coefficients give all paths different numbers from 0 to `span - 1`.
@@ -308,18 +308,18 @@ mod tests {
                 let (lifted, found) = (search.lift(span, u64::MAX, &mut shuffle), search.find(span, u64::MAX, None));
                 for found in [&lifted, &found] {
                     assert!(
-                        !matches!(found, Found::Numbers(coefficients) if !are_numbers(&lattice, coefficients, span)),
+                        !matches!(found, NumberSearch::Numbers(coefficients) if !are_numbers(&lattice, coefficients, span)),
                         "graph {graph}, span {span}"
                     );
                 }
                 assert_eq!(
-                    matches!(lifted, Found::Nothing),
-                    matches!(found, Found::Nothing),
+                    matches!(lifted, NumberSearch::Nothing),
+                    matches!(found, NumberSearch::Nothing),
                     "graph {graph}, span {span}: {lifted:?}, {found:?}"
                 );
-                impossible += u32::from(found == Found::Nothing);
-                wide += u32::from(found == Found::Nothing && span > count);
-                if found != Found::Nothing {
+                impossible += u32::from(found == NumberSearch::Nothing);
+                wide += u32::from(found == NumberSearch::Nothing && span > count);
+                if found != NumberSearch::Nothing {
                     break;
                 }
             }

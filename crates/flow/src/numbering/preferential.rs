@@ -31,7 +31,7 @@ pub struct PreferentialIds {
 /// # Errors
 /// The numbers do not fit a word.
 pub fn preferential(dag: &Dag, paths: &[Vec<DagEdgeId>], restarts: u32) -> Result<PreferentialIds, NumberingError> {
-    let trie = Trie::of(dag, paths);
+    let trie = Trie::new(dag, paths);
     let mut best = trie.number(dag, |_| {});
     let mut shuffle = Shuffle::new();
     for _ in 0..restarts.min(MOST_RESTARTS) {
@@ -57,7 +57,7 @@ struct Trie {
 }
 
 impl Trie {
-    fn of(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
+    fn new(dag: &Dag, paths: &[Vec<DagEdgeId>]) -> Trie {
         let mut trie = Trie { at: vec![Vec::new(); dag.node_count()], next: vec![BTreeMap::new()] };
         trie.at[dag.entry().index()].push(0);
         for path in paths {

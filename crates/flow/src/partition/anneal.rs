@@ -25,7 +25,7 @@ const LEAST_FRACTION: f64 = 0.002;
 /// Looks for a better distribution, from one that is complete.
 pub fn refine(weighers: &mut [Weigher], partition: EndPartition) -> EndPartition {
     let copies = partition.first().map_or(0, Vec::len);
-    let mut state = State::of(weighers, partition);
+    let mut state = State::new(weighers, partition);
     if copies < 2 || state.movable.is_empty() {
         return state.partition;
     }
@@ -57,7 +57,7 @@ struct State<'a> {
 }
 
 impl State<'_> {
-    fn of(weighers: &mut [Weigher], partition: EndPartition) -> State<'_> {
+    fn new(weighers: &mut [Weigher], partition: EndPartition) -> State<'_> {
         let copies = partition.first().map_or(0, Vec::len);
         let costs: Vec<Vec<u64>> =
             partition.iter().zip(weighers.iter_mut()).map(|(sets, weigher)| sets.iter().map(|s| weigher.cost(s)).collect()).collect();

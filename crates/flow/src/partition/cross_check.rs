@@ -10,7 +10,7 @@
 //! copy cost at most [`PERCENT`] of the hits of the slowest copy and [`FREE`] besides. O(edges) for each
 //! procedure and each halving of its ends.
 
-use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure, hits};
+use super::{CopyPlan, Ends, Measure, Part, PartitionPlan, Procedure, hits};
 use crate::dag::DagEdgeId;
 
 /// The hottest, where executions differ first, may cost two thirds of what there is; each of the others one of so many parts of what is
@@ -23,7 +23,7 @@ const PERCENT: u64 = 3;
 const FREE: u64 = 256;
 
 /// Adds cross-checks to each copy of a plan for these procedures.
-pub fn add(procedures: &[Procedure], plan: &mut Plan, measure: Measure) {
+pub fn add(procedures: &[Procedure], plan: &mut PartitionPlan, measure: Measure) {
     if plan.copies.len() < 2 {
         return;
     }
@@ -47,13 +47,13 @@ fn is_in_one(copies: &[CopyPlan], at: usize) -> bool {
 }
 
 fn executions(procedure: &Procedure) -> u64 {
-    let ends = Ends::of(&procedure.dag);
+    let ends = Ends::from_dag(&procedure.dag);
     ends.edges().iter().fold(0, |sum: u64, end| sum.saturating_add(procedure.frequencies[end.index()]))
 }
 
 /// A part of a procedure that costs at most so much, and what it costs: of as many ends as fit, by halves, those that are executed least.
 fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Part, u64)> {
-    let mut ends: Vec<DagEdgeId> = Ends::of(&procedure.dag).edges().to_vec();
+    let mut ends: Vec<DagEdgeId> = Ends::from_dag(&procedure.dag).edges().to_vec();
     let executed = |end: &DagEdgeId| procedure.frequencies[end.index()];
     ends.retain(|end| executed(end) > 0);
     ends.sort_by_key(|end| (executed(end), *end));
@@ -70,7 +70,7 @@ fn part_within(procedure: &Procedure, most: u64, measure: Measure) -> Option<(Pa
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, Strategy, plan};
+    use super::super::{PartitionOptions, PartitionStrategy, plan};
     use super::*;
     use crate::dag::{Dag, Entries};
     use crate::graph::{Graph, Node};
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn what_is_executed_seldom_is_counted_by_all_copies() {
         let procedures = [procedure(100_000, 30), procedure(900_000, 800_000), procedure(0, 0), procedure(10, 10)];
-        let options = Options { copies: 3, all_procedures: false, fold_again: false, measure: Measure::All };
-        let before = plan(&procedures, Strategy::Pbl, &options);
+        let options = PartitionOptions { copies: 3, all_procedures: false, fold_again: false, measure: Measure::All };
+        let before = plan(&procedures, PartitionStrategy::Pbl, &options);
         let mut after = before.clone();
         add(&procedures, &mut after, options.measure);
         let slowest = hits::slowest(&procedures, &before, options.measure);
@@ -107,7 +107,7 @@ mod tests {
             let cost = hits::of_copy(&procedures, new).all - hits::of_copy(&procedures, old).all;
             assert!(cost <= slowest / 100 * PERCENT + FREE, "{cost}");
         }
-        let mut one = plan(&procedures, Strategy::Sbl, &Options { copies: 1, ..options });
+        let mut one = plan(&procedures, PartitionStrategy::Sbl, &PartitionOptions { copies: 1, ..options });
         let single = one.copies[0].parts.clone();
         add(&procedures, &mut one, options.measure);
         assert_eq!(one.copies[0].parts, single);
@@ -117,8 +117,8 @@ mod tests {
     fn as_many_procedures_are_checked_as_fit() {
         let mut procedures = vec![procedure(900_000, 800_000)];
         procedures.extend((0..300).map(|at| procedure(10 + at, 10)));
-        let options = Options { copies: 2, all_procedures: false, fold_again: false, measure: Measure::All };
-        let mut plan = plan(&procedures, Strategy::Pbl, &options);
+        let options = PartitionOptions { copies: 2, all_procedures: false, fold_again: false, measure: Measure::All };
+        let mut plan = plan(&procedures, PartitionStrategy::Pbl, &options);
         add(&procedures, &mut plan, options.measure);
         let checked = (1..procedures.len()).filter(|at| plan.copies.iter().all(|copy| copy.parts[*at].is_some())).count();
         assert!(checked > 290, "{checked} of 300");

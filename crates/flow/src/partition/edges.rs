@@ -17,7 +17,7 @@
 //! So such blocks are two places for what enters and for what leaves, and what is not known of a place leads from or to
 //! the outside, as do entry and exit.
 
-use super::{CopyPlan, Ends, Measure, Part, Plan, Procedure};
+use super::{CopyPlan, Ends, Measure, Part, PartitionPlan, Procedure};
 use crate::dag::{CutReason, Dag, DagEdgeId, Entries, Origin};
 use crate::graph::{Edge, Graph, Node};
 use crate::placement::DisjointSets;
@@ -36,7 +36,7 @@ pub fn dag(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Dag {
 
 /// A path of one edge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct EdgeEvent {
     /// Its edges in the acyclic graph: that by which its block is entered, unless that is the entry, and the one that it is about.
     pub path: Vec<DagEdgeId>,
     /// The place that it leaves.
@@ -48,7 +48,7 @@ pub struct Event {
 /// A function's events and the places that they lead from and to.
 #[derive(Clone, Debug)]
 pub struct Network {
-    events: Vec<Event>,
+    events: Vec<EdgeEvent>,
     entry: Node,
     /// The outside.
     outside: Node,
@@ -62,7 +62,7 @@ pub struct Unbalanced(pub u32);
 impl Network {
     /// Of a graph all of whose edges are cut. `reaches` says which edges that stand for a call that might not come back,
     /// `returning` the blocks that follow one that returns twice.
-    pub fn of(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
+    pub fn new(graph: &Graph, dag: &Dag, reaches: impl Fn(Edge) -> bool, returning: impl Fn(Node) -> bool) -> Network {
         let outside = dag.exit();
         let ends_by_call = |node: Node| graph.out(node).iter().any(|e| reaches(*e));
         let arrive = |node: Node| if returning(node) { outside } else { node };
@@ -75,14 +75,14 @@ impl Network {
                 Origin::Leave(e) => (depart(edge.from), arrive(graph.to(e))),
                 _ => (depart(edge.from), outside),
             };
-            Event { path: first.into_iter().chain([*last]).collect(), from, to }
+            EdgeEvent { path: first.into_iter().chain([*last]).collect(), from, to }
         };
         let events = dag.incoming(dag.exit()).iter().map(event).collect();
         Network { events, entry: arrive(dag.entry()), outside }
     }
 
     /// The events.
-    pub fn events(&self) -> &[Event] {
+    pub fn events(&self) -> &[EdgeEvent] {
         &self.events
     }
 
@@ -133,9 +133,9 @@ impl Network {
 }
 
 /// Distributes the chords of each procedure, whose edges are all cut.
-pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Plan {
+pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> PartitionPlan {
     let copies = copies.max(1);
-    let weight = |at: usize, event: &Event| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
+    let weight = |at: usize, event: &EdgeEvent| procedures[at].frequencies[event.path[event.path.len() - 1].index()];
     let mut chords: Vec<(u64, usize, usize)> = Vec::new();
     for (at, network) in networks.iter().enumerate() {
         let weights: Vec<u64> = network.events.iter().map(|e| weight(at, e)).collect();
@@ -152,7 +152,7 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pl
     }
     let part = |(at, events): (usize, &Vec<usize>)| {
         let dag = &procedures[at].dag;
-        let ends = Ends::of(dag);
+        let ends = Ends::from_dag(dag);
         let end = |event: &usize| networks[at].events[*event].path.iter().copied().find(|e| ends.edges().contains(e));
         let ends: Vec<DagEdgeId> = events.iter().filter_map(end).collect();
         // Labels are free on ends, and of no use elsewhere: not even where nothing was executed so far.
@@ -160,5 +160,5 @@ pub fn plan(procedures: &[Procedure], networks: &[Network], copies: usize) -> Pl
         (!ends.is_empty()).then(|| Part::by_ends(dag, &ends, &frequencies, Measure::All))
     };
     let copies = groups.iter().map(|own| CopyPlan { parts: own.iter().enumerate().map(part).collect() }).collect();
-    Plan { copies, profitable: 0 }
+    PartitionPlan { copies, profitable: 0 }
 }

@@ -19,7 +19,7 @@ pub struct Ends {
 
 impl Ends {
     /// Finds the ends.
-    pub fn of(dag: &Dag) -> Ends {
+    pub fn from_dag(dag: &Dag) -> Ends {
         // Paths to the exit, of which two are as good as many.
         let mut paths_to_exit = vec![0u8; dag.node_count()];
         paths_to_exit[dag.exit().index()] = 1;

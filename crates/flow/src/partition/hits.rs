@@ -3,7 +3,7 @@
 //! The sum over paths of executions times probes on the path is the sum over probes of the executions of their edges.
 //! So a plan's hits need no list of paths, and thousands of plans can be compared. O(edges) for each part.
 
-use super::{CopyPlan, Measure, Part, Plan, Procedure};
+use super::{CopyPlan, Measure, Part, PartitionPlan, Procedure};
 
 /// Executions of probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,6 @@ pub fn of_copy(procedures: &[Procedure], copy: &CopyPlan) -> Hits {
 }
 
 /// Hits of the slowest copy.
-pub fn slowest(procedures: &[Procedure], plan: &Plan, measure: Measure) -> u64 {
+pub fn slowest(procedures: &[Procedure], plan: &PartitionPlan, measure: Measure) -> u64 {
     plan.copies.iter().map(|c| of_copy(procedures, c).of(measure)).max().unwrap_or(0)
 }

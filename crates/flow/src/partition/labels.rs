@@ -74,7 +74,7 @@ pub fn closure(dag: &Dag, interesting: &[bool]) -> Vec<bool> {
 
 /// Finds paths by the sums of their labels. At each node the sums behind the interesting edges must lie in ranges that
 /// do not overlap, as in precise selective labels and in Ball-Larus: so the walk never has to go back.
-pub struct Sums<'a> {
+pub struct LabelSums<'a> {
     dag: &'a Dag,
     labels: &'a [i64],
     interesting: &'a [bool],
@@ -82,9 +82,9 @@ pub struct Sums<'a> {
     ranges: Vec<Option<(i64, i64)>>,
 }
 
-impl<'a> Sums<'a> {
+impl<'a> LabelSums<'a> {
     /// Prepares the search. Both tables have an entry for each edge.
-    pub fn of(dag: &'a Dag, labels: &'a [i64], interesting: &'a [bool]) -> Sums<'a> {
+    pub fn new(dag: &'a Dag, labels: &'a [i64], interesting: &'a [bool]) -> LabelSums<'a> {
         let mut ranges: Vec<Option<(i64, i64)>> = vec![None; dag.node_count()];
         ranges[dag.exit().index()] = Some((0, 0));
         for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
@@ -94,7 +94,7 @@ impl<'a> Sums<'a> {
             };
             ranges[node.index()] = dag.out(node).iter().filter_map(behind).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         }
-        Sums { dag, labels, interesting, ranges }
+        LabelSums { dag, labels, interesting, ranges }
     }
 
     /// The interesting path with a sum, if there is one.

@@ -9,7 +9,7 @@
 //!   copies together distinguish all paths of each procedure. They execute at least what [`separation_bound::least_labels`] says,
 //!   and also as often as each end is taken, less its most frequent path: at most one path of an end is without labels,
 //!   or, if several are, each is in a copy where all others have some. One copy of `k` has a `k`-th of these labels and
-//!   of one count of each end ([`LowerBound::share`]).
+//!   of one count of each end ([`LowerBound::average`]).
 //! - If `m` copies profile paths of an end, one of them has an `m`-th of the labels that distinguish the end's paths,
 //!   and no less than distinguish the most expensive path from the others ([`single_path_bound`]), besides the end's
 //!   counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so
@@ -45,14 +45,14 @@ pub struct LowerBound {
     pub whole_end: u64,
     /// Executions of ends that some copy has to count together.
     pub together: u64,
-    /// An equal share of what all copies have to execute together.
-    pub share: u64,
+    /// The average, over copies, of what all copies have to execute together.
+    pub average: u64,
 }
 
 impl LowerBound {
     /// No plan's slowest copy is hit less often than this.
     pub fn proven(&self) -> u64 {
-        self.end.max(self.together).max(self.share)
+        self.end.max(self.together).max(self.average)
     }
 
     /// No plan's slowest copy is hit less often than this that leaves the paths of each end together.
@@ -65,7 +65,7 @@ impl LowerBound {
 /// those that distinguish it from others, so only the share is bounded.
 pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> LowerBound {
     let copies = copies.max(1) as u64;
-    let known: Vec<Known> = procedures.iter().map(|p| Known::of(p, measure)).collect();
+    let known: Vec<Known> = procedures.iter().map(|p| Known::new(p, measure)).collect();
     let mut bound = LowerBound { sequential: known.iter().map(|k| k.sequential).sum(), ..LowerBound::default() };
     bound.ideal = bound.sequential.div_ceil(copies);
     let mut sum: u64 = known.iter().map(|k| k.labels).sum();
@@ -78,7 +78,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
         bound.whole_end = most_expensive_end(&known, sum.div_ceil(copies), |k, end, count| k.of_whole_end(end, count));
         bound.end = sufficient(&expensive_ends(&known, sum.div_ceil(copies)), copies, sum);
     }
-    bound.share = sum.div_ceil(copies);
+    bound.average = sum.div_ceil(copies);
     bound
 }
 
@@ -94,8 +94,8 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn of(procedure: &Procedure, measure: Measure) -> Known<'_> {
-        let ends = Ends::of(&procedure.dag);
+    fn new(procedure: &Procedure, measure: Measure) -> Known<'_> {
+        let ends = Ends::from_dag(&procedure.dag);
         let counts = ends.edges().iter().map(|e| (*e, procedure.frequencies[e.index()])).collect();
         let separated = least_labels(&procedure.dag, &ends, &procedure.frequencies, ends.edges());
         let whole = Part::whole(&procedure.dag, &procedure.frequencies, measure);

@@ -2,17 +2,17 @@
 //! copies together know every path.
 //!
 //! Source: M. Afraz, D. Saha and A. Kanade, "P3: partitioned path profiling" (ESEC/FSE 2015), algorithm 2 and section
-//! 4; the strategy [`Strategy::Weighted`] is ours. From procedures to a plan:
+//! 4; the strategy [`PartitionStrategy::Weighted`] is ours. From procedures to a plan:
 //!
 //! 1. a [`Procedure`] is an acyclic graph with measured or estimated frequencies;
-//! 2. a [`Strategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph
+//! 2. a [`PartitionStrategy`] gives each copy some of the paths of each procedure: as published by tasks on a reduced graph
 //!    ([`tasks`], [`published`]), or by the ends of paths ([`ends`], [`weighted`], [`exact`]);
 //! 3. a [`Part`] is what one copy does in one procedure: interesting edges, increments, and where it counts ([`part`], [`labels`]);
 //! 4. some paths are counted by all copies ([`cross_check`]), so that they can be compared;
 //! 5. [`hits`] is what a plan costs, exactly, and [`lower_bound`] what every plan costs at least ([`separation_bound`],
 //!    [`single_path_bound`]).
 //!
-//! Invariants of a [`Plan`]: every path lies wholly within the interesting edges of at least one copy; in each part the
+//! Invariants of a [`PartitionPlan`]: every path lies wholly within the interesting edges of at least one copy; in each part the
 //! interesting paths have different sums of increments; what is counted at an interesting path's end with its sum is
 //! that path's executions and no other's.
 
@@ -68,7 +68,7 @@ pub struct ExecutedPath {
 
 /// How paths are distributed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strategy {
+pub enum PartitionStrategy {
     /// Sequential Ball-Larus: one copy profiles everything.
     Sbl,
     /// Parallel Ball-Larus: whole procedures, by their numbers of probes.
@@ -91,10 +91,10 @@ pub enum Measure {
 
 /// Choices beyond the strategy.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct PartitionOptions {
     /// Number of copies, from 1.
     pub copies: usize,
-    /// Procedures called from several places are partitioned as well (for [`Strategy::P3`]).
+    /// Procedures called from several places are partitioned as well (for [`PartitionStrategy::P3`]).
     pub all_procedures: bool,
     /// Diamonds and triangles are folded until nothing folds, rather than once as published.
     pub fold_again: bool,
@@ -104,7 +104,7 @@ pub struct Options {
 
 /// What each copy does in each procedure.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct PartitionPlan {
     /// The copies.
     pub copies: Vec<CopyPlan>,
     /// Procedures whose paths more than one task holds, and that may be partitioned.
@@ -119,11 +119,11 @@ pub struct CopyPlan {
 }
 
 /// Distributes the procedures' paths over copies.
-pub fn plan(procedures: &[Procedure], strategy: Strategy, options: &Options) -> Plan {
+pub fn plan(procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> PartitionPlan {
     match strategy {
-        Strategy::Sbl => published::sbl(procedures, options),
-        Strategy::Pbl => published::pbl(procedures, options),
-        Strategy::P3 => published::p3(procedures, options),
-        Strategy::Weighted => weighted::plan(procedures, options),
+        PartitionStrategy::Sbl => published::sbl(procedures, options),
+        PartitionStrategy::Pbl => published::pbl(procedures, options),
+        PartitionStrategy::P3 => published::p3(procedures, options),
+        PartitionStrategy::Weighted => weighted::plan(procedures, options),
     }
 }

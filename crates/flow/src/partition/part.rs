@@ -9,7 +9,7 @@
 //!   labels, and nothing is counted at other ends; so uninteresting paths, which all leave by other ends, need no sums
 //!   of their own.
 
-use super::labels::{Sums, closure, pspp};
+use super::labels::{LabelSums, closure, pspp};
 use super::{Ends, Measure};
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -118,7 +118,7 @@ impl Part {
 
     /// The interesting path with a number, if there is one.
     pub fn path(&self, dag: &Dag, id: i64) -> Option<Vec<DagEdgeId>> {
-        Sums::of(dag, &self.values, &self.interesting).path(id)
+        LabelSums::new(dag, &self.values, &self.interesting).path(id)
     }
 
     fn counting_all(dag: &Dag, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
@@ -130,7 +130,7 @@ impl Part {
 
     /// Increments where the values are, or on chords among the `live` edges: whichever is hit less.
     fn placed(dag: &Dag, chords: &Chords, interesting: Vec<bool>, values: Vec<i64>, frequencies: &[u64], measure: Measure) -> Part {
-        let found = Ends::of(dag);
+        let found = Ends::from_dag(dag);
         let mut ends = vec![false; dag.edges().len()];
         found.edges().iter().for_each(|e| ends[e.index()] = true);
         let direct = resolved(dag, &found, &values);
@@ -165,7 +165,7 @@ fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
 /// have.
 fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bool, weight: impl Fn(usize) -> u64) -> (Vec<i64>, i64) {
     edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
-    let decided = Ends::of(dag);
+    let decided = Ends::from_dag(dag);
     let head = |e: DagEdgeId| if decided.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
     let mut sets = DisjointSets::new(dag.node_count());
     if !free_exit {
@@ -201,7 +201,7 @@ fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bo
 
 /// The edges on paths with one of the interesting ends.
 fn leading_to(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
-    let ends = Ends::of(dag);
+    let ends = Ends::from_dag(dag);
     let mut interesting = vec![false; dag.edges().len()];
     interesting_ends.iter().for_each(|e| interesting[e.index()] = true);
     let mut leads = vec![false; dag.node_count()];

@@ -6,7 +6,7 @@
 
 use super::labels::closure;
 use super::tasks::{are_too_many, tasks};
-use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
+use super::{CopyPlan, Measure, Part, PartitionOptions, PartitionPlan, Procedure};
 
 /// A set of paths of a procedure: all of them, or those of a set of edges.
 struct Task {
@@ -16,20 +16,20 @@ struct Task {
 }
 
 /// One copy profiles everything; others, if asked for, nothing.
-pub fn sbl(procedures: &[Procedure], options: &Options) -> Plan {
+pub fn sbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut copies = vec![CopyPlan { parts: vec![None; procedures.len()] }; options.copies.max(1)];
     copies[0].parts = procedures.iter().map(|p| whole(p, options.measure)).collect();
-    Plan { copies, profitable: 0 }
+    PartitionPlan { copies, profitable: 0 }
 }
 
 /// Each procedure whole in one copy.
-pub fn pbl(procedures: &[Procedure], options: &Options) -> Plan {
+pub fn pbl(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let all = procedures.iter().enumerate().map(|(at, procedure)| whole_task(at, procedure)).collect();
-    Plan { copies: distribute(procedures, all, options), profitable: 0 }
+    PartitionPlan { copies: distribute(procedures, all, options), profitable: 0 }
 }
 
 /// Partitions those procedures that are called from one place at most and have several tasks, but not [too many](are_too_many).
-pub fn p3(procedures: &[Procedure], options: &Options) -> Plan {
+pub fn p3(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let mut all = Vec::new();
     let mut profitable = 0;
     for (at, procedure) in procedures.iter().enumerate() {
@@ -46,7 +46,7 @@ pub fn p3(procedures: &[Procedure], options: &Options) -> Plan {
             Task { procedure: at, edges: Some(edges), cost }
         }));
     }
-    Plan { copies: distribute(procedures, all, options), profitable }
+    PartitionPlan { copies: distribute(procedures, all, options), profitable }
 }
 
 fn whole(procedure: &Procedure, measure: Measure) -> Option<Part> {
@@ -64,7 +64,7 @@ fn statically(procedure: &Procedure, part: impl Fn(&[u64]) -> Option<Part>) -> u
 }
 
 /// Longest first, to the copy with the least load; what comes together in one copy becomes one part.
-fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &Options) -> Vec<CopyPlan> {
+fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionOptions) -> Vec<CopyPlan> {
     all.sort_by_key(|t| std::cmp::Reverse(t.cost));
     let mut loads = vec![0; options.copies.max(1)];
     let mut given: Vec<Vec<Option<Vec<bool>>>> = vec![vec![None; procedures.len()]; loads.len()];

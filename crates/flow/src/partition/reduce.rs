@@ -27,7 +27,7 @@ pub struct Reduced {
 
 /// Folds once, or until nothing folds.
 pub fn reduce(dag: &Dag, again: bool) -> Reduced {
-    let mut folding = Folding::of(dag);
+    let mut folding = Folding::from_dag(dag);
     while folding.round() && again {}
     folding.finish()
 }
@@ -54,7 +54,7 @@ struct Folding<'a> {
 }
 
 impl Folding<'_> {
-    fn of(dag: &Dag) -> Folding<'_> {
+    fn from_dag(dag: &Dag) -> Folding<'_> {
         let nodes = || (0..dag.node_count() as u32).map(Node);
         Folding {
             dag,

@@ -29,7 +29,7 @@ use std::collections::{HashMap, VecDeque};
 /// Executions of labels that a copy has at least which profiles all paths of the interesting ends. `frequencies` has the
 /// executions of each edge.
 pub fn least_labels(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> u64 {
-    let mut net = Net::of(dag, ends, frequencies, interesting);
+    let mut net = Net::new(dag, ends, frequencies, interesting);
     loop {
         net.reduce();
         if !net.pay_for_a_bubble() {
@@ -66,7 +66,7 @@ struct Net {
 
 impl Net {
     /// The edges from which a interesting end is reached.
-    fn of(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
+    fn new(dag: &Dag, ends: &Ends, frequencies: &[u64], interesting: &[DagEdgeId]) -> Net {
         let nodes = dag.node_count();
         let mut net = Net { edges: Vec::new(), out: vec![Vec::new(); nodes], into: vec![Vec::new(); nodes], paid: 0, work: Vec::new() };
         let mut leads = vec![false; nodes];

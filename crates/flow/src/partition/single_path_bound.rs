@@ -23,7 +23,7 @@ const MOST_TRIED: usize = 24;
 
 /// Executions of labels, before the end, of a copy that profiles the most expensive of some paths of an end.
 pub fn least_labels_of_one(dag: &Dag, ends: &Ends, frequencies: &[u64], end: DagEdgeId) -> u64 {
-    let piece = Piece::of(dag, ends, frequencies, end);
+    let piece = Piece::new(dag, ends, frequencies, end);
     piece.paths().iter().filter(|p| p.len() <= LONGEST).map(|p| piece.least(p)).max().unwrap_or(0)
 }
 
@@ -40,7 +40,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    fn of<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> Piece<'a> {
+    fn new<'a>(dag: &'a Dag, ends: &Ends, frequencies: &'a [u64], end: DagEdgeId) -> Piece<'a> {
         let none = || vec![Vec::new(); dag.node_count()];
         let last = dag.edge(end).from;
         let mut piece = Piece { dag, frequencies, out: none(), into: none(), edges: Vec::new(), last };
@@ -129,7 +129,7 @@ impl Piece<'_> {
         before[0] = 0;
         let mut least = u64::MAX;
         for first in 0..nodes.len() {
-            let mut flow = Flow::of(self, path);
+            let mut flow = Flow::new(self, path);
             for last in first..nodes.len() {
                 let cut = flow.with(nodes[last]);
                 let sum = before[first].saturating_add(cut);
@@ -158,7 +158,7 @@ struct Flow<'a> {
 }
 
 impl Flow<'_> {
-    fn of<'a>(piece: &'a Piece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
+    fn new<'a>(piece: &'a Piece<'a>, path: &[DagEdgeId]) -> Flow<'a> {
         let count = piece.dag.edges().len();
         let mut on_path = vec![false; count];
         path.iter().for_each(|e| on_path[e.index()] = true);

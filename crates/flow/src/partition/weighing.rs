@@ -103,7 +103,7 @@ pub struct Weigher {
 impl Weigher {
     /// Prepares a procedure.
     pub fn new(procedure: &Procedure, measure: Measure) -> Weigher {
-        let (dag, found) = (&procedure.dag, Ends::of(&procedure.dag));
+        let (dag, found) = (&procedure.dag, Ends::from_dag(&procedure.dag));
         let ends = found.edges().to_vec();
         let place: HashMap<DagEdgeId, usize> = ends.iter().enumerate().map(|(at, e)| (*e, at)).collect();
         let weights: Vec<u64> = ends.iter().map(|e| procedure.frequencies[e.index()]).collect();

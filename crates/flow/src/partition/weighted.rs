@@ -19,12 +19,12 @@
 use super::anneal::refine;
 use super::exact;
 use super::weighing::{EndPartition, EndSet, Weigher};
-use super::{CopyPlan, Measure, Options, Part, Plan, Procedure};
+use super::{CopyPlan, Measure, Part, PartitionOptions, PartitionPlan, Procedure};
 use crate::dag::DagEdgeId;
 use std::collections::{BTreeSet, HashMap};
 
 /// Procedures cost little that cost less than an equal share of all, divided by this.
-const CHEAP: u64 = 200;
+const NEGLIGIBLE: u64 = 200;
 /// How much work that a move adds counts against it, in the trials.
 const SUM_PRICES: [f64; 3] = [0.3, 1.0, 0.0];
 /// Edges that one trial may look at.
@@ -35,7 +35,7 @@ const MOST_DIVIDED: usize = 24;
 const MOST_SINGLE: usize = 32;
 
 /// Distributes the procedures' paths.
-pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
+pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let partition = exact::best(&mut weighers, copies).unwrap_or_else(|| {
@@ -43,7 +43,7 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
         let best = trials.into_iter().min_by_key(|(_, slowest)| *slowest);
         refine(&mut weighers, best.map(|(partition, _)| partition).unwrap_or_default())
     });
-    let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (sets, weigher)) in partition.iter().zip(&weighers).enumerate() {
         plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
         for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
@@ -55,12 +55,12 @@ pub fn plan(procedures: &[Procedure], options: &Options) -> Plan {
 }
 
 /// Distributes whole procedures, the most executed first.
-pub fn whole(procedures: &[Procedure], options: &Options) -> Plan {
+pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPlan {
     let copies = options.copies.max(1);
     let mut weighers: Vec<Weigher> = procedures.iter().map(|p| Weigher::new(p, options.measure)).collect();
     let mut search = Search::new(&mut weighers, procedures, copies, 0.0);
     search.whole();
-    let mut plan = Plan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
+    let mut plan = PartitionPlan { copies: vec![CopyPlan { parts: vec![None; procedures.len()] }; copies], profitable: 0 };
     for (at, (procedure, sets)) in procedures.iter().zip(&search.partition).enumerate() {
         for (copy, _) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             copy.parts[at] = Part::whole(&procedure.dag, &procedure.frequencies, options.measure);
@@ -125,7 +125,7 @@ impl<'a> Search<'a> {
         order.sort_by_key(|(cost, at)| (std::cmp::Reverse(*cost), *at));
         let copies = self.loads.len();
         let is_scarce = self.procedures.iter().map(|p| p.unit).collect::<BTreeSet<_>>().len() < copies;
-        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / CHEAP;
+        let cheap = order.iter().map(|(cost, _)| *cost).sum::<u64>() / copies as u64 / NEGLIGIBLE;
         let negligible = cheap / order.len().max(1) as u64;
         // What each copy has of procedures that no load distinguishes: those iterate.
         let mut idle = vec![0u64; copies];

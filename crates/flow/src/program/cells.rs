@@ -1,8 +1,8 @@
 //! Which counter counts a path: what the counters of a program mean.
 
-use crate::interesting::Ending;
+use crate::interesting::PathEnding;
 use crate::partition::Part;
-use crate::verify::Aliases;
+use crate::verify::NumberAliases;
 
 /// Which counter counts a path, by what the register and an increment sum to at its end.
 #[derive(Clone, Debug)]
@@ -26,11 +26,11 @@ pub enum Cells {
 #[derive(Clone, Debug)]
 pub struct InterestingCells {
     /// Which counter it is, by the sum.
-    pub ending: Ending,
+    pub ending: PathEnding,
     /// Counters with the numbers of their paths, ascending. Other counters count other paths.
     pub paths: Vec<(u64, u64)>,
     /// Other paths that a counter of this list counts, too.
-    pub aliases: Aliases,
+    pub aliases: NumberAliases,
     /// Whether the numbering was proven, not only tried on some paths.
     pub proven: bool,
 }

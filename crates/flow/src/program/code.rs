@@ -24,7 +24,7 @@ pub struct TripCountedLoop {
 
 /// The dominant iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DominantIteration {
+pub struct DominantIterationCode {
     /// The edge that closes it.
     pub back: Edge,
     /// The index that it counts.
@@ -46,7 +46,7 @@ pub struct RegisterCounted {
 
 /// What a program is for: a graph, and where its paths end. No pass changes it.
 #[derive(Clone, Debug)]
-pub(super) struct Frame {
+pub(super) struct ProgramFrame {
     pub graph: Graph,
     /// Its nodes but the exit, those of a path in its order.
     pub order: Vec<Node>,
@@ -56,11 +56,11 @@ pub(super) struct Frame {
     pub origins: Option<Vec<Edge>>,
 }
 
-impl Frame {
+impl ProgramFrame {
     /// Of a function's own graph.
-    pub fn of_function(graph: &Graph, dag: &Dag) -> Frame {
+    pub fn from_function(graph: &Graph, dag: &Dag) -> ProgramFrame {
         let order = dag.order().iter().copied().filter(|n| *n != graph.exit()).collect();
-        Frame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
+        ProgramFrame { graph: graph.clone(), order, dag: dag.clone(), origins: None }
     }
 
     /// Which of the function's edges an edge is.
@@ -84,7 +84,7 @@ impl Frame {
 pub(super) struct Code {
     pub operations: Vec<Vec<Operation>>,
     pub loops: Vec<TripCountedLoop>,
-    pub dominant: Vec<DominantIteration>,
+    pub dominant: Vec<DominantIterationCode>,
 }
 
 impl Code {

@@ -11,7 +11,7 @@
 //! of the loop that calls nothing, or enters a loop in it.
 
 use super::BlockProperties;
-use super::code::{Code, DominantIteration, Frame, RegisterCounted};
+use super::code::{Code, DominantIterationCode, ProgramFrame, RegisterCounted};
 use super::operation::{DominantId, Operation};
 use crate::dag::CutReason;
 use crate::frequency::{Frequencies, innermost_loops};
@@ -41,7 +41,7 @@ pub enum DominantCounting {
 }
 
 /// Splits the counts of the dominant iterations of all loops that have one.
-pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: DominantCounting) {
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: DominantCounting) {
     code.dominant = iterations(frame, code, frequencies, blocks, which);
     for place in 0..code.dominant.len() {
         let (id, back) = (DominantId(place), code.dominant[place].back);
@@ -57,17 +57,17 @@ pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &B
 }
 
 fn iterations(
-    frame: &Frame,
+    frame: &ProgramFrame,
     code: &Code,
     frequencies: &Frequencies,
     blocks: &BlockProperties,
     which: DominantCounting,
-) -> Vec<DominantIteration> {
+) -> Vec<DominantIterationCode> {
     if frame.back_edges().next().is_none() || which == DominantCounting::Shared {
         return Vec::new();
     }
     let walk = Walk { frame, code, frequencies, blocks, innermost: innermost_loops(&frame.graph) };
-    let mut found: Vec<(DominantIteration, f64)> = frame.back_edges().filter_map(|back| walk.iteration(back)).collect();
+    let mut found: Vec<(DominantIterationCode, f64)> = frame.back_edges().filter_map(|back| walk.iteration(back)).collect();
     if which == DominantCounting::Register {
         // Of a loop that is closed by several edges the most frequent iteration is in the register.
         let mut most_frequent = BTreeMap::<Node, usize>::new();
@@ -85,7 +85,7 @@ fn iterations(
 }
 
 struct Walk<'a> {
-    frame: &'a Frame,
+    frame: &'a ProgramFrame,
     code: &'a Code,
     frequencies: &'a Frequencies,
     blocks: &'a BlockProperties,
@@ -105,7 +105,7 @@ struct Prefix {
 impl Walk<'_> {
     /// What the most frequent iteration adds up to, and how often it is taken; `None` if it is long, calls something, comes
     /// through another loop, or is counted elsewhere.
-    fn iteration(&self, back: Edge) -> Option<(DominantIteration, f64)> {
+    fn iteration(&self, back: Edge) -> Option<(DominantIterationCode, f64)> {
         let head = self.frame.graph.to(back);
         let [Operation::Count { increment }, Operation::Set(start)] = *self.code.behind_flushes(back) else { return None };
         let mut prefixes = HashMap::from([(head, Prefix { probability: 1.0, register: start, size: 0 })]);
@@ -118,7 +118,7 @@ impl Walk<'_> {
         let latch = self.frame.graph.from(back);
         let prefix = prefixes.get(&latch).filter(|_| self.blocks.quiet[latch.index()])?;
         let often = self.frequencies.node(head) * prefix.probability * self.share(latch, back);
-        let dominant = DominantIteration { back, index: prefix.register.wrapping_add(increment), in_register: None };
+        let dominant = DominantIterationCode { back, index: prefix.register.wrapping_add(increment), in_register: None };
         (prefix.size + self.blocks.sizes[latch.index()] <= SHORT).then_some((dominant, often))
     }
 

@@ -7,14 +7,14 @@
 //! callee may never come back, and the path is over where it is called.
 
 use super::BlockProperties;
-use super::code::{Code, Frame};
+use super::code::{Code, ProgramFrame};
 use super::operation::{Operation, value_set};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Node};
 
 /// Moves counts to the edges into the nodes before them: `wherever` that pays, or only where it has to be. Nodes are
 /// treated from the ends of paths on, so that a count moves as far as it pays. Takes time linear in the size of the graph.
-pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, wherever: bool) {
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, wherever: bool) {
     let graph = &frame.graph;
     let known = constants(frame, code);
     let in_loops: Vec<Node> = code.loops.iter().flat_map(|l| l.nodes.iter().copied()).collect();
@@ -64,7 +64,7 @@ fn pays(code: &Code, into: &[Edge], known: &[Option<i64>], frequencies: &Frequen
 }
 
 /// The register behind each edge, where it is the same on all paths there.
-fn constants(frame: &Frame, code: &Code) -> Vec<Option<i64>> {
+fn constants(frame: &ProgramFrame, code: &Code) -> Vec<Option<i64>> {
     let graph = &frame.graph;
     let mut known: Vec<Option<i64>> = graph.edges().map(|e| value_set(code.on(e))).collect();
     for &node in &frame.order {

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum StreamItem {
     /// A path ended: its number.
     Path(i64),
     /// A call of the function begins.
@@ -49,7 +49,7 @@ pub struct Machine {
     /// Paths that are not counted where they are looked up.
     pub known: BTreeSet<i64>,
     /// The stream.
-    pub stream: Vec<Event>,
+    pub stream: Vec<StreamItem>,
     /// The path that is noted in the frame of the call.
     pub noted: Option<i64>,
     /// Hits that the program counted.
@@ -84,7 +84,7 @@ impl Machine {
     /// A call of the program's function begins: its path register is 0, and nothing is noted.
     pub fn enter(&mut self, program: &ProbeProgram) {
         (self.register, self.noted) = (Some(0), None);
-        self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| Event::EnterCall));
+        self.stream.extend(program.at_entry().iter().filter(|o| **o == Operation::EnterCall).map(|_| StreamItem::EnterCall));
     }
 
     /// Does what is to be done when control takes an edge.
@@ -131,12 +131,12 @@ impl Machine {
                 self.count(program.dominant_of(dominant).index, in_register);
             }
             Operation::CountHits(hits) => self.hits = [self.hits, hits].into_iter().sum(),
-            Operation::Emit { increment } => self.stream.push(Event::Path(register?.wrapping_add(increment))),
+            Operation::Emit { increment } => self.stream.push(StreamItem::Path(register?.wrapping_add(increment))),
             Operation::NoteCall => {
-                self.noted = self.stream.iter().rev().find_map(|e| if let Event::Path(path) = e { Some(*path) } else { None });
+                self.noted = self.stream.iter().rev().find_map(|e| if let StreamItem::Path(path) = e { Some(*path) } else { None });
             }
-            Operation::EnterCall => self.stream.push(Event::EnterCall),
-            Operation::LeaveCall => self.stream.push(Event::LeaveCall),
+            Operation::EnterCall => self.stream.push(StreamItem::EnterCall),
+            Operation::LeaveCall => self.stream.push(StreamItem::LeaveCall),
         }
         Ok(())
     }

@@ -36,17 +36,17 @@ use crate::interesting::InterestingPlan;
 use crate::numbering::Numbering;
 use crate::partition::Hits;
 use crate::placement::Probes;
-use crate::plan::{Action, Plan, Share};
-use code::{Code, Frame};
+use crate::plan::{PartPlan, Plan, RegisterAction};
+use code::{Code, ProgramFrame};
 use operation::{DominantId, LoopId, Operation, add};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use verify::{ProgramFault, WalkBudget, verify_counts};
 
 pub use cells::{Cells, InterestingCells};
-pub use code::{DominantIteration, RegisterCounted, TripCountedLoop};
+pub use code::{DominantIterationCode, RegisterCounted, TripCountedLoop};
 pub use dominant::DominantCounting;
-pub use place::{Place, Version};
+pub use place::{CodeVersion, NodePlace};
 pub use stream::StreamEdges;
 
 /// What a backend knows of a function beyond its graph: by number of node or edge.
@@ -170,7 +170,7 @@ pub struct NumberedPaths {
 /// What has to be done on the edges of a graph, and what the counters mean.
 #[derive(Clone, Debug)]
 pub struct ProbeProgram {
-    frame: Frame,
+    frame: ProgramFrame,
     code: Code,
     admitted: Admitted,
     paths: NumberedPaths,
@@ -188,80 +188,80 @@ pub struct ProbeProgram {
 #[derive(Clone, Debug)]
 struct Versions {
     /// What each node of the graph but the exit is.
-    places: Vec<Place>,
+    places: Vec<NodePlace>,
     /// How often the known paths take its edges.
     executions: Vec<u64>,
 }
 
 impl ProbeProgram {
     /// Of a plan, before any pass.
-    pub fn of_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
-        match (&plan.share, &plan.partial) {
-            (Some(share), _) => ProbeProgram::of_part(graph, plan, share),
+    pub fn from_plan(graph: &Graph, plan: &Plan) -> ProbeProgram {
+        match (&plan.part, &plan.partial) {
+            (Some(part), _) => ProbeProgram::from_part(graph, plan, part),
             (None, Some(_)) => ProbeProgram::leaving_out(graph, plan),
-            (None, None) => ProbeProgram::of_all(graph, plan),
+            (None, None) => ProbeProgram::from_all(graph, plan),
         }
     }
 
     /// Of every path.
-    fn of_all(graph: &Graph, plan: &Plan) -> ProbeProgram {
+    fn from_all(graph: &Graph, plan: &Plan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Worthwhile, dominant: true };
-        let program = ProbeProgram::new(Frame::of_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
+        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), ..program }
     }
 
     /// Of the paths that do not end on edges which are left out.
     fn leaving_out(graph: &Graph, plan: &Plan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Worthwhile, dominant: false };
-        ProbeProgram::new(Frame::of_function(graph, &plan.dag), actions(graph, plan), admitted, plan)
+        ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), actions(graph, plan), admitted, plan)
     }
 
     /// Of what one of several copies counts: at the ends of its paths already.
-    fn of_part(graph: &Graph, plan: &Plan, share: &Share) -> ProbeProgram {
+    fn from_part(graph: &Graph, plan: &Plan, part: &PartPlan) -> ProbeProgram {
         let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Nowhere, dominant: false };
-        let operations = part::operations(graph, &plan.dag, &share.part);
-        let cells = Cells::Labels { labels: share.labels.clone(), cells: share.words, part: share.part.clone() };
-        ProbeProgram { cells, ..ProbeProgram::new(Frame::of_function(graph, &plan.dag), operations, admitted, plan) }
+        let operations = part::operations(graph, &plan.dag, &part.part);
+        let cells = Cells::Labels { labels: part.labels.clone(), cells: part.words, part: part.part.clone() };
+        ProbeProgram { cells, ..ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan) }
     }
 
     /// Of the interesting paths, each with a counter of its own; all others have one together. Numbers are those of all paths.
-    pub fn of_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
-        let program = ProbeProgram::of_plan(graph, &planned.plan);
+    pub fn from_interesting(graph: &Graph, planned: InterestingPlan) -> ProbeProgram {
+        let program = ProbeProgram::from_plan(graph, &planned.plan);
         let InterestingPlan { dag, numbering, ending, paths, aliases, proven, .. } = planned;
         let cells = Cells::Interesting(InterestingCells { ending, paths, aliases, proven });
         ProbeProgram { paths: NumberedPaths { dag, numbering }, increments: None, cells, ..program }
     }
 
     /// Of a plan's unknown paths, in a function that stays one version: paths are looked up where they end.
-    pub(crate) fn of_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
+    pub(crate) fn from_lookups(graph: &Graph, plan: &Plan, operations: Vec<Vec<Operation>>, known: Vec<u64>) -> ProbeProgram {
         let admitted = Admitted { trip_counts: false, early_counts: EarlyCounts::Necessary, dominant: false };
-        let program = ProbeProgram::new(Frame::of_function(graph, &plan.dag), operations, admitted, plan);
+        let program = ProbeProgram::new(ProgramFrame::from_function(graph, &plan.dag), operations, admitted, plan);
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), ..program }
     }
 
     /// Of a plan's unknown paths, in a graph of several versions of the function.
-    pub(crate) fn of_versions(
+    pub(crate) fn from_versions(
         (graph, order, origins): (Graph, Vec<Node>, Vec<Edge>),
         plan: &Plan,
         operations: Vec<Vec<Operation>>,
-        (known, places, executions): (Vec<u64>, Vec<Place>, Vec<u64>),
+        (known, places, executions): (Vec<u64>, Vec<NodePlace>, Vec<u64>),
     ) -> ProbeProgram {
         let admitted = Admitted { trip_counts: true, early_counts: EarlyCounts::Necessary, dominant: true };
-        let frame = Frame { graph, order, dag: plan.dag.clone(), origins: Some(origins) };
+        let frame = ProgramFrame { graph, order, dag: plan.dag.clone(), origins: Some(origins) };
         let program = ProbeProgram::new(frame, operations, admitted, plan);
         let versions = Some(Versions { places, executions });
         ProbeProgram { increments: Some(plan.probes.clone()), known: Some(known), versions, ..program }
     }
 
-    fn new(frame: Frame, operations: Vec<Vec<Operation>>, admitted: Admitted, plan: &Plan) -> ProbeProgram {
+    fn new(frame: ProgramFrame, operations: Vec<Vec<Operation>>, admitted: Admitted, plan: &Plan) -> ProbeProgram {
         let paths = NumberedPaths { dag: plan.numbered().clone(), numbering: plan.numbering.clone() };
         let (code, cells) = (Code::new(operations), Cells::Paths);
         ProbeProgram { frame, code, admitted, paths, increments: None, cells, known: None, versions: None, stream: None }
     }
 
     /// A plan's program, after the passes.
-    pub fn of(graph: &Graph, plan: &Plan, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) -> ProbeProgram {
-        let mut program = ProbeProgram::of_plan(graph, plan);
+    pub fn from_graph(graph: &Graph, plan: &Plan, frequencies: &Frequencies, blocks: &BlockProperties, choices: Choices) -> ProbeProgram {
+        let mut program = ProbeProgram::from_plan(graph, plan);
         program.run_passes(frequencies, blocks, choices);
         program
     }
@@ -364,7 +364,7 @@ impl ProbeProgram {
     }
 
     /// What the nodes of the graph but the exit are, if it is of several versions of a function's code.
-    pub fn places(&self) -> Option<&[Place]> {
+    pub fn places(&self) -> Option<&[NodePlace]> {
         self.versions.as_ref().map(|v| v.places.as_slice())
     }
 
@@ -399,12 +399,12 @@ impl ProbeProgram {
     }
 
     /// The dominant iterations that are split from others where they are counted: on the edges that close their loops.
-    pub fn dominant(&self) -> &[DominantIteration] {
+    pub fn dominant(&self) -> &[DominantIterationCode] {
         &self.code.dominant
     }
 
     /// A dominant iteration.
-    pub fn dominant_of(&self, id: DominantId) -> &DominantIteration {
+    pub fn dominant_of(&self, id: DominantId) -> &DominantIterationCode {
         &self.code.dominant[id.0]
     }
 
@@ -446,11 +446,11 @@ fn actions(graph: &Graph, plan: &Plan) -> Vec<Vec<Operation>> {
 }
 
 /// What a plan says of an edge, as operations.
-pub(crate) fn of_action(action: Action) -> Vec<Operation> {
+pub(crate) fn of_action(action: RegisterAction) -> Vec<Operation> {
     match action {
-        Action::Add { increment } => add(increment).into_iter().collect(),
-        Action::Count { increment } => vec![Operation::Count { increment }],
-        Action::CountAndRestart { increment, start } => vec![Operation::Count { increment }, Operation::Set(start)],
-        Action::Dead => vec![Operation::Unreachable],
+        RegisterAction::Add { increment } => add(increment).into_iter().collect(),
+        RegisterAction::Count { increment } => vec![Operation::Count { increment }],
+        RegisterAction::CountAndRestart { increment, start } => vec![Operation::Count { increment }, Operation::Set(start)],
+        RegisterAction::Dead => vec![Operation::Unreachable],
     }
 }

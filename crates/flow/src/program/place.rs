@@ -4,7 +4,7 @@ use crate::graph::Node;
 
 /// Where a node's code is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Version {
+pub enum CodeVersion {
     /// In the known-path region: which of the node's copies there, of which 0 is the original.
     Known(u32),
     /// In the instrumented code, where control goes on that leaves the region.
@@ -13,9 +13,9 @@ pub enum Version {
 
 /// A place of the code: a node of the function's graph in a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place {
+pub struct NodePlace {
     /// The node.
     pub node: Node,
     /// The version.
-    pub version: Version,
+    pub version: CodeVersion,
 }

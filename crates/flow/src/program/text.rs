@@ -59,14 +59,14 @@ impl ProbeProgram {
 
     /// A node's number in the function, with its version if there are several.
     fn name(&self, node: Node) -> String {
-        use super::Version;
+        use super::CodeVersion;
         match self.places().map(|places| places.get(node.index())) {
             None => node.0.to_string(),
             Some(None) => "exit".to_owned(),
             Some(Some(place)) => match place.version {
-                Version::Known(0) => place.node.0.to_string(),
-                Version::Known(copy) => format!("{}.{copy}", place.node.0),
-                Version::Instrumented => format!("{}.counted", place.node.0),
+                CodeVersion::Known(0) => place.node.0.to_string(),
+                CodeVersion::Known(copy) => format!("{}.{copy}", place.node.0),
+                CodeVersion::Instrumented => format!("{}.counted", place.node.0),
             },
         }
     }

@@ -3,7 +3,7 @@
 //! ([`TripCountedLoop`]). Edge profilers keep counters in registers for the same purpose; here the loop's own counter
 //! usually serves.
 
-use super::code::{Code, Frame, TripCountedLoop};
+use super::code::{Code, ProgramFrame, TripCountedLoop};
 use super::operation::{Operation, value_set};
 use super::{BlockProperties, TripCounting};
 use crate::frequency::Frequencies;
@@ -21,7 +21,7 @@ const TIGHT: u32 = 6;
 const MOST_EXITS: usize = 3;
 
 /// Counts loops by their trip counts where that pays. Takes time linear in the size of the graph and of its loops.
-pub fn run(frame: &Frame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
+pub fn run(frame: &ProgramFrame, code: &mut Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) {
     if which == TripCounting::Off {
         return;
     }
@@ -44,7 +44,7 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn find(frame: &Frame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Candidate> {
+    fn find(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Candidate> {
         let graph = &frame.graph;
         if blocks.crossed.contains(&back) {
             return None;
@@ -65,7 +65,7 @@ impl Candidate {
         Some(Candidate { back, nodes, exits, start, trip_count })
     }
 
-    fn pays(&self, frame: &Frame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) -> bool {
+    fn pays(&self, frame: &ProgramFrame, code: &Code, frequencies: &Frequencies, blocks: &BlockProperties, which: TripCounting) -> bool {
         let graph = &frame.graph;
         let is_counted_by_program = self.exits.len() == 1 && blocks.counted.contains(&self.back);
         let is_short = || self.nodes.iter().map(|n| blocks.sizes[n.index()]).sum::<u32>() <= TIGHT;
@@ -75,7 +75,7 @@ impl Candidate {
         self.trip_count.is_some() || (which == TripCounting::On || is_counted_by_program || is_short()) && iterates
     }
 
-    fn rewrite(self, frame: &Frame, code: &mut Code) {
+    fn rewrite(self, frame: &ProgramFrame, code: &mut Code) {
         let (graph, of) = (&frame.graph, code.next_loop());
         let (mut partial, mut whole) = (0i64, 0);
         for node in &self.nodes {
@@ -119,7 +119,7 @@ fn is_counted_once(code: &Code, graph: &Graph, nodes: &[Node], back: Edge) -> bo
 
 /// The nodes of the loop that a back edge closes, if there is just one path through it, it can be entered at its head
 /// only, and it holds no other loop.
-fn only_path(frame: &Frame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
+fn only_path(frame: &ProgramFrame, code: &Code, blocks: &BlockProperties, back: Edge) -> Option<Vec<Node>> {
     let graph = &frame.graph;
     let (latch, head) = (graph.from(back), graph.to(back));
     if head == graph.entry() || code.live(graph.incoming(head)).any(|e| e != back && frame.cut(e).is_some()) {

@@ -12,11 +12,11 @@
 //!
 //! Walks that never come to the exit (endless loops) are not verified: their counts may be pending.
 
-use super::machine::{Event, Machine, MachineFault};
+use super::machine::{Machine, MachineFault, StreamItem};
 use crate::dag::{DagEdge, DagEdgeId, Origin};
 use crate::graph::{Edge, Node};
 use crate::program::{Cells, ProbeProgram};
-use crate::verify::{Aliases, verify_full, verify_part};
+use crate::verify::{NumberAliases, verify_full, verify_part};
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 /// How much is tried.
@@ -63,9 +63,9 @@ pub enum ProgramFault {
         /// The walk.
         walk: Vec<Edge>,
         /// What should be in the stream.
-        expected: Vec<Event>,
+        expected: Vec<StreamItem>,
         /// What is.
-        written: Vec<Event>,
+        written: Vec<StreamItem>,
     },
     /// A call finds another path noted in its caller's frame than the one that came to it.
     #[error("path {noted:?} is noted instead of {expected:?} at the call behind the walk {walk:?}")]
@@ -237,9 +237,9 @@ impl<'a> Counting<'a> {
         if let Some(edges) = self.program.stream() {
             let is_left = walk.last().is_some_and(|e| edges.leaves[e.index()]);
             let numbers = self.paths(walk).into_iter().filter_map(|path| self.number(&path));
-            expected.push(Event::EnterCall);
-            expected.extend(numbers.map(|number| Event::Path(number as i64)));
-            expected.extend(is_left.then_some(Event::LeaveCall));
+            expected.push(StreamItem::EnterCall);
+            expected.extend(numbers.map(|number| StreamItem::Path(number as i64)));
+            expected.extend(is_left.then_some(StreamItem::LeaveCall));
         }
         let written = machine.stream.clone();
         if written == expected { Ok(()) } else { Err(ProgramFault::Stream { walk: walk.to_vec(), expected, written }) }
@@ -303,7 +303,7 @@ impl<'a> Counting<'a> {
 
     /// Whether other paths may be counted where interesting ones are.
     fn may_alias(&self) -> bool {
-        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, Aliases::Exactly(0)))
+        matches!(self.program.cells(), Cells::Interesting(cells) if !matches!(cells.aliases, NumberAliases::Exactly(0)))
     }
 
     /// Whether a counter is that of a path, and of no other.

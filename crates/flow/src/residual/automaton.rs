@@ -11,7 +11,7 @@ use crate::graph::Node;
 
 /// A transition from one state to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transition {
+pub struct RegionTransition {
     /// The edge it takes.
     pub edge: DagEdgeId,
     /// Where it leads; `None` where the path ends.
@@ -22,41 +22,42 @@ pub struct Transition {
 
 /// A node in a context.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct RegionState {
     /// The node.
     pub node: Node,
     /// The transitions from here.
-    pub transitions: Vec<Transition>,
+    pub transitions: Vec<RegionTransition>,
 }
 
 /// the known-path region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {
-    states: Vec<State>,
+    states: Vec<RegionState>,
 }
 
 impl Automaton {
     /// Of states as the invariants have them.
-    pub fn new(states: Vec<State>) -> Automaton {
+    pub fn new(states: Vec<RegionState>) -> Automaton {
         Automaton { states }
     }
 
     /// One state for each node; the transitions are the edges of the region.
-    pub fn of_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
+    pub fn from_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
         // The entry first: it changes places with node 0.
         let number = |node: Node| match node {
             n if n == dag.entry() => 0,
             Node(0) => dag.entry().index(),
             n => n.index(),
         };
-        let mut states: Vec<State> = (0..dag.node_count() as u32).map(|n| State { node: Node(n), transitions: Vec::new() }).collect();
+        let mut states: Vec<RegionState> =
+            (0..dag.node_count() as u32).map(|n| RegionState { node: Node(n), transitions: Vec::new() }).collect();
         states.swap(0, dag.entry().index());
         for state in &mut states {
             let out = dag.out(state.node).iter().filter(|e| region[e.index()]);
             state.transitions = out
                 .map(|&edge| {
                     let to = dag.edge(edge).to;
-                    Transition { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear[edge.index()] }
+                    RegionTransition { edge, to: (to != dag.exit()).then(|| number(to)), unclear: unclear[edge.index()] }
                 })
                 .collect();
         }
@@ -64,12 +65,12 @@ impl Automaton {
     }
 
     /// The states.
-    pub fn states(&self) -> &[State] {
+    pub fn states(&self) -> &[RegionState] {
         &self.states
     }
 
     /// The transition on an edge from a state, if that stays in the region.
-    pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<Transition> {
+    pub fn transition(&self, state: usize, edge: DagEdgeId) -> Option<RegionTransition> {
         self.states[state].transitions.iter().copied().find(|w| w.edge == edge)
     }
 
@@ -80,7 +81,7 @@ impl Automaton {
         order.sort_by_key(|s| std::cmp::Reverse(position[self.states[*s].node.index()]));
         let mut needed = vec![false; self.states.len()];
         for at in order {
-            let State { node, transitions } = &self.states[at];
+            let RegionState { node, transitions } = &self.states[at];
             needed[at] =
                 transitions.len() < dag.out(*node).len() || transitions.iter().any(|w| w.unclear || w.to.is_some_and(|to| needed[to]));
         }

@@ -17,7 +17,7 @@
 //! is taken. Code is not free either ([`super::prices`]).
 
 use super::KnownPath;
-use super::automaton::{Automaton, State, Transition};
+use super::automaton::{Automaton, RegionState, RegionTransition};
 use super::prices::Prices;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
@@ -53,7 +53,7 @@ pub fn cheapest(dag: &Dag, paths: &[KnownPath], prices: Prices, cost: f64, nodes
         if edges > MOST_EDGES || !tried.insert(region) {
             continue;
         }
-        let trie = Trie::of(dag, &ranked[..region]);
+        let trie = Trie::new(dag, &ranked[..region]);
         for part in PARTS {
             let distinct_from = all.checked_div(part).unwrap_or(u64::MAX);
             let Some(contexts) = trie.contexts(distinct_from, most) else { continue };
@@ -87,7 +87,7 @@ struct Trie {
 }
 
 impl Trie {
-    fn of(dag: &Dag, paths: &[&KnownPath]) -> Trie {
+    fn new(dag: &Dag, paths: &[&KnownPath]) -> Trie {
         let mut beginnings = vec![Beginning { node: dag.entry(), before: None, executions: 0, transitions: Vec::new() }];
         for path in paths {
             let mut at = 0;
@@ -174,11 +174,11 @@ struct Contexts {
 impl Contexts {
     fn automaton(&self, dag: &Dag, trie: &Trie) -> Automaton {
         let transition =
-            |(edge, to): &(DagEdgeId, Option<usize>)| Transition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
+            |(edge, to): &(DagEdgeId, Option<usize>)| RegionTransition { edge: *edge, to: to.map(|to| self.state_of[to]), unclear: false };
         let state = |at: &usize| {
             let Beginning { node, transitions, .. } = &trie.beginnings[*at];
             debug_assert!(transitions.iter().all(|(e, _)| dag.edge(*e).from == *node));
-            State { node: *node, transitions: transitions.iter().map(transition).collect() }
+            RegionState { node: *node, transitions: transitions.iter().map(transition).collect() }
         };
         Automaton::new(self.states.iter().map(state).collect())
     }

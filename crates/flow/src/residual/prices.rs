@@ -25,7 +25,7 @@ pub struct Prices {
 
 impl Prices {
     /// Of a function of which so many known paths are executed.
-    pub fn of(all: u64) -> Prices {
+    pub fn new(all: u64) -> Prices {
         Prices { all: all as f64 }
     }
 

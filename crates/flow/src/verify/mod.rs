@@ -19,7 +19,7 @@ mod paths;
 
 use crate::dag::{Dag, DagEdgeId};
 use crate::numbering::{Class, InterestingSet, Labelling};
-use paths::Members;
+use paths::MarkedPaths;
 use std::collections::HashMap;
 
 pub use full::{Fault, verify_full};
@@ -44,7 +44,7 @@ impl Default for VerifyBudget {
 
 /// How a verdict was reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+pub enum VerifyMethod {
     /// By all paths.
     Enumerated,
     /// By all pairs of paths that could have the same sums.
@@ -55,7 +55,7 @@ pub enum Method {
 
 /// What was found of a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum VerifyFinding {
     /// It holds.
     Holds,
     /// It does not hold for this path, and this other one if it takes two. Without a path: more is recognised as known than
@@ -67,7 +67,7 @@ pub enum Finding {
 
 /// Uninteresting paths that are recognised as interesting ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Aliases {
+pub enum NumberAliases {
     /// This many.
     Exactly(u128),
     /// This many of so many uninteresting paths that were drawn at random.
@@ -83,48 +83,49 @@ pub enum Aliases {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// How it was reached.
-    pub method: Method,
+    pub method: VerifyMethod,
     /// Whether every interesting path is recognised, and each as another.
-    pub uniqueness: Finding,
+    pub uniqueness: VerifyFinding,
     /// Whether no other path is recognised as an interesting one.
-    pub validity: Finding,
+    pub validity: VerifyFinding,
     /// Whether the claimed span is that of the interesting paths' numbers.
-    pub compactness: Finding,
+    pub compactness: VerifyFinding,
     /// How many are, if not.
-    pub aliases: Aliases,
+    pub aliases: NumberAliases,
 }
 
 impl Verdict {
     /// Whether nothing speaks against the labelling; `exact` asks for validity, too.
     pub fn is_good(&self, exact: bool) -> bool {
-        let good = |f: &Finding| !matches!(f, Finding::Fails(..));
+        let good = |f: &VerifyFinding| !matches!(f, VerifyFinding::Fails(..));
         good(&self.uniqueness) && good(&self.compactness) && (!exact || good(&self.validity))
     }
 
     /// Whether it is proven, not only not refuted.
     pub fn is_proof(&self) -> bool {
-        !matches!(self.method, Method::Sampled(_))
+        !matches!(self.method, VerifyMethod::Sampled(_))
     }
 }
 
 /// Checks a labelling of the paths of `dag` for a set of interesting paths.
 pub fn verify(dag: &Dag, set: &InterestingSet, labelling: &Labelling, budget: &VerifyBudget) -> Verdict {
-    let members = Members::of(dag, set, labelling.scheme.takes_closure(), matches!(labelling.scheme, crate::Scheme::BallLarus));
+    let members =
+        MarkedPaths::new(dag, set, labelling.scheme.takes_closure(), matches!(labelling.scheme, crate::NumberingScheme::BallLarus));
     if paths::count(dag, &vec![true; dag.edges().len()]) <= u128::from(budget.paths) {
         let mut tally = Tally::default();
         paths::each(dag, |path| tally.add(dag, labelling, &members, path));
-        return tally.verdict(labelling, Method::Enumerated);
+        return tally.verdict(labelling, VerifyMethod::Enumerated);
     }
     if let Some(found) = pairs::search(dag, &members, labelling, budget.states) {
         return exact(dag, &members, labelling, budget, found);
     }
     let mut tally = Tally::default();
     paths::draw(dag, &members, budget.samples, |path| tally.add(dag, labelling, &members, path));
-    tally.verdict(labelling, Method::Sampled(tally.seen))
+    tally.verdict(labelling, VerifyMethod::Sampled(tally.seen))
 }
 
 /// The verdict where the search for pairs came to an end.
-fn exact(dag: &Dag, members: &Members, labelling: &Labelling, budget: &VerifyBudget, found: pairs::Found) -> Verdict {
+fn exact(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, budget: &VerifyBudget, found: pairs::PairSearch) -> Verdict {
     // Sums differ; besides, each sum of an interesting path must be recognised, and nothing else.
     let mut tally = Tally::default();
     if !members.each(dag, |path| tally.add(dag, labelling, members, path)) {
@@ -132,24 +133,24 @@ fn exact(dag: &Dag, members: &Members, labelling: &Labelling, budget: &VerifyBud
         tally.ends = pairs::ends(dag, members, labelling);
     }
     let sums_differ = found.interesting.is_none();
-    let finding = |pair: Option<pairs::Pair>| pair.map_or(Finding::Holds, |(p, q)| Finding::Fails(p, Some(q)));
+    let finding = |pair: Option<pairs::Pair>| pair.map_or(VerifyFinding::Holds, |(p, q)| VerifyFinding::Fails(p, Some(q)));
     let uniqueness = if sums_differ { tally.uniqueness() } else { finding(found.interesting) };
     // What no interesting path sums to must not be recognised as one, or the sums of another might be.
     let surplus = labelling.accepted().is_some_and(|accepted| accepted != members.count(dag));
-    let validity = if surplus { Finding::Fails(Vec::new(), None) } else { finding(found.other) };
-    let valid = validity == Finding::Holds;
+    let validity = if surplus { VerifyFinding::Fails(Vec::new(), None) } else { finding(found.other) };
+    let valid = validity == VerifyFinding::Holds;
     let aliases = match valid {
-        true => Aliases::Exactly(0),
+        true => NumberAliases::Exactly(0),
         false => pairs::aliases(dag, members, labelling, budget.states).map_or_else(
             || {
                 let mut drawn = Tally::default();
                 paths::draw(dag, members, budget.samples, |path| drawn.add(dag, labelling, members, path));
-                Aliases::Drawn { aliases: drawn.aliases, of: drawn.others }
+                NumberAliases::Drawn { aliases: drawn.aliases, of: drawn.others }
             },
-            Aliases::Exactly,
+            NumberAliases::Exactly,
         ),
     };
-    Verdict { method: Method::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
+    Verdict { method: VerifyMethod::Searched, uniqueness, validity, compactness: tally.compactness(labelling, false), aliases }
 }
 
 /// Paths seen, one by one.
@@ -161,12 +162,12 @@ struct Tally {
     /// For each class the interesting path that has it.
     recognised: HashMap<u64, Vec<DagEdgeId>>,
     ends: Option<(i64, i64)>,
-    not_unique: Option<Finding>,
-    not_valid: Option<Finding>,
+    not_unique: Option<VerifyFinding>,
+    not_valid: Option<VerifyFinding>,
 }
 
 impl Tally {
-    fn add(&mut self, dag: &Dag, labelling: &Labelling, members: &Members, path: &[DagEdgeId]) {
+    fn add(&mut self, dag: &Dag, labelling: &Labelling, members: &MarkedPaths, path: &[DagEdgeId]) {
         self.seen += 1;
         let sums = labelling.run(path);
         let class = labelling.classify(dag, sums);
@@ -174,40 +175,42 @@ impl Tally {
             self.others += 1;
             if let Class::Known(slot) = class {
                 self.aliases += 1;
-                self.not_valid.get_or_insert_with(|| Finding::Fails(path.to_vec(), self.recognised.get(&slot).cloned()));
+                self.not_valid.get_or_insert_with(|| VerifyFinding::Fails(path.to_vec(), self.recognised.get(&slot).cloned()));
             }
             return;
         }
         self.ends = Some(self.ends.map_or((sums[0], sums[0]), |(low, high)| (low.min(sums[0]), high.max(sums[0]))));
         let fault = match class {
-            Class::Unknown => Some(Finding::Fails(path.to_vec(), None)),
-            Class::Known(slot) => {
-                self.recognised.insert(slot, path.to_vec()).filter(|o| o != path).map(|other| Finding::Fails(path.to_vec(), Some(other)))
-            }
+            Class::Unknown => Some(VerifyFinding::Fails(path.to_vec(), None)),
+            Class::Known(slot) => self
+                .recognised
+                .insert(slot, path.to_vec())
+                .filter(|o| o != path)
+                .map(|other| VerifyFinding::Fails(path.to_vec(), Some(other))),
         };
         self.not_unique = self.not_unique.take().or(fault);
     }
 
-    fn uniqueness(&self) -> Finding {
-        self.not_unique.clone().unwrap_or(Finding::Holds)
+    fn uniqueness(&self) -> VerifyFinding {
+        self.not_unique.clone().unwrap_or(VerifyFinding::Holds)
     }
 
     /// `part`: not every interesting path was seen.
-    fn compactness(&self, labelling: &Labelling, part: bool) -> Finding {
+    fn compactness(&self, labelling: &Labelling, part: bool) -> VerifyFinding {
         let span = labelling.span();
         match self.ends {
-            Some((low, high)) if (low, high) == (span.low, span.high) => Finding::Holds,
-            Some((low, high)) if part && low >= span.low && high <= span.high => Finding::NotRefuted,
-            _ => Finding::Fails(self.recognised.values().next().cloned().unwrap_or_default(), None),
+            Some((low, high)) if (low, high) == (span.low, span.high) => VerifyFinding::Holds,
+            Some((low, high)) if part && low >= span.low && high <= span.high => VerifyFinding::NotRefuted,
+            _ => VerifyFinding::Fails(self.recognised.values().next().cloned().unwrap_or_default(), None),
         }
     }
 
-    fn verdict(&self, labelling: &Labelling, method: Method) -> Verdict {
-        let sampled = matches!(method, Method::Sampled(_));
-        let or = |f: &Option<Finding>| f.clone().unwrap_or(if sampled { Finding::NotRefuted } else { Finding::Holds });
+    fn verdict(&self, labelling: &Labelling, method: VerifyMethod) -> Verdict {
+        let sampled = matches!(method, VerifyMethod::Sampled(_));
+        let or = |f: &Option<VerifyFinding>| f.clone().unwrap_or(if sampled { VerifyFinding::NotRefuted } else { VerifyFinding::Holds });
         let aliases = match sampled {
-            true => Aliases::Drawn { aliases: self.aliases, of: self.others },
-            false => Aliases::Exactly(self.aliases.into()),
+            true => NumberAliases::Drawn { aliases: self.aliases, of: self.others },
+            false => NumberAliases::Exactly(self.aliases.into()),
         };
         let (uniqueness, validity) = (or(&self.not_unique), or(&self.not_valid));
         Verdict { method, uniqueness, validity, compactness: self.compactness(labelling, sampled), aliases }

@@ -8,7 +8,7 @@
 //!
 //! Sums are exact integers here; they stand for words only as long as all of them fit one, which is checked first.
 
-use super::paths::Members;
+use super::paths::MarkedPaths;
 use crate::dag::{Dag, DagEdgeId};
 use crate::graph::Node;
 use crate::numbering::{Class, Labelling};
@@ -19,7 +19,7 @@ use std::ops::ControlFlow;
 pub type Pair = (Vec<DagEdgeId>, Vec<DagEdgeId>);
 
 /// What the search found.
-pub struct Found {
+pub struct PairSearch {
     /// Two interesting paths with the same sums.
     pub interesting: Option<Pair>,
     /// An interesting path and an uninteresting one with the same sums.
@@ -47,7 +47,7 @@ struct Visit {
 }
 
 /// Looks for paths with the same sums; `None` if there were more states than `most`, or sums do not fit words.
-pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) -> Option<Found> {
+pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<PairSearch> {
     let all = vec![true; dag.edges().len()];
     let (region, outside) = (bounds(dag, &members.edges(dag), labelling), bounds(dag, &all, labelling));
     let fits = |b: &[(i128, i128); 2]| b.iter().all(|(low, high)| *low >= i128::from(i64::MIN) && *high <= i128::from(i64::MAX));
@@ -60,7 +60,7 @@ pub fn search(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) 
     let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);
     let mut open = vec![0];
-    let mut found = Found { interesting: None, other: None };
+    let mut found = PairSearch { interesting: None, other: None };
     while let Some(at) = open.pop() {
         let state = visits[at].state;
         if state.differ && state.first.0 == dag.exit() && state.second.0 == dag.exit() {
@@ -100,7 +100,7 @@ type Edges = (Option<DagEdgeId>, Option<DagEdgeId>);
 /// edges, so they are nowhere listed.
 fn each_successor(
     dag: &Dag,
-    members: &Members,
+    members: &MarkedPaths,
     labelling: &Labelling,
     place: &[usize],
     state: State,
@@ -165,7 +165,7 @@ fn bounds(dag: &Dag, marked: &[bool], labelling: &Labelling) -> Vec<Option<[(i12
 }
 
 /// Least and greatest number of a path over the interesting edges.
-pub fn ends(dag: &Dag, members: &Members, labelling: &Labelling) -> Option<(i64, i64)> {
+pub fn ends(dag: &Dag, members: &MarkedPaths, labelling: &Labelling) -> Option<(i64, i64)> {
     let (low, high) = bounds(dag, &members.edges(dag), labelling)[dag.entry().index()]?[0];
     Some((low.try_into().ok()?, high.try_into().ok()?))
 }
@@ -175,7 +175,7 @@ type Counts = HashMap<([i64; 2], Option<u32>), u128>;
 
 /// How many uninteresting paths are recognised as interesting ones: paths are counted by their sums. `None` if there
 /// were more sums than `most`.
-pub fn aliases(dag: &Dag, members: &Members, labelling: &Labelling, most: usize) -> Option<u128> {
+pub fn aliases(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usize) -> Option<u128> {
     // Nothing can be said of a sum without knowing how many of the paths that have it are interesting.
     let mut states: Vec<Counts> = vec![Counts::new(); dag.node_count()];
     states[dag.entry().index()].insert(([0, 0], Some(0)), 1);

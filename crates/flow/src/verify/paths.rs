@@ -9,18 +9,18 @@ use std::collections::{HashMap, HashSet};
 const MOST_LISTED: u128 = 1 << 17;
 
 /// Which paths are interesting, as an automaton that reads edges.
-pub enum Members {
+pub enum MarkedPaths {
     /// Those over these edges.
     Closure(Vec<bool>),
     /// A list: the set, and a trie for reading edge by edge; a state is a node of the trie.
     List(HashSet<Vec<DagEdgeId>>, HashMap<(u32, DagEdgeId), u32>),
 }
 
-impl Members {
+impl MarkedPaths {
     /// The set as a scheme sees it: its closure, or everything.
-    pub fn of(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> Members {
+    pub fn new(dag: &Dag, set: &InterestingSet, closure: bool, everything: bool) -> MarkedPaths {
         if everything {
-            return Members::Closure(vec![true; dag.edges().len()]);
+            return MarkedPaths::Closure(vec![true; dag.edges().len()]);
         }
         match set.paths(dag) {
             Ok(paths) if set.is_listed() && !closure => {
@@ -32,34 +32,34 @@ impl Members {
                         at = *trie.entry((at, edge)).or_insert(fresh);
                     }
                 }
-                Members::List(paths.into_iter().collect(), trie)
+                MarkedPaths::List(paths.into_iter().collect(), trie)
             }
-            _ => Members::Closure(set.edges().to_vec()),
+            _ => MarkedPaths::Closure(set.edges().to_vec()),
         }
     }
 
     /// Whether a path from entry to exit is interesting.
     pub fn has(&self, path: &[DagEdgeId]) -> bool {
         match self {
-            Members::Closure(edges) => path.iter().all(|e| edges[e.index()]),
-            Members::List(paths, _) => paths.contains(path),
+            MarkedPaths::Closure(edges) => path.iter().all(|e| edges[e.index()]),
+            MarkedPaths::List(paths, _) => paths.contains(path),
         }
     }
 
     /// The state after an edge, if an interesting path can go on there. The first state is 0.
     pub fn step(&self, state: u32, edge: DagEdgeId) -> Option<u32> {
         match self {
-            Members::Closure(edges) => edges[edge.index()].then_some(0),
-            Members::List(_, trie) => trie.get(&(state, edge)).copied(),
+            MarkedPaths::Closure(edges) => edges[edge.index()].then_some(0),
+            MarkedPaths::List(_, trie) => trie.get(&(state, edge)).copied(),
         }
     }
 
     /// Visits the interesting paths; false if there are too many.
     pub fn each(&self, dag: &Dag, mut visit: impl FnMut(&[DagEdgeId])) -> bool {
         match self {
-            Members::List(paths, _) => paths.iter().for_each(|p| visit(p)),
-            Members::Closure(edges) if count(dag, edges) <= MOST_LISTED => each_over(dag, edges, visit),
-            Members::Closure(_) => return false,
+            MarkedPaths::List(paths, _) => paths.iter().for_each(|p| visit(p)),
+            MarkedPaths::Closure(edges) if count(dag, edges) <= MOST_LISTED => each_over(dag, edges, visit),
+            MarkedPaths::Closure(_) => return false,
         }
         true
     }
@@ -67,16 +67,16 @@ impl Members {
     /// How many paths are interesting.
     pub fn count(&self, dag: &Dag) -> u128 {
         match self {
-            Members::Closure(edges) => count(dag, edges),
-            Members::List(paths, _) => paths.len() as u128,
+            MarkedPaths::Closure(edges) => count(dag, edges),
+            MarkedPaths::List(paths, _) => paths.len() as u128,
         }
     }
 
     /// The edges that interesting paths take.
     pub fn edges(&self, dag: &Dag) -> Vec<bool> {
         match self {
-            Members::Closure(edges) => edges.clone(),
-            Members::List(paths, _) => {
+            MarkedPaths::Closure(edges) => edges.clone(),
+            MarkedPaths::List(paths, _) => {
                 let mut edges = vec![false; dag.edges().len()];
                 paths.iter().flatten().for_each(|e| edges[e.index()] = true);
                 edges
@@ -129,7 +129,7 @@ fn behind(dag: &Dag, marked: &[bool]) -> Vec<u128> {
 }
 
 /// Visits paths drawn at random: half of them from all, each equally likely, half from those over the interesting edges.
-pub fn draw(dag: &Dag, members: &Members, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
+pub fn draw(dag: &Dag, members: &MarkedPaths, samples: u64, mut visit: impl FnMut(&[DagEdgeId])) {
     let (all, region) = (vec![true; dag.edges().len()], members.edges(dag));
     let (of_all, of_inside) = (behind(dag, &all), behind(dag, &region));
     let mut state = 0x2545_f491_4f6c_dd1du64;

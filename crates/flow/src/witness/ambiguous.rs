@@ -7,15 +7,15 @@
 //! number of steps.
 
 use super::Violation;
-use super::automaton::{Action, State};
-use super::program::FunctionId;
+use super::automaton::{AutomatonState, StateAction};
+use super::program::WitnessFunctionId;
 use super::pushdown::Pushdown;
 use super::structure::Structure;
 use crate::graph::Node;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The blocks of an execution.
-pub type Blocks = Vec<(FunctionId, Node)>;
+pub type Blocks = Vec<(WitnessFunctionId, Node)>;
 
 /// Stacks deeper than this are not searched.
 const DEEPEST: usize = 24;
@@ -51,29 +51,29 @@ pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violatio
 /// A run: the state that was entered last, and the calls under way; no state at its end.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Run {
-    state: Option<State>,
-    stack: Vec<State>,
+    state: Option<AutomatonState>,
+    stack: Vec<AutomatonState>,
 }
 
 impl Run {
     /// Everything that can come next.
     fn next(&self, pushdown: &Pushdown) -> Vec<Run> {
         let Some(state) = self.state else { return Vec::new() };
-        let go = |to: State| Run { state: Some(to), stack: self.stack.clone() };
+        let go = |to: AutomatonState| Run { state: Some(to), stack: self.stack.clone() };
         match &pushdown.state(state).action {
-            Action::Choose(next) => next.iter().map(|to| go(*to)).collect(),
-            Action::End => vec![Run { state: None, stack: Vec::new() }],
-            Action::Call { callee, .. } if self.stack.len() < DEEPEST => {
+            StateAction::Choose(next) => next.iter().map(|to| go(*to)).collect(),
+            StateAction::End => vec![Run { state: None, stack: Vec::new() }],
+            StateAction::Call { callee, .. } if self.stack.len() < DEEPEST => {
                 let mut run = go(pushdown.entry(*callee));
                 run.stack.push(state);
                 vec![run]
             }
-            Action::Call { .. } => Vec::new(),
-            Action::Return | Action::Unwind => {
+            StateAction::Call { .. } => Vec::new(),
+            StateAction::Return | StateAction::Unwind => {
                 let mut run = self.clone();
                 let call = run.stack.pop().map(|call| &pushdown.state(call).action);
-                let Some(Action::Call { after, unwound, .. }) = call else { return Vec::new() };
-                let returns = pushdown.state(state).action == Action::Return;
+                let Some(StateAction::Call { after, unwound, .. }) = call else { return Vec::new() };
+                let returns = pushdown.state(state).action == StateAction::Return;
                 run.state = Some(if returns { *after } else { *unwound });
                 vec![run]
             }
@@ -82,16 +82,16 @@ impl Run {
 }
 
 /// The block that entering a state executes.
-fn block(pushdown: &Pushdown, state: Option<State>) -> Option<(FunctionId, Node)> {
+fn block(pushdown: &Pushdown, state: Option<AutomatonState>) -> Option<(WitnessFunctionId, Node)> {
     let data = pushdown.state(state?);
     data.executes.then_some((data.function, data.node))
 }
 
 /// How runs come to the branches: for each a few stacks, with the blocks executed before.
-fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<State, Vec<(Vec<State>, Blocks)>> {
+fn prefixes(structure: &Structure, violations: &[Violation]) -> HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> {
     let pushdown = &structure.pushdown;
-    let mut wanted: HashMap<State, usize> = violations.iter().map(|v| (v.state, STACKS)).collect();
-    let mut found: HashMap<State, Vec<(Vec<State>, Blocks)>> = HashMap::new();
+    let mut wanted: HashMap<AutomatonState, usize> = violations.iter().map(|v| (v.state, STACKS)).collect();
+    let mut found: HashMap<AutomatonState, Vec<(Vec<AutomatonState>, Blocks)>> = HashMap::new();
     let first = Run { state: Some(pushdown.root()), stack: Vec::new() };
     let (mut seen, mut met) = (HashSet::from([first.clone()]), vec![(first, 0usize)]);
     let (mut at, mut open) = (0, wanted.len());
@@ -186,7 +186,7 @@ struct Search<'a> {
     pushdown: &'a Pushdown,
     members: &'a [Vec<bool>],
     violation: &'a Violation,
-    stack: &'a [State],
+    stack: &'a [AutomatonState],
 }
 
 /// Two runs that were met, where they come from, and the steps that each has made.
@@ -198,7 +198,7 @@ struct Met {
 }
 
 impl<'a> Search<'a> {
-    fn new(pushdown: &'a Pushdown, members: &'a [Vec<bool>], violation: &'a Violation, stack: &'a [State]) -> Search<'a> {
+    fn new(pushdown: &'a Pushdown, members: &'a [Vec<bool>], violation: &'a Violation, stack: &'a [AutomatonState]) -> Search<'a> {
         Search { pushdown, members, violation, stack }
     }
 

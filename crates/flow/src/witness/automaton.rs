@@ -1,13 +1,13 @@
 //! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)), each with at most one witness and one action.
 
-use super::program::{FunctionId, Witness};
+use super::program::{Witness, WitnessFunctionId};
 use crate::graph::Node;
 
 /// A state of the automaton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct State(pub u32);
+pub struct AutomatonState(pub u32);
 
-impl State {
+impl AutomatonState {
     /// The state as an index into per-state tables.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -16,17 +16,17 @@ impl State {
 
 /// What follows when a state has been entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum StateAction {
     /// Control passes to one of these states; with none, it stays here for ever.
-    Choose(Box<[State]>),
+    Choose(Box<[AutomatonState]>),
     /// A function is entered.
     Call {
         /// The function.
-        callee: FunctionId,
+        callee: WitnessFunctionId,
         /// Where control goes on when it returns.
-        after: State,
+        after: AutomatonState,
         /// Where control goes on when it unwinds.
-        unwound: State,
+        unwound: AutomatonState,
     },
     /// The function returns.
     Return,
@@ -61,11 +61,11 @@ pub struct StateData {
     /// Whether entering the state executes the block of its node.
     pub executes: bool,
     /// Its function; for the two that were added, a number that no function of the program has.
-    pub function: FunctionId,
+    pub function: WitnessFunctionId,
     /// Its node, or the one that its edge leads to.
     pub node: Node,
     /// What it is.
     pub role: Role,
     /// What follows.
-    pub action: Action,
+    pub action: StateAction,
 }

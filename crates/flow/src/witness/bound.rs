@@ -13,7 +13,7 @@
 
 use super::exact::exact;
 use super::placement::{all, fewest};
-use super::program::{FunctionId, Program, WitnessKind};
+use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::sets::{Lists, components};
 use super::structure::Structure;
@@ -28,7 +28,7 @@ const SMALL: usize = 24;
 const STEPS: usize = 5_000;
 
 /// The least that the most expensive of `machines` can cost.
-pub fn bound(program: &Program, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
+pub fn bound(program: &WitnessProgram, kind: WitnessKind, weights: &Weights, machines: usize) -> f64 {
     let structure = Structure::new(Pushdown::new(program, kind));
     let (mut sum, mut loops) = (0.0, 0.0f64);
     for function in program.function_ids() {
@@ -84,7 +84,7 @@ fn region(view: &View, postdominators: &[Option<u32>], branch: usize) -> (f64, H
 }
 
 /// For each component whether its nodes are left as often as they are entered; estimates of irreducible or endless loops are not so.
-fn consistent(program: &Program, weights: &Weights, function: FunctionId, component: &[u32]) -> Vec<bool> {
+fn consistent(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId, component: &[u32]) -> Vec<bool> {
     let graph = &program.function(function).graph;
     let mut consistent = vec![true; graph.node_count()];
     for node in graph.nodes() {
@@ -98,7 +98,7 @@ fn consistent(program: &Program, weights: &Weights, function: FunctionId, compon
 }
 
 /// The most executions that a branch of a function has with two successors that lead back to it, less those that enter the loop.
-fn executions_in_loops(program: &Program, weights: &Weights, function: FunctionId) -> f64 {
+fn executions_in_loops(program: &WitnessProgram, weights: &Weights, function: WitnessFunctionId) -> f64 {
     let graph = &program.function(function).graph;
     let pairs: Vec<(u32, u32)> = graph.edges().map(|e| (graph.from(e).0, graph.to(e).0)).collect();
     let component = components(&Lists::new(graph.node_count(), &pairs));

@@ -14,9 +14,9 @@
 //! O(k x (states + sizes of the sets) + pairs).
 
 use super::Distribution;
-use super::automaton::{Action, Role, State};
-use super::first::{FirstSets, Parts};
-use super::program::{FunctionId, Program, Witness, WitnessKind};
+use super::automaton::{AutomatonState, Role, StateAction};
+use super::first::{FirstSets, SymbolSets};
+use super::program::{Witness, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use crate::graph::{Edge, Node};
@@ -33,26 +33,26 @@ pub enum Lookahead {
 
 /// A branch of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Branch {
+pub enum BranchNode {
     /// The end of a node.
-    Node(FunctionId, Node),
+    Node(WitnessFunctionId, Node),
     /// An indirect call in a node, or one of unknown code.
-    Call(FunctionId, Node),
+    Call(WitnessFunctionId, Node),
     /// What a call of unknown code in a node comes to.
-    Opaque(FunctionId, Node),
+    Opaque(WitnessFunctionId, Node),
     /// Where a node's calls unwind to.
-    Unwinding(FunctionId, Node),
+    Unwinding(WitnessFunctionId, Node),
     /// Code outside.
     Outside,
 }
 
 /// A successor of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum BranchTarget {
     /// A node; where edges are witnesses, by this edge.
     Node(Node, Option<Edge>),
     /// The function that is called.
-    Function(FunctionId),
+    Function(WitnessFunctionId),
     /// The call goes on: unknown code returns, or the node goes on behind the call.
     GoesOn,
     /// The function returns, or code outside does.
@@ -67,13 +67,13 @@ pub enum Target {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The branch.
-    pub branch: Branch,
+    pub branch: BranchNode,
     /// The two.
-    pub targets: [Target; 2],
+    pub targets: [BranchTarget; 2],
     /// The branch as a state.
-    pub state: State,
+    pub state: AutomatonState,
     /// The two as states.
-    pub successors: [State; 2],
+    pub successors: [AutomatonState; 2],
 }
 
 /// What the check of a distribution found.
@@ -82,7 +82,7 @@ pub struct Check {
     /// Pairs that no profile distinguishes, in the order of the branches.
     pub violations: Vec<Violation>,
     /// Branches that need the trace of their own function ([`Lookahead::OwnComponent`]).
-    pub far: Vec<Branch>,
+    pub far: Vec<BranchNode>,
 }
 
 impl Check {
@@ -93,18 +93,18 @@ impl Check {
 }
 
 /// Checks the pairwise condition with both lookaheads.
-pub fn check_pairwise(program: &Program, distribution: &Distribution) -> Check {
+pub fn check_pairwise(program: &WitnessProgram, distribution: &Distribution) -> Check {
     let structure = Structure::new(Pushdown::new(program, distribution.kind));
     check_structure(&structure, &members(program, distribution), Lookahead::OwnComponent)
 }
 
 /// For each profile, which witnesses it has.
-pub fn members(program: &Program, distribution: &Distribution) -> Vec<Vec<bool>> {
+pub fn members(program: &WitnessProgram, distribution: &Distribution) -> Vec<Vec<bool>> {
     marked(program, distribution.kind, &distribution.profiles)
 }
 
 /// For each profile, which witnesses it has.
-pub fn marked(program: &Program, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
+pub fn marked(program: &WitnessProgram, kind: WitnessKind, profiles: &[Vec<Witness>]) -> Vec<Vec<bool>> {
     let mark = |profile: &Vec<Witness>| {
         let mut member = vec![false; program.witness_count(kind)];
         profile.iter().for_each(|w| member[w.index()] = true);
@@ -132,7 +132,7 @@ pub fn check_structure(structure: &Structure, members: &[Vec<bool>], most: Looka
 }
 
 /// Drops the pairs that own components distinguish; the branches for which that was needed.
-fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<Branch> {
+fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<Undecided>) -> Vec<BranchNode> {
     let mut by_component: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (at, undecided) in open.iter().enumerate() {
         let function = structure.pushdown.state(undecided.state).function;
@@ -159,21 +159,21 @@ fn with_components(structure: &Structure, members: &[Vec<bool>], open: &mut Vec<
 }
 
 /// States with several successors that runs come to.
-fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(State, Vec<State>)> {
+fn branches(structure: &Structure, members: &[Vec<bool>]) -> Vec<(AutomatonState, Vec<AutomatonState>)> {
     let reached = structure.pushdown.states().filter(|s| structure.reached[s.index()]);
     let with = reached.map(|state| (state, successors(&structure.pushdown, members, state)));
     with.filter(|(_, next)| next.len() > 1).collect()
 }
 
 /// The successors of a state, of those that are equal in all respects one.
-pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: State) -> Vec<State> {
-    let Action::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
-    let mut kept: Vec<State> = Vec::with_capacity(next.len());
-    let is_plain = |s: State| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m[w.index()]));
+pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: AutomatonState) -> Vec<AutomatonState> {
+    let StateAction::Choose(next) = &pushdown.state(state).action else { return Vec::new() };
+    let mut kept: Vec<AutomatonState> = Vec::with_capacity(next.len());
+    let is_plain = |s: AutomatonState| pushdown.state(s).witness.is_none_or(|w| !members.iter().any(|m| m[w.index()]));
     for &to in next {
         // Of parallel edges that no profile has, only the first is kept.
         let data = pushdown.state(to);
-        let parallel = |other: &State| {
+        let parallel = |other: &AutomatonState| {
             let other_data = pushdown.state(*other);
             data.role == Role::Edge && other_data.role == Role::Edge && data.node == other_data.node && is_plain(*other)
         };
@@ -186,8 +186,8 @@ pub fn successors(pushdown: &Pushdown, members: &[Vec<bool>], state: State) -> V
 
 /// A branch with the pairs of its successors that were not distinguished so far.
 struct Undecided {
-    state: State,
-    next: Vec<State>,
+    state: AutomatonState,
+    next: Vec<AutomatonState>,
     pairs: Pairs,
 }
 
@@ -211,13 +211,13 @@ impl Pairs {
 }
 
 impl Undecided {
-    fn all((state, next): (State, Vec<State>)) -> Undecided {
+    fn all((state, next): (AutomatonState, Vec<AutomatonState>)) -> Undecided {
         Undecided { state, pairs: Pairs::All(next.len()), next }
     }
 
     /// Drops the pairs that these sets distinguish.
     fn distinguish(&mut self, structure: &Structure, scope: &Scope, sets: &FirstSets) {
-        let parts: Vec<Parts> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
+        let parts: Vec<SymbolSets> = self.next.iter().map(|s| sets.parts(structure, scope, *s)).collect();
         let same = |i: u32, j: u32| !sets.disjoint(parts[i as usize], parts[j as usize]);
         match &mut self.pairs {
             Pairs::Left(pairs) => pairs.retain(|(i, j)| same(*i, *j)),
@@ -243,29 +243,29 @@ impl Undecided {
 }
 
 /// A state with several successors, as a branch.
-pub fn branch(pushdown: &Pushdown, state: State) -> Branch {
+pub fn branch(pushdown: &Pushdown, state: AutomatonState) -> BranchNode {
     let data = pushdown.state(state);
     match data.role {
-        Role::Node | Role::Edge => Branch::Node(data.function, data.node),
-        Role::Call => Branch::Call(data.function, data.node),
-        Role::Opaque => Branch::Opaque(data.function, data.node),
-        Role::Unwinding => Branch::Unwinding(data.function, data.node),
-        Role::Outside => Branch::Outside,
+        Role::Node | Role::Edge => BranchNode::Node(data.function, data.node),
+        Role::Call => BranchNode::Call(data.function, data.node),
+        Role::Opaque => BranchNode::Opaque(data.function, data.node),
+        Role::Unwinding => BranchNode::Unwinding(data.function, data.node),
+        Role::Outside => BranchNode::Outside,
     }
 }
 
 /// A successor of a branch.
-pub fn target(pushdown: &Pushdown, from: State, to: State) -> Target {
+pub fn target(pushdown: &Pushdown, from: AutomatonState, to: AutomatonState) -> BranchTarget {
     let (branch, data) = (pushdown.state(from), pushdown.state(to));
     let enters_node = matches!(branch.role, Role::Node | Role::Edge | Role::Unwinding) && pushdown.node(data.function, data.node) == to;
     match (&data.action, data.role) {
-        (_, Role::Edge) => Target::Node(data.node, pushdown.edge(to)),
-        _ if enters_node => Target::Node(data.node, None),
-        (Action::Call { callee, .. }, _) if matches!(branch.role, Role::Call | Role::Outside) => Target::Function(*callee),
-        (Action::Return, _) => Target::Returns,
-        (Action::Unwind, _) => Target::Unwinds,
-        (Action::Choose(_), Role::Unwinding) => Target::Unwinds,
-        (Action::End, _) => Target::Ends,
-        _ => Target::GoesOn,
+        (_, Role::Edge) => BranchTarget::Node(data.node, pushdown.edge(to)),
+        _ if enters_node => BranchTarget::Node(data.node, None),
+        (StateAction::Call { callee, .. }, _) if matches!(branch.role, Role::Call | Role::Outside) => BranchTarget::Function(*callee),
+        (StateAction::Return, _) => BranchTarget::Returns,
+        (StateAction::Unwind, _) => BranchTarget::Unwinds,
+        (StateAction::Choose(_), Role::Unwinding) => BranchTarget::Unwinds,
+        (StateAction::End, _) => BranchTarget::Ends,
+        _ => BranchTarget::GoesOn,
     }
 }

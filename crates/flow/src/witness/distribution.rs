@@ -2,30 +2,30 @@
 //!
 //! Source: D. Saha et al., section 4.1: jobs ([`jobs`](super::jobs)) are assigned one at a time to the profile with the least load, whose
 //! witnesses are found again without starting afresh: the region of the new job is filled with witnesses, which are then eliminated
-//! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`Strategy::Weighted`]: each job
-//! goes where the greatest load grows least, what the profile has already counting in; of all groupings the best is taken. The
+//! ([`eliminate`](super::eliminate)). Beside it the longest-processing-time order (Graham 1969), and [`DistributionStrategy::Weighted`]:
+//! each job goes where the greatest load grows least, what the profile has already counting in; of all groupings the best is taken. The
 //! result is checked as a whole and repaired ([`repair`](super::repair)).
 //!
 //! Complexity: jobs x (profiles, for `Weighted`) x elimination in the job's region.
 
-use super::automaton::State;
+use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead};
 use super::eliminate::{Requirement, droppable, eliminate, most_expensive_first};
-use super::jobs::{Grouping, Job, jobs};
+use super::jobs::{Grouping, WitnessJob, jobs};
 use super::placement::OtherKind;
-use super::program::{Program, Witness, WitnessKind};
+use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::repair::Repair;
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
-use super::{Distribution, FunctionId};
+use super::{Distribution, WitnessFunctionId};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 /// How jobs are formed and assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Strategy {
+pub enum DistributionStrategy {
     /// Fine-grained: a job for each branch.
     Fine,
     /// Function-wise: a job for each function.
@@ -38,7 +38,7 @@ pub enum Strategy {
 
 /// In which order jobs are assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum WitnessJobOrder {
     /// As they come: functions by number, branches in their order.
     Given,
     /// The most expensive first.
@@ -47,13 +47,13 @@ pub enum Order {
 
 /// What a distribution is to be like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct DistributionOptions {
     /// Number of profiles; more if a limit makes them necessary.
     pub profiles: usize,
     /// How jobs are formed and assigned.
-    pub strategy: Strategy,
+    pub strategy: DistributionStrategy,
     /// In which order jobs are assigned.
-    pub order: Order,
+    pub order: WitnessJobOrder,
     /// Greatest number of witnesses in a profile.
     pub limit: Option<usize>,
     /// Number of machines; one for each profile if not given.
@@ -69,7 +69,7 @@ pub enum PlanError {
     #[error("function {} needs {needs} witnesses in one profile, but the limit is {limit}: raise it to {needs}", .function.0)]
     LimitTooSmall {
         /// The function.
-        function: FunctionId,
+        function: WitnessFunctionId,
         /// Witnesses that must be in one profile: of two successors of a branch, or of a function whose placement is fixed.
         needs: usize,
         /// The limit.
@@ -82,7 +82,7 @@ pub enum PlanError {
 
 /// A distribution with what it costs.
 #[derive(Clone, Debug)]
-pub struct Planned {
+pub struct PlannedJob {
     /// The distribution.
     pub distribution: Distribution,
     /// What the check of the whole found: violations that could not be repaired, and branches that need far lookahead.
@@ -99,7 +99,12 @@ pub struct Planned {
 ///
 /// # Errors
 /// The limit is too small for a branch.
-pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &Options) -> Result<Planned, PlanError> {
+pub fn plan(
+    program: &WitnessProgram,
+    kind: WitnessKind,
+    weights: &Weights,
+    options: &DistributionOptions,
+) -> Result<PlannedJob, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut views: Vec<View> = program.function_ids().map(|f| View::new(&structure, kind, weights, f)).collect();
     if options.limit.is_some() {
@@ -107,10 +112,10 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
         views.iter_mut().for_each(|view| view.separators.clear());
     }
     let slots = match options.strategy {
-        Strategy::Weighted => best_of_groupings(&views, options)?,
-        Strategy::Fine => assign_all(&views, Grouping::Fine, options)?,
-        Strategy::Function => assign_all(&views, Grouping::Function, options)?,
-        Strategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
+        DistributionStrategy::Weighted => best_of_groupings(&views, options)?,
+        DistributionStrategy::Fine => assign_all(&views, Grouping::Fine, options)?,
+        DistributionStrategy::Function => assign_all(&views, Grouping::Function, options)?,
+        DistributionStrategy::Grouped => assign_all(&views, Grouping::Grouped, options)?,
     };
     let mut slots = slots;
     slots.slots.iter_mut().for_each(|s| s.polish(&views));
@@ -120,7 +125,7 @@ pub fn plan(program: &Program, kind: WitnessKind, weights: &Weights, options: &O
     let before = witness_count(&profiles);
     let check = repair.run(&mut profiles);
     let repaired = witness_count(&profiles) - before;
-    Ok(Planned { repaired, ..planned_from(kind, profiles, check, weights, options) })
+    Ok(PlannedJob { repaired, ..planned_from(kind, profiles, check, weights, options) })
 }
 
 /// The witnesses of all profiles.
@@ -129,13 +134,19 @@ pub fn witness_count(profiles: &[Vec<Witness>]) -> usize {
 }
 
 /// Assigns profiles to machines.
-pub(super) fn planned_from(kind: WitnessKind, profiles: Vec<Vec<Witness>>, check: Check, weights: &Weights, options: &Options) -> Planned {
+pub(super) fn planned_from(
+    kind: WitnessKind,
+    profiles: Vec<Vec<Witness>>,
+    check: Check,
+    weights: &Weights,
+    options: &DistributionOptions,
+) -> PlannedJob {
     let loads: Vec<f64> = profiles.iter().map(|p| weights.sum(kind, p)).collect();
     let machines = options.machines.unwrap_or(profiles.len()).max(1);
     let machine_of = assign_to_machines(&loads, machines);
     let mut costs = vec![0.0; machines];
     loads.iter().zip(&machine_of).for_each(|(load, machine)| costs[*machine] += load);
-    Planned { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
+    PlannedJob { distribution: Distribution { kind, profiles }, check, repaired: 0, machine_of, costs }
 }
 
 /// Loads to machines, the longest first, each to the machine with the least load.
@@ -156,7 +167,7 @@ pub fn assign_to_machines(loads: &[f64], machines: usize) -> Vec<usize> {
 /// What a profile has in one function.
 #[derive(Clone)]
 struct FunctionPlan {
-    jobs: Vec<Rc<Job>>,
+    jobs: Vec<Rc<WitnessJob>>,
     member: Vec<bool>,
     cost: f64,
     size: usize,
@@ -173,7 +184,7 @@ struct Slot {
 impl Slot {
     /// The function's plan with one more job. More witnesses never distinguish less, so that what the plan has stays as it is, and only
     /// states of the new job's region are tried, for the new job alone.
-    fn with(&self, view: &View, job: &Rc<Job>) -> FunctionPlan {
+    fn with(&self, view: &View, job: &Rc<WitnessJob>) -> FunctionPlan {
         let mut jobs = self.functions.get(&job.view).map_or(Vec::new(), |p| p.jobs.clone());
         let mut member = self.functions.get(&job.view).map_or_else(|| view.separated(), |p| p.member.clone());
         let new: Vec<u32> = job.region.iter().copied().filter(|s| !member[*s as usize]).collect();
@@ -214,7 +225,7 @@ impl Slot {
 }
 
 /// Eliminates from marked states what jobs do not need.
-fn planned(view: &View, jobs: Vec<Rc<Job>>, mut member: Vec<bool>) -> FunctionPlan {
+fn planned(view: &View, jobs: Vec<Rc<WitnessJob>>, mut member: Vec<bool>) -> FunctionPlan {
     let required: Vec<Requirement> = jobs.iter().flat_map(|j| j.required.clone()).collect();
     let order = droppable(view, &mut member);
     eliminate(view, &required, &mut member, &order);
@@ -230,7 +241,7 @@ struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    fn new(views: &'a [View], options: &Options) -> Slots<'a> {
+    fn new(views: &'a [View], options: &DistributionOptions) -> Slots<'a> {
         Slots { views, slots: vec![Slot::default(); options.profiles.max(1)], limit: options.limit }
     }
 
@@ -239,13 +250,13 @@ impl<'a> Slots<'a> {
     }
 
     /// Which profile is to distinguish the successors of each branch.
-    fn homes(&self) -> HashMap<State, usize> {
+    fn homes(&self) -> HashMap<AutomatonState, usize> {
         let mut homes = HashMap::new();
         for (at, slot) in self.slots.iter().enumerate() {
             for (view, plan) in &slot.functions {
                 let view = &self.views[*view];
                 for required in plan.jobs.iter().flat_map(|j| &j.required) {
-                    homes.insert(State(view.first.0 + view.branches[required.branch].state), at);
+                    homes.insert(AutomatonState(view.first.0 + view.branches[required.branch].state), at);
                 }
             }
         }
@@ -260,7 +271,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job to the profile with the least load into which it fits; splits it if it fits into none.
-    fn add(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
+    fn add(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by(|a, b| self.slots[*a].cost.total_cmp(&self.slots[*b].cost));
         for at in order {
@@ -274,7 +285,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job where the greatest load grows least, then where the job adds least.
-    fn add_best(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
+    fn add_best(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let mut best: Option<(f64, f64, usize, FunctionPlan)> = None;
         for at in 0..self.slots.len() {
             let (slot, view) = (&self.slots[at], &self.views[job.view]);
@@ -298,7 +309,7 @@ impl<'a> Slots<'a> {
     }
 
     /// Adds a job in a new profile, or its halves, if it needs more than a profile may have.
-    fn open(&mut self, job: Rc<Job>) -> Result<(), PlanError> {
+    fn open(&mut self, job: Rc<WitnessJob>) -> Result<(), PlanError> {
         let plan = Slot::default().with(&self.views[job.view], &job);
         let Some(limit) = self.limit.filter(|limit| plan.size > *limit) else {
             let mut slot = Slot::default();
@@ -313,8 +324,8 @@ impl<'a> Slots<'a> {
 }
 
 /// A job in two; `None` for a single pair of successors.
-fn halves(view: &View, job: &Job) -> Option<[Rc<Job>; 2]> {
-    let of = |required: Vec<Requirement>| Rc::new(Job { view: job.view, required, region: job.region.clone() });
+fn halves(view: &View, job: &WitnessJob) -> Option<[Rc<WitnessJob>; 2]> {
+    let of = |required: Vec<Requirement>| Rc::new(WitnessJob { view: job.view, required, region: job.region.clone() });
     if let [only] = job.required.as_slice() {
         let count = view.branches[only.branch].next.len() as u32;
         let all = || (0..count).flat_map(|j| (0..j).map(move |i| (i, j))).collect();
@@ -330,9 +341,10 @@ fn halves(view: &View, job: &Job) -> Option<[Rc<Job>; 2]> {
 }
 
 /// All jobs, in the order that was asked for.
-fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Rc<Job>> {
-    let mut all: Vec<Rc<Job>> = views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
-    if order == Order::LongestFirst {
+fn ordered(views: &[View], grouping: Grouping, order: WitnessJobOrder) -> Vec<Rc<WitnessJob>> {
+    let mut all: Vec<Rc<WitnessJob>> =
+        views.iter().enumerate().flat_map(|(place, view)| jobs(view, place, grouping)).map(Rc::new).collect();
+    if order == WitnessJobOrder::LongestFirst {
         all.sort_by_cached_key(|job| {
             let cost = Slot::default().with(&views[job.view], job).cost;
             // Costs are not negative, so that their bits are ordered as they are.
@@ -342,7 +354,7 @@ fn ordered(views: &[View], grouping: Grouping, order: Order) -> Vec<Rc<Job>> {
     all
 }
 
-fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> Result<Slots<'a>, PlanError> {
+fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
     let mut slots = Slots::new(views, options);
     for job in ordered(views, grouping, options.order) {
         slots.add(job)?;
@@ -350,11 +362,11 @@ fn assign_all<'a>(views: &'a [View], grouping: Grouping, options: &Options) -> R
     Ok(slots)
 }
 
-fn best_of_groupings<'a>(views: &'a [View], options: &Options) -> Result<Slots<'a>, PlanError> {
+fn best_of_groupings<'a>(views: &'a [View], options: &DistributionOptions) -> Result<Slots<'a>, PlanError> {
     let mut best: Option<Slots> = None;
     for grouping in [Grouping::Function, Grouping::Grouped, Grouping::Fine] {
         let mut slots = Slots::new(views, options);
-        for job in ordered(views, grouping, Order::LongestFirst) {
+        for job in ordered(views, grouping, WitnessJobOrder::LongestFirst) {
             slots.add_best(job)?;
         }
         if best.as_ref().is_none_or(|b| slots.greatest() < b.greatest()) {

@@ -11,8 +11,8 @@
 //!
 //! Unions over strongly connected components: O(states + sizes of the sets that differ).
 
-use super::automaton::{Action, State};
-use super::program::FunctionId;
+use super::automaton::{AutomatonState, StateAction};
+use super::program::WitnessFunctionId;
 use super::sets::{EMPTY, END, Lists, SetId, Sets, unions};
 use super::structure::{ENDS, RETURNS, Scope, Structure, UNWINDS};
 
@@ -27,12 +27,12 @@ pub struct FirstSets {
 }
 
 /// The parts of a set W: local, behind a return, behind unwinding.
-pub type Parts = [SetId; 3];
+pub type SymbolSets = [SetId; 3];
 
 impl FirstSets {
     /// The sets of the profile whose witnesses are marked in `member`.
     pub fn new(structure: &Structure, scope: &Scope, member: &[bool]) -> FirstSets {
-        let is_witness = |state: State| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
+        let is_witness = |state: AutomatonState| structure.pushdown.state(state).witness.is_some_and(|w| member[w.index()]);
         let exits = structure.exits_without(scope, &is_witness);
         let mut sets = Sets::new();
         let local = local(structure, scope, &exits, &is_witness, &mut sets);
@@ -43,7 +43,7 @@ impl FirstSets {
     }
 
     /// The set W of a state of the scope.
-    pub fn parts(&self, structure: &Structure, scope: &Scope, state: State) -> Parts {
+    pub fn parts(&self, structure: &Structure, scope: &Scope, state: AutomatonState) -> SymbolSets {
         let place = structure.place(scope, state).expect("the state is in the scope") as usize;
         let function = structure.pushdown.state(state).function;
         let at = scope.functions.binary_search(&function).expect("the function is in the scope");
@@ -54,20 +54,20 @@ impl FirstSets {
     }
 
     /// Whether two sets W have nothing in common.
-    pub fn disjoint(&self, a: Parts, b: Parts) -> bool {
+    pub fn disjoint(&self, a: SymbolSets, b: SymbolSets) -> bool {
         a.iter().all(|x| b.iter().all(|y| self.sets.disjoint(*x, *y)))
     }
 
     /// Whether a set W has a symbol.
-    pub fn has(&self, parts: Parts, symbol: u32) -> bool {
+    pub fn has(&self, parts: SymbolSets, symbol: u32) -> bool {
         parts.iter().any(|set| self.sets.has(*set, symbol))
     }
 }
 
 /// For each state of the scope, the witnesses reached first without leaving its function.
-fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn(State) -> bool, sets: &mut Sets) -> Vec<SetId> {
+fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn(AutomatonState) -> bool, sets: &mut Sets) -> Vec<SetId> {
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); scope.states.len()]);
-    let exits_of = |state: State| match structure.place(scope, state) {
+    let exits_of = |state: AutomatonState| match structure.place(scope, state) {
         Some(place) => exits[place as usize],
         None => structure.exits[state.index()],
     };
@@ -77,7 +77,7 @@ fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn
             own[place as usize].push(sets.single(data.witness.expect("it is one").0));
             continue;
         }
-        if data.action == Action::End {
+        if data.action == StateAction::End {
             own[place as usize].push(sets.single(END));
         }
         structure.for_each_step(state, &exits_of, |to| match structure.place(scope, to) {
@@ -93,11 +93,11 @@ fn local(structure: &Structure, scope: &Scope, exits: &[u8], is_witness: &dyn Fn
 /// For each function of the scope what can follow its return, then for each what can follow its unwinding.
 fn follow(structure: &Structure, scope: &Scope, exits: &[u8], local: &[SetId], sets: &mut Sets) -> Vec<SetId> {
     let count = scope.functions.len();
-    let at = |function: FunctionId| scope.functions.binary_search(&function).expect("it is in the scope") as u32;
+    let at = |function: WitnessFunctionId| scope.functions.binary_search(&function).expect("it is in the scope") as u32;
     let (mut pairs, mut own) = (Vec::new(), vec![Vec::new(); 2 * count]);
     for &state in &scope.states {
         let data = structure.pushdown.state(state);
-        let Action::Call { callee, after, unwound } = data.action else { continue };
+        let StateAction::Call { callee, after, unwound } = data.action else { continue };
         if !structure.reached[state.index()] || !scope.has(callee) {
             continue;
         }

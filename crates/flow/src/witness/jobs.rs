@@ -26,7 +26,7 @@ pub enum Grouping {
 
 /// Branches of a function for one profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct WitnessJob {
     /// The function, by its place among the views.
     pub view: usize,
     /// What must be distinguished.
@@ -41,7 +41,7 @@ const NEAR: usize = 64;
 const MOST_NESTED: usize = 2000;
 
 /// The jobs of a function.
-pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<Job> {
+pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
     let all: Vec<usize> = (0..view.branches.len()).collect();
     let groups = match grouping {
         _ if all.is_empty() => Vec::new(),
@@ -53,7 +53,7 @@ pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<Job> {
     groups.into_iter().map(|g| job(view, place, g, whole)).collect()
 }
 
-fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> Job {
+fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
     let region = match whole {
         true => (0..view.len() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
         false => {
@@ -63,7 +63,7 @@ fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> Job {
             near
         }
     };
-    Job { view: place, required: branches.into_iter().map(Requirement::all).collect(), region }
+    WitnessJob { view: place, required: branches.into_iter().map(Requirement::all).collect(), region }
 }
 
 /// States near the successors of a branch; the first that can carry a witness behind each of them are always among them.

@@ -7,7 +7,7 @@
 //!
 //! # The model of a program
 //!
-//! A [`Program`] is a set of functions with their graphs. One thread executes it as a pushdown automaton ([`pushdown`]):
+//! A [`WitnessProgram`] is a set of functions with their graphs. One thread executes it as a pushdown automaton ([`pushdown`]):
 //!
 //! - **Entering a node** executes its block: the block is part of the execution, and a witness on it is recorded then, before the block's
 //!   calls.
@@ -16,9 +16,9 @@
 //!   which one is entered: so an indirect call is a branch, and is checked like one.
 //! - **An opaque call** leaves the code that is known. It may return, end the run (`exit`, `abort`), unwind (throw, `longjmp`), and call
 //!   back: enter, any number of times, functions that are [external entries](Program::external).
-//! - **Unwinding** leaves frames until one whose block has out-edges of kind [`EdgeKind::Unwind`]: landing pads, or the place where
+//! - **Unwinding** leaves frames until one whose block has out-edges of kind [`WitnessEdgeKind::Unwind`]: landing pads, or the place where
 //!   `setjmp` returns again. A frame with landing pads may also be passed over, unless an
-//!   out-edge of its block is of kind [`EdgeKind::Lands`]. What leaves all frames ends the run, so
+//!   out-edge of its block is of kind [`WitnessEdgeKind::Lands`]. What leaves all frames ends the run, so
 //!   that a call that throws needs not be said to end it, too.
 //! - **Leaving the exit** returns to the caller. A tail call is a call behind which nothing but the exit is left; its frame is dropped,
 //!   unless it is said to stay (machine code distinguishes the two).
@@ -60,12 +60,15 @@ pub mod structure;
 pub mod view;
 pub mod weights;
 
-pub use condition::{Branch, Check, Lookahead, Target, Violation, check_pairwise};
-pub use distribution::{Options, Order, PlanError, Planned, Strategy};
+pub use condition::{BranchNode, BranchTarget, Check, Lookahead, Violation, check_pairwise};
+pub use distribution::{DistributionOptions, DistributionStrategy, PlanError, PlannedJob, WitnessJobOrder};
 pub use paper::check_paper;
 pub use placement::Placement;
-pub use program::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Site, Start, Witness, WitnessError, WitnessKind};
-pub use reconstruct::{Ending, Event, Outcome, ReconstructError, Reconstruction, Reconstructor};
+pub use program::{
+    NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessError, WitnessFunction, WitnessFunctionId, WitnessKind,
+    WitnessProgram, WitnessSite,
+};
+pub use reconstruct::{ExecutionEvent, ReconstructError, Reconstruction, ReconstructionOutcome, Reconstructor, TraceEnding};
 pub use weights::{EdgeWeights, Weights};
 
 /// The witnesses of each run.
@@ -82,7 +85,7 @@ impl Distribution {
     ///
     /// # Errors
     /// A witness that the program does not have, or one on a node that is no code.
-    pub fn new(program: &Program, kind: WitnessKind, mut profiles: Vec<Vec<Witness>>) -> Result<Distribution, WitnessError> {
+    pub fn new(program: &WitnessProgram, kind: WitnessKind, mut profiles: Vec<Vec<Witness>>) -> Result<Distribution, WitnessError> {
         for profile in &mut profiles {
             profile.sort_unstable();
             profile.dedup();

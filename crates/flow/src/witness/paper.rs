@@ -15,9 +15,9 @@
 //! Both look at one function at a time, with an edge exit -> entry where it is entered more than once; they know nothing of indirect
 //! calls. They assume at most one edge from a node to another. O(profiles x branches x edges).
 
-use super::automaton::{Action, Role, State};
+use super::automaton::{AutomatonState, Role, StateAction};
 use super::condition::{Violation, branch, members, target};
-use super::program::{FunctionId, Program, WitnessKind};
+use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::sets::{Lists, components};
 use super::structure::Structure;
@@ -61,7 +61,7 @@ pub struct ParallelEdges {
 ///
 /// # Errors
 /// Edges are witnesses, and some are parallel.
-pub fn check_paper(program: &Program, distribution: &Distribution) -> Result<PaperCheck, ParallelEdges> {
+pub fn check_paper(program: &WitnessProgram, distribution: &Distribution) -> Result<PaperCheck, ParallelEdges> {
     if distribution.kind == WitnessKind::Edges {
         program.function_ids().try_for_each(|f| no_parallel_edges(program, f))?;
     }
@@ -77,7 +77,7 @@ pub fn check_paper(program: &Program, distribution: &Distribution) -> Result<Pap
     Ok(check)
 }
 
-fn no_parallel_edges(program: &Program, function: FunctionId) -> Result<(), ParallelEdges> {
+fn no_parallel_edges(program: &WitnessProgram, function: WitnessFunctionId) -> Result<(), ParallelEdges> {
     let of = program.function(function);
     let mut seen = HashSet::new();
     match of.graph.edges().map(|e| (of.graph.from(e), of.graph.to(e))).find(|ends| !seen.insert(*ends)) {
@@ -98,8 +98,8 @@ impl Function<'_> {
         let all = self.union(&(0..self.profiles.len()).collect::<Vec<_>>());
         let unbroken = self.on_cycle(&all);
         for state in 0..self.view.len() as u32 {
-            let data = self.structure.pushdown.state(State(self.view.first.0 + state));
-            let chooses = matches!(data.action, Action::Choose(_)) && data.role != Role::Call;
+            let data = self.structure.pushdown.state(AutomatonState(self.view.first.0 + state));
+            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
             if !chooses || !self.structure.reached[self.view.first.index() + state as usize] {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Function<'_> {
     }
 
     fn violation(&self, state: u32, a: u32, b: u32) -> Violation {
-        let global = |s: u32| State(self.view.first.0 + s);
+        let global = |s: u32| AutomatonState(self.view.first.0 + s);
         let (state, successors) = (global(state), [global(a), global(b)]);
         let pushdown = &self.structure.pushdown;
         Violation { branch: branch(pushdown, state), targets: successors.map(|s| target(pushdown, state, s)), state, successors }

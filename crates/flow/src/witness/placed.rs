@@ -3,11 +3,11 @@
 //! For the published placements, which have their witnesses once and for all. What the calls between functions need beyond is added by
 //! [`repair`](super::repair); the paper's node algorithm is left as it is, so that the check shows what it lacks.
 
-use super::automaton::State;
+use super::automaton::AutomatonState;
 use super::condition::check_structure;
-use super::distribution::{Options, PlanError, Planned, planned_from, witness_count};
+use super::distribution::{DistributionOptions, PlanError, PlannedJob, planned_from, witness_count};
 use super::placement::{Placement, place};
-use super::program::{Program, Witness, WitnessKind};
+use super::program::{Witness, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::Structure;
 use super::view::View;
@@ -19,12 +19,12 @@ use std::collections::HashMap;
 /// # Errors
 /// The placement is for the other kind of witnesses, or a function has more witnesses than a profile may have.
 pub fn plan_placed(
-    program: &Program,
+    program: &WitnessProgram,
     kind: WitnessKind,
     weights: &Weights,
-    options: &Options,
+    options: &DistributionOptions,
     placement: Placement,
-) -> Result<Planned, PlanError> {
+) -> Result<PlannedJob, PlanError> {
     let structure = Structure::new(Pushdown::new(program, kind));
     let mut functions: Vec<(f64, View, Vec<Witness>)> = Vec::new();
     for function in program.function_ids() {
@@ -49,7 +49,7 @@ pub fn plan_placed(
         });
         loads[at] += cost;
         profiles[at].extend(witnesses);
-        home.extend(view.branches.iter().map(|b| (State(view.first.0 + b.state), at)));
+        home.extend(view.branches.iter().map(|b| (AutomatonState(view.first.0 + b.state), at)));
     }
     profiles.iter_mut().for_each(|p| p.sort_unstable());
     if placement == Placement::Paper {
@@ -61,5 +61,5 @@ pub fn plan_placed(
     let before = witness_count(&profiles);
     let check = super::repair::Repair { program, structure: &structure, weights, home, limit, lookahead }.run(&mut profiles);
     let repaired = witness_count(&profiles) - before;
-    Ok(Planned { repaired, ..planned_from(kind, profiles, check, weights, options) })
+    Ok(PlannedJob { repaired, ..planned_from(kind, profiles, check, weights, options) })
 }

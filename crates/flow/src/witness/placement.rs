@@ -11,7 +11,7 @@
 
 use super::eliminate::{Requirement, distinguishes, droppable, eliminate, marked, most_expensive_first};
 use super::exact::exact;
-use super::program::{Function, NodeKind, Program, WitnessKind};
+use super::program::{NodeKind, WitnessFunction, WitnessKind, WitnessProgram};
 use super::structure::Structure;
 use super::view::View;
 use super::weights::Weights;
@@ -49,7 +49,7 @@ pub struct OtherKind {
 
 /// The witnesses of one function.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct PlacedWitnesses {
     /// The marked states of the view.
     pub member: Vec<bool>,
     /// Whether the cost is proven to be the least.
@@ -63,9 +63,15 @@ const EXACT_STEPS: usize = 20_000;
 ///
 /// # Errors
 /// The placement is for witnesses of the other kind.
-pub fn place(program: &Program, structure: &Structure, view: &View, weights: &Weights, placement: Placement) -> Result<Placed, OtherKind> {
+pub fn place(
+    program: &WitnessProgram,
+    structure: &Structure,
+    view: &View,
+    weights: &Weights,
+    placement: Placement,
+) -> Result<PlacedWitnesses, OtherKind> {
     let kind = structure.pushdown.kind();
-    let plain = |member| Ok(Placed { member, proven: false });
+    let plain = |member| Ok(PlacedWitnesses { member, proven: false });
     match (placement, kind) {
         (Placement::Blocks, _) => plain(view.witness.iter().map(Option::is_some).collect()),
         (Placement::Targets, _) => plain(targets(view)),
@@ -81,7 +87,7 @@ pub fn place(program: &Program, structure: &Structure, view: &View, weights: &We
         (Placement::Fewest, _) => plain(fewest(view)),
         (Placement::Exact, _) => {
             let (member, proven) = exact(view, &all(view), fewest(view), EXACT_STEPS);
-            Ok(Placed { member, proven })
+            Ok(PlacedWitnesses { member, proven })
         }
     }
 }
@@ -156,7 +162,7 @@ fn outside_spanning_tree(view: &View) -> Vec<bool> {
 }
 
 /// Nodes by the paper's algorithm, as states of the view.
-fn paper_nodes(program: &Program, structure: &Structure, view: &View, weights: &Weights) -> Vec<bool> {
+fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, weights: &Weights) -> Vec<bool> {
     let function = program.function(view.function);
     let graph = &function.graph;
     let mut sets = DisjointSets::new(graph.node_count());
@@ -201,7 +207,7 @@ fn closes_diamond(graph: &Graph, edge: Edge) -> bool {
 }
 
 /// The node of an edge that breaks what the edge breaks.
-fn node_for(function: &Function, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
+fn node_for(function: &WitnessFunction, edge: Edge, weight: impl Fn(Node) -> f64) -> Node {
     let graph = &function.graph;
     let (from, to) = (graph.from(edge), graph.to(edge));
     let distinct = |nodes: &mut Vec<Node>| {

@@ -1,15 +1,15 @@
 //! Programs as far as tracing is concerned: functions with graphs, calls inside blocks, entries from outside.
 //!
-//! The model is described in the [module header](super). Invariants of a [`Program`]: calls, kinds and entries name what exists; nodes
-//! and edges of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
+//! The model is described in the [module header](super). Invariants of a [`WitnessProgram`]: calls, kinds and entries name what exists;
+//! nodes and edges of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
 
 use crate::graph::{Edge, Graph, Node};
 
 /// A function, by its place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FunctionId(pub u32);
+pub struct WitnessFunctionId(pub u32);
 
-impl FunctionId {
+impl WitnessFunctionId {
     /// The function as an index into per-function tables.
     pub fn index(self) -> usize {
         self.0 as usize
@@ -38,11 +38,11 @@ pub enum WitnessKind {
 
 /// Where a witness is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Site {
+pub enum WitnessSite {
     /// On a node.
-    Node(FunctionId, Node),
+    Node(WitnessFunctionId, Node),
     /// On an edge.
-    Edge(FunctionId, Edge),
+    Edge(WitnessFunctionId, Edge),
 }
 
 /// What a node stands for.
@@ -58,7 +58,7 @@ pub enum NodeKind {
 
 /// How control passes along an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EdgeKind {
+pub enum WitnessEdgeKind {
     /// At the end of the block.
     Flow,
     /// When a call of the block unwinds: to a landing pad, or to where `setjmp` returns again.
@@ -89,35 +89,35 @@ impl Opaque {
 
 /// A call: one of its callees is entered, or code that is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct ProgramCall {
     /// Functions of the program that may be called.
-    pub callees: Vec<FunctionId>,
+    pub callees: Vec<WitnessFunctionId>,
     /// What happens when other code is called; `None` if that cannot be.
     pub opaque: Option<Opaque>,
     /// Whether the caller's frame stays, even if nothing is left behind the call: the instruction is a call, not a jump.
     pub keeps_frame: bool,
 }
 
-impl Call {
+impl ProgramCall {
     /// A call of one function.
-    pub fn direct(callee: FunctionId) -> Call {
-        Call { callees: vec![callee], opaque: None, keeps_frame: false }
+    pub fn direct(callee: WitnessFunctionId) -> ProgramCall {
+        ProgramCall { callees: vec![callee], opaque: None, keeps_frame: false }
     }
 
     /// A call of one of some functions.
-    pub fn indirect(callees: Vec<FunctionId>) -> Call {
-        Call { callees, opaque: None, keeps_frame: false }
+    pub fn indirect(callees: Vec<WitnessFunctionId>) -> ProgramCall {
+        ProgramCall { callees, opaque: None, keeps_frame: false }
     }
 
     /// A call of code that is not known.
-    pub fn opaque(opaque: Opaque) -> Call {
-        Call { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
+    pub fn opaque(opaque: Opaque) -> ProgramCall {
+        ProgramCall { callees: Vec::new(), opaque: Some(opaque), keeps_frame: false }
     }
 }
 
 /// A function.
 #[derive(Clone, Debug)]
-pub struct Function {
+pub struct WitnessFunction {
     /// Its name, for messages.
     pub name: String,
     /// Its graph. Leaving the exit returns.
@@ -125,24 +125,24 @@ pub struct Function {
     /// What its nodes are.
     pub nodes: Vec<NodeKind>,
     /// What its edges are.
-    pub edges: Vec<EdgeKind>,
+    pub edges: Vec<WitnessEdgeKind>,
     /// Calls, each in a node; those of one node in the order of their execution.
-    pub calls: Vec<(Node, Call)>,
+    pub calls: Vec<(Node, ProgramCall)>,
 }
 
-impl Function {
+impl WitnessFunction {
     /// A function without calls, all of whose nodes are blocks.
-    pub fn new(name: impl Into<String>, graph: Graph) -> Function {
-        let (nodes, edges) = (vec![NodeKind::Block; graph.node_count()], vec![EdgeKind::Flow; graph.edge_count()]);
-        Function { name: name.into(), graph, nodes, edges, calls: Vec::new() }
+    pub fn new(name: impl Into<String>, graph: Graph) -> WitnessFunction {
+        let (nodes, edges) = (vec![NodeKind::Block; graph.node_count()], vec![WitnessEdgeKind::Flow; graph.edge_count()]);
+        WitnessFunction { name: name.into(), graph, nodes, edges, calls: Vec::new() }
     }
 }
 
 /// Where a thread starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum ProgramStart {
     /// In a function; when it returns, the run ends.
-    Main(FunctionId),
+    Main(WitnessFunctionId),
     /// Outside: functions that are external entries are called in any order, until the run ends.
     Outside,
 }
@@ -224,25 +224,29 @@ const MOST: u32 = 1 << 30;
 
 /// Functions, and where threads start.
 #[derive(Clone, Debug)]
-pub struct Program {
-    functions: Vec<Function>,
-    start: Start,
-    external: Vec<FunctionId>,
+pub struct WitnessProgram {
+    functions: Vec<WitnessFunction>,
+    start: ProgramStart,
+    external: Vec<WitnessFunctionId>,
     node_base: Vec<u32>,
     edge_base: Vec<u32>,
 }
 
-impl Program {
+impl WitnessProgram {
     /// A program. `external` are the functions that code outside may enter: callbacks, constructors, the entry of the image. They count
     /// where threads start outside, or calls may call back.
     ///
     /// # Errors
     /// Something names what there is not, or the program is too large.
-    pub fn new(functions: Vec<Function>, start: Start, mut external: Vec<FunctionId>) -> Result<Program, WitnessError> {
+    pub fn new(
+        functions: Vec<WitnessFunction>,
+        start: ProgramStart,
+        mut external: Vec<WitnessFunctionId>,
+    ) -> Result<WitnessProgram, WitnessError> {
         external.sort_unstable();
         external.dedup();
         check(&functions, start, &external)?;
-        let bases = |count: &dyn Fn(&Function) -> usize| -> Result<Vec<u32>, WitnessError> {
+        let bases = |count: &dyn Fn(&WitnessFunction) -> usize| -> Result<Vec<u32>, WitnessError> {
             let mut bases = vec![0u32];
             for function in &functions {
                 let next = *bases.last().expect("it has one") as usize + count(function);
@@ -251,39 +255,39 @@ impl Program {
             Ok(bases)
         };
         let (node_base, edge_base) = (bases(&|f| f.graph.node_count())?, bases(&|f| f.graph.edge_count())?);
-        Ok(Program { functions, start, external, node_base, edge_base })
+        Ok(WitnessProgram { functions, start, external, node_base, edge_base })
     }
 
     /// A program of one function that is executed once.
     ///
     /// # Errors
     /// The graph is too large.
-    pub fn from_graph(graph: Graph) -> Result<Program, WitnessError> {
-        Program::new(vec![Function::new("main", graph)], Start::Main(FunctionId(0)), Vec::new())
+    pub fn from_graph(graph: Graph) -> Result<WitnessProgram, WitnessError> {
+        WitnessProgram::new(vec![WitnessFunction::new("main", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new())
     }
 
     /// All functions, by number.
-    pub fn functions(&self) -> &[Function] {
+    pub fn functions(&self) -> &[WitnessFunction] {
         &self.functions
     }
 
     /// A function.
-    pub fn function(&self, function: FunctionId) -> &Function {
+    pub fn function(&self, function: WitnessFunctionId) -> &WitnessFunction {
         &self.functions[function.index()]
     }
 
     /// The numbers of all functions.
-    pub fn function_ids(&self) -> impl Iterator<Item = FunctionId> + use<> {
-        (0..self.functions.len() as u32).map(FunctionId)
+    pub fn function_ids(&self) -> impl Iterator<Item = WitnessFunctionId> + use<> {
+        (0..self.functions.len() as u32).map(WitnessFunctionId)
     }
 
     /// Where threads start.
-    pub fn start(&self) -> Start {
+    pub fn start(&self) -> ProgramStart {
         self.start
     }
 
     /// The functions that code outside may enter.
-    pub fn external(&self) -> &[FunctionId] {
+    pub fn external(&self) -> &[WitnessFunctionId] {
         &self.external
     }
 
@@ -293,32 +297,32 @@ impl Program {
     }
 
     /// The witness on a node.
-    pub fn node_witness(&self, function: FunctionId, node: Node) -> Witness {
+    pub fn node_witness(&self, function: WitnessFunctionId, node: Node) -> Witness {
         Witness(self.node_base[function.index()] + node.0)
     }
 
     /// The witness on an edge.
-    pub fn edge_witness(&self, function: FunctionId, edge: Edge) -> Witness {
+    pub fn edge_witness(&self, function: WitnessFunctionId, edge: Edge) -> Witness {
         Witness(self.edge_base[function.index()] + edge.0)
     }
 
     /// Where a witness is.
-    pub fn site(&self, kind: WitnessKind, witness: Witness) -> Site {
+    pub fn site(&self, kind: WitnessKind, witness: Witness) -> WitnessSite {
         let function = self.function_of(kind, witness);
         let place = witness.0 - self.bases(kind)[function.index()];
         match kind {
-            WitnessKind::Nodes => Site::Node(function, Node(place)),
-            WitnessKind::Edges => Site::Edge(function, Edge(place)),
+            WitnessKind::Nodes => WitnessSite::Node(function, Node(place)),
+            WitnessKind::Edges => WitnessSite::Edge(function, Edge(place)),
         }
     }
 
     /// The function of a witness.
-    pub fn function_of(&self, kind: WitnessKind, witness: Witness) -> FunctionId {
-        FunctionId(self.bases(kind).partition_point(|base| *base <= witness.0) as u32 - 1)
+    pub fn function_of(&self, kind: WitnessKind, witness: Witness) -> WitnessFunctionId {
+        WitnessFunctionId(self.bases(kind).partition_point(|base| *base <= witness.0) as u32 - 1)
     }
 
     /// The witnesses that a function can have.
-    pub fn witnesses_of(&self, kind: WitnessKind, function: FunctionId) -> impl Iterator<Item = Witness> + '_ {
+    pub fn witnesses_of(&self, kind: WitnessKind, function: WitnessFunctionId) -> impl Iterator<Item = Witness> + '_ {
         let bases = self.bases(kind);
         let range = bases[function.index()]..bases[function.index() + 1];
         range.map(Witness).filter(move |w| self.check_witness(kind, *w).is_ok())
@@ -330,7 +334,7 @@ impl Program {
             return Err(WitnessError::NoSuchWitness { witness: witness.0, there_are: self.witness_count(kind) as u32, of });
         }
         match self.site(kind, witness) {
-            Site::Node(f, node) if self.function(f).nodes[node.index()] == NodeKind::Virtual => {
+            WitnessSite::Node(f, node) if self.function(f).nodes[node.index()] == NodeKind::Virtual => {
                 Err(WitnessError::NoCode { function: self.function(f).name.clone(), node: node.0 })
             }
             _ => Ok(()),
@@ -345,15 +349,15 @@ impl Program {
     }
 }
 
-fn check(functions: &[Function], start: Start, external: &[FunctionId]) -> Result<(), WitnessError> {
+fn check(functions: &[WitnessFunction], start: ProgramStart, external: &[WitnessFunctionId]) -> Result<(), WitnessError> {
     if functions.is_empty() {
         return Err(WitnessError::NoFunction);
     }
-    let known = |id: FunctionId, what: &dyn Fn() -> String| match id.index() < functions.len() {
+    let known = |id: WitnessFunctionId, what: &dyn Fn() -> String| match id.index() < functions.len() {
         true => Ok(()),
         false => Err(WitnessError::NoSuchFunction { what: what(), function: id.0, functions: functions.len() }),
     };
-    if let Start::Main(main) = start {
+    if let ProgramStart::Main(main) = start {
         known(main, &|| "the start".into())?;
     }
     external.iter().try_for_each(|e| known(*e, &|| "the list of external entries".into()))?;

@@ -5,25 +5,25 @@
 //! entries any number of times, and the root, which calls the function that the run starts in and then ends the run. One pass over the
 //! program: O(nodes + edges + callees).
 
-use super::automaton::{Action, Role, State, StateData};
+use super::automaton::{AutomatonState, Role, StateAction, StateData};
 use super::lower;
-use super::program::{FunctionId, Program, WitnessKind};
+use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use crate::graph::{Edge, Node};
 
 /// The automaton of a program.
 #[derive(Clone, Debug)]
 pub struct Pushdown {
     states: Vec<StateData>,
-    entries: Vec<State>,
-    nodes: Vec<Vec<State>>,
-    root: State,
+    entries: Vec<AutomatonState>,
+    nodes: Vec<Vec<AutomatonState>>,
+    root: AutomatonState,
     kind: WitnessKind,
     first_edges: Vec<u32>,
 }
 
 impl Pushdown {
     /// The automaton of `program` with witnesses of that kind.
-    pub fn new(program: &Program, kind: WitnessKind) -> Pushdown {
+    pub fn new(program: &WitnessProgram, kind: WitnessKind) -> Pushdown {
         let lowered = lower::lower(program, kind);
         let root = *lowered.entries.last().expect("the root was added");
         let first_edges = program.function_ids().map(|f| program.edge_witness(f, Edge(0)).0).collect();
@@ -31,7 +31,7 @@ impl Pushdown {
     }
 
     /// The edge of a state that is one.
-    pub fn edge(&self, state: State) -> Option<Edge> {
+    pub fn edge(&self, state: AutomatonState) -> Option<Edge> {
         let data = self.state(state);
         let witness = data.witness.filter(|_| data.role == Role::Edge)?;
         Some(Edge(witness.0 - self.first_edges[data.function.index()]))
@@ -53,17 +53,17 @@ impl Pushdown {
     }
 
     /// All states.
-    pub fn states(&self) -> impl Iterator<Item = State> + use<> {
-        (0..self.states.len() as u32).map(State)
+    pub fn states(&self) -> impl Iterator<Item = AutomatonState> + use<> {
+        (0..self.states.len() as u32).map(AutomatonState)
     }
 
     /// A state.
-    pub fn state(&self, state: State) -> &StateData {
+    pub fn state(&self, state: AutomatonState) -> &StateData {
         &self.states[state.index()]
     }
 
     /// Where runs start.
-    pub fn root(&self) -> State {
+    pub fn root(&self) -> AutomatonState {
         self.root
     }
 
@@ -73,25 +73,25 @@ impl Pushdown {
     }
 
     /// The state in which a function is entered.
-    pub fn entry(&self, function: FunctionId) -> State {
+    pub fn entry(&self, function: WitnessFunctionId) -> AutomatonState {
         self.entries[function.index()]
     }
 
     /// The state in which a node is entered.
-    pub fn node(&self, function: FunctionId, node: Node) -> State {
+    pub fn node(&self, function: WitnessFunctionId, node: Node) -> AutomatonState {
         self.nodes[function.index()][node.index()]
     }
 
     /// Calls `see` with each state that control can pass to from `state` without leaving the function, returning from it or entering
     /// another: choices, and behind a call both continuations.
-    pub fn for_each_next(&self, state: State, mut see: impl FnMut(State)) {
+    pub fn for_each_next(&self, state: AutomatonState, mut see: impl FnMut(AutomatonState)) {
         match &self.state(state).action {
-            Action::Choose(next) => next.iter().for_each(|s| see(*s)),
-            Action::Call { after, unwound, .. } => {
+            StateAction::Choose(next) => next.iter().for_each(|s| see(*s)),
+            StateAction::Call { after, unwound, .. } => {
                 see(*after);
                 see(*unwound);
             }
-            Action::Return | Action::Unwind | Action::End => {}
+            StateAction::Return | StateAction::Unwind | StateAction::End => {}
         }
     }
 }

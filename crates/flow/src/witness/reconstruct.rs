@@ -13,19 +13,19 @@
 mod decision;
 
 use super::Distribution;
-use super::automaton::{Action, State};
-use super::condition::{self, Branch, Target};
+use super::automaton::{AutomatonState, StateAction};
+use super::condition::{self, BranchNode, BranchTarget};
 use super::first::FirstSets;
-use super::program::{FunctionId, Program, Witness};
+use super::program::{Witness, WitnessFunctionId, WitnessProgram};
 use super::pushdown::Pushdown;
 use super::structure::{Scope, Structure};
 use crate::graph::Node;
-use decision::Tables;
+use decision::DecisionTables;
 use std::collections::VecDeque;
 
 /// How the traces end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Ending {
+pub enum TraceEnding {
     /// With the run: each trace has all its witnesses.
     Complete,
     /// Somewhere: the run was killed, or the traces were cut. What was executed behind the last symbol is not known.
@@ -34,31 +34,31 @@ pub enum Ending {
 
 /// A step of the execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
+pub enum ExecutionEvent {
     /// A block is executed.
-    Block(FunctionId, Node),
+    Block(WitnessFunctionId, Node),
     /// A function is called.
     Call {
         /// The block with the call; `None` if code outside calls.
-        caller: Option<(FunctionId, Node)>,
+        caller: Option<(WitnessFunctionId, Node)>,
         /// The function.
-        callee: FunctionId,
+        callee: WitnessFunctionId,
         /// Nothing is left to do in the caller: its frame is replaced.
         tail: bool,
     },
     /// A function returns.
-    Return(FunctionId),
+    Return(WitnessFunctionId),
     /// A function is left by unwinding.
-    Unwind(FunctionId),
+    Unwind(WitnessFunctionId),
 }
 
 /// How a reconstruction ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ReconstructionOutcome {
     /// The execution is whole. The frames in which the run ended, outermost first; none if it returned from where it started.
-    Complete(Vec<(FunctionId, Node)>),
+    Complete(Vec<(WitnessFunctionId, Node)>),
     /// The traces were cut: what was given out is certain, what followed is not known. The frames at that place, outermost first.
-    Cut(Vec<(FunctionId, Node)>),
+    Cut(Vec<(WitnessFunctionId, Node)>),
 }
 
 /// Why no execution can be given.
@@ -79,7 +79,7 @@ pub enum ReconstructError {
     )]
     NoSuccessor {
         /// The branch.
-        branch: Branch,
+        branch: BranchNode,
         /// Blocks executed before.
         blocks: u64,
         /// The next symbol of each trace; `None` at its end.
@@ -121,9 +121,9 @@ pub enum ReconstructError {
     #[error("{branch:?} can go to {targets:?} after {blocks} blocks: the distribution is not realizable; check it, and add witnesses")]
     Ambiguous {
         /// The branch.
-        branch: Branch,
+        branch: BranchNode,
         /// The successors that are left.
-        targets: Vec<Target>,
+        targets: Vec<BranchTarget>,
         /// Blocks executed before.
         blocks: u64,
     },
@@ -131,7 +131,7 @@ pub enum ReconstructError {
     #[error("function {} stays in node {} after {blocks} blocks, but the traces go on: the graph lacks an edge", .function.0, .node.0)]
     Stays {
         /// The function.
-        function: FunctionId,
+        function: WitnessFunctionId,
         /// The node.
         node: Node,
         /// Blocks executed before.
@@ -151,7 +151,7 @@ pub struct Reconstruction {
 
 impl Reconstruction {
     /// Computes the sets W of each profile.
-    pub fn new(program: &Program, distribution: &Distribution) -> Reconstruction {
+    pub fn new(program: &WitnessProgram, distribution: &Distribution) -> Reconstruction {
         let structure = Structure::new(Pushdown::new(program, distribution.kind));
         let members = condition::members(program, distribution);
         let whole = structure.whole();
@@ -169,13 +169,17 @@ impl Reconstruction {
     ///
     /// # Errors
     /// There are not as many traces as profiles.
-    pub fn start<I: Iterator<Item = Witness>>(&self, traces: Vec<I>, ending: Ending) -> Result<Reconstructor<'_, I>, ReconstructError> {
+    pub fn start<I: Iterator<Item = Witness>>(
+        &self,
+        traces: Vec<I>,
+        ending: TraceEnding,
+    ) -> Result<Reconstructor<'_, I>, ReconstructError> {
         if traces.len() != self.members.len() {
             return Err(ReconstructError::Traces { traces: traces.len(), profiles: self.members.len() });
         }
         let traces = traces.into_iter().map(|rest| Trace { rest, ahead: VecDeque::new(), read: 0 }).collect();
         let root = self.structure.pushdown.root();
-        let tables = Tables::default();
+        let tables = DecisionTables::default();
         Ok(Reconstructor { of: self, traces, ending, next: Next::Enter(root), frames: Vec::new(), blocks: 0, idle: 0, tables })
     }
 }
@@ -216,21 +220,21 @@ impl<I: Iterator<Item = Witness>> Trace<I> {
 }
 
 enum Next {
-    Enter(State),
-    Act(State),
-    Done(Outcome),
+    Enter(AutomatonState),
+    Act(AutomatonState),
+    Done(ReconstructionOutcome),
 }
 
 /// The walk along one thread.
 pub struct Reconstructor<'r, I> {
     of: &'r Reconstruction,
     traces: Vec<Trace<I>>,
-    ending: Ending,
+    ending: TraceEnding,
     next: Next,
-    frames: Vec<State>,
+    frames: Vec<AutomatonState>,
     blocks: u64,
     idle: u64,
-    tables: Tables,
+    tables: DecisionTables,
 }
 
 /// Steps without a symbol or a branch after which control is taken to go around without end.
@@ -241,7 +245,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     ///
     /// # Errors
     /// The traces contradict the graph, or do not determine the execution.
-    pub fn next_event(&mut self) -> Result<Option<Event>, ReconstructError> {
+    pub fn next_event(&mut self) -> Result<Option<ExecutionEvent>, ReconstructError> {
         loop {
             let event = match self.next {
                 Next::Enter(state) => self.enter(state)?,
@@ -255,7 +259,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// How it ended, once there are no more steps.
-    pub fn outcome(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&ReconstructionOutcome> {
         match &self.next {
             Next::Done(outcome) => Some(outcome),
             _ => None,
@@ -268,7 +272,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// The blocks whose calls are under way, outermost first; code outside left out.
-    pub fn frames(&self) -> Vec<(FunctionId, Node)> {
+    pub fn frames(&self) -> Vec<(WitnessFunctionId, Node)> {
         self.frames.iter().filter_map(|call| self.place(*call)).collect()
     }
 
@@ -276,10 +280,10 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     ///
     /// # Errors
     /// As for [`next_event`](Self::next_event).
-    pub fn blocks_to_end(&mut self) -> Result<Vec<(FunctionId, Node)>, ReconstructError> {
+    pub fn blocks_to_end(&mut self) -> Result<Vec<(WitnessFunctionId, Node)>, ReconstructError> {
         let mut blocks = Vec::new();
         while let Some(event) = self.next_event()? {
-            if let Event::Block(function, node) = event {
+            if let ExecutionEvent::Block(function, node) = event {
                 blocks.push((function, node));
             }
         }
@@ -291,22 +295,22 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     }
 
     /// The node of a state; `None` outside.
-    fn place(&self, state: State) -> Option<(FunctionId, Node)> {
+    fn place(&self, state: AutomatonState) -> Option<(WitnessFunctionId, Node)> {
         let data = self.pushdown().state(state);
         (data.function.index() + 2 < self.pushdown().function_count()).then_some((data.function, data.node))
     }
 
-    fn finish(&mut self, outcome: impl Fn(Vec<(FunctionId, Node)>) -> Outcome, last: Option<State>) {
+    fn finish(&mut self, outcome: impl Fn(Vec<(WitnessFunctionId, Node)>) -> ReconstructionOutcome, last: Option<AutomatonState>) {
         let mut frames = self.frames();
         frames.extend(last.and_then(|s| self.place(s)));
         self.next = Next::Done(outcome(frames));
     }
 
     /// Records the witness of a state in all traces, and executes its block.
-    fn enter(&mut self, state: State) -> Result<Option<Event>, ReconstructError> {
-        if self.ending == Ending::Cut && self.traces.iter_mut().all(|t| t.peek().is_none()) {
-            let last = (!matches!(self.pushdown().state(state).action, Action::End)).then_some(state);
-            self.finish(Outcome::Cut, last);
+    fn enter(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
+        if self.ending == TraceEnding::Cut && self.traces.iter_mut().all(|t| t.peek().is_none()) {
+            let last = (!matches!(self.pushdown().state(state).action, StateAction::End)).then_some(state);
+            self.finish(ReconstructionOutcome::Cut, last);
             return Ok(None);
         }
         let data = self.of.structure.pushdown.state(state);
@@ -315,7 +319,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
                 let trace = &mut self.traces[profile as usize];
                 match trace.peek() {
                     Some(found) if found == expected => trace.take(),
-                    None if self.ending == Ending::Cut => {}
+                    None if self.ending == TraceEnding::Cut => {}
                     found => {
                         let (position, blocks) = (trace.read, self.blocks);
                         return Err(ReconstructError::Unexpected { profile: profile as usize, position, found, expected, blocks });
@@ -329,48 +333,48 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             return Ok(None);
         }
         self.blocks += 1;
-        Ok(Some(Event::Block(data.function, data.node)))
+        Ok(Some(ExecutionEvent::Block(data.function, data.node)))
     }
 
-    fn act(&mut self, state: State) -> Result<Option<Event>, ReconstructError> {
+    fn act(&mut self, state: AutomatonState) -> Result<Option<ExecutionEvent>, ReconstructError> {
         self.idle += 1;
         if self.idle > MOST_IDLE {
             return Err(self.stays(state));
         }
         let data = self.of.structure.pushdown.state(state);
         match &data.action {
-            Action::Choose(next) => {
+            StateAction::Choose(next) => {
                 match **next {
                     [] => self.stop(state)?,
                     [one] => self.next = Next::Enter(one),
                     _ => match self.choose(state)? {
                         Some(one) => self.next = Next::Enter(one),
-                        None => self.finish(Outcome::Cut, Some(state)),
+                        None => self.finish(ReconstructionOutcome::Cut, Some(state)),
                     },
                 }
                 Ok(None)
             }
-            Action::Call { callee, .. } => Ok(self.call(state, *callee)),
-            Action::Return | Action::Unwind => Ok(self.leave(data.function, data.action == Action::Return)),
-            Action::End => {
+            StateAction::Call { callee, .. } => Ok(self.call(state, *callee)),
+            StateAction::Return | StateAction::Unwind => Ok(self.leave(data.function, data.action == StateAction::Return)),
+            StateAction::End => {
                 self.all_read()?;
                 let last = self.place(state).map(|_| state);
-                self.finish(Outcome::Complete, last);
+                self.finish(ReconstructionOutcome::Complete, last);
                 Ok(None)
             }
         }
     }
 
     /// Control cannot leave a node: that is an end of the run only if all is read.
-    fn stop(&mut self, state: State) -> Result<(), ReconstructError> {
+    fn stop(&mut self, state: AutomatonState) -> Result<(), ReconstructError> {
         if self.traces.iter_mut().any(|t| t.peek().is_some()) {
             return Err(self.stays(state));
         }
-        self.finish(Outcome::Complete, Some(state));
+        self.finish(ReconstructionOutcome::Complete, Some(state));
         Ok(())
     }
 
-    fn stays(&self, state: State) -> ReconstructError {
+    fn stays(&self, state: AutomatonState) -> ReconstructError {
         let data = self.pushdown().state(state);
         ReconstructError::Stays { function: data.function, node: data.node, blocks: self.blocks }
     }
@@ -383,7 +387,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
     }
 
-    fn call(&mut self, state: State, callee: FunctionId) -> Option<Event> {
+    fn call(&mut self, state: AutomatonState, callee: WitnessFunctionId) -> Option<ExecutionEvent> {
         let caller = self.place(state);
         let tail = caller.is_some() && self.is_tail(state);
         if !tail {
@@ -391,23 +395,23 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         }
         self.next = Next::Enter(self.pushdown().entry(callee));
         let known = callee.index() + 2 < self.pushdown().function_count();
-        known.then_some(Event::Call { caller, callee, tail })
+        known.then_some(ExecutionEvent::Call { caller, callee, tail })
     }
 
-    fn is_tail(&self, state: State) -> bool {
-        let Action::Call { after, unwound, .. } = self.pushdown().state(state).action else { return false };
-        let is = |state: State, action: Action| {
+    fn is_tail(&self, state: AutomatonState) -> bool {
+        let StateAction::Call { after, unwound, .. } = self.pushdown().state(state).action else { return false };
+        let is = |state: AutomatonState, action: StateAction| {
             let data = self.pushdown().state(state);
             data.action == action && data.witness.is_none() && !data.executes
         };
-        is(after, Action::Return) && is(unwound, Action::Unwind)
+        is(after, StateAction::Return) && is(unwound, StateAction::Unwind)
     }
 
-    fn leave(&mut self, function: FunctionId, returns: bool) -> Option<Event> {
+    fn leave(&mut self, function: WitnessFunctionId, returns: bool) -> Option<ExecutionEvent> {
         let call = self.frames.pop().expect("the root is left by the end of the run only");
-        let Action::Call { after, unwound, .. } = self.pushdown().state(call).action else { unreachable!("frames are calls") };
+        let StateAction::Call { after, unwound, .. } = self.pushdown().state(call).action else { unreachable!("frames are calls") };
         self.next = Next::Enter(if returns { after } else { unwound });
         let known = function.index() + 2 < self.pushdown().function_count();
-        known.then_some(if returns { Event::Return(function) } else { Event::Unwind(function) })
+        known.then_some(if returns { ExecutionEvent::Return(function) } else { ExecutionEvent::Unwind(function) })
     }
 }

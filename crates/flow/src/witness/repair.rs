@@ -5,10 +5,10 @@
 //! witnesses sees at that branch. So what stays violated cannot be distinguished by the next symbol at all (two callbacks of unknown
 //! code, for example, between which the known code executes nothing). Each pass is a check of the whole program.
 
-use super::automaton::State;
+use super::automaton::AutomatonState;
 use super::condition::{Check, Lookahead, Violation, check_structure, marked};
 use super::first::FirstSets;
-use super::program::{Program, Witness};
+use super::program::{Witness, WitnessProgram};
 use super::sets::END;
 use super::structure::{Scope, Structure};
 use super::weights::Weights;
@@ -21,13 +21,13 @@ const PASSES: usize = 24;
 /// Profiles under repair.
 pub struct Repair<'a> {
     /// The program.
-    pub program: &'a Program,
+    pub program: &'a WitnessProgram,
     /// Its automaton, analysed.
     pub structure: &'a Structure,
     /// Costs.
     pub weights: &'a Weights,
     /// The profile that is to distinguish the successors of a branch, as far as that is known; others go to the cheapest.
-    pub home: HashMap<State, usize>,
+    pub home: HashMap<AutomatonState, usize>,
     /// Greatest number of witnesses in a profile.
     pub limit: Option<usize>,
     /// How far traces are read.
@@ -60,7 +60,7 @@ impl Repair<'_> {
     /// Adds witnesses for each violation; false if there was nothing to add.
     fn pass(&mut self, violations: &[Violation], full: &FirstSets, whole: &Scope, profiles: &mut Vec<Vec<Witness>>) -> bool {
         let mut sets: Vec<HashSet<Witness>> = profiles.iter().map(|p| p.iter().copied().collect()).collect();
-        let mut helped: HashSet<State> = HashSet::new();
+        let mut helped: HashSet<AutomatonState> = HashSet::new();
         let mut added = false;
         for violation in violations {
             if violation.successors.iter().any(|s| helped.contains(s)) {
@@ -85,7 +85,7 @@ impl Repair<'_> {
     }
 
     /// The witnesses that come first behind a state when every place is one.
-    fn behind(&self, full: &FirstSets, whole: &Scope, state: State) -> Vec<Witness> {
+    fn behind(&self, full: &FirstSets, whole: &Scope, state: AutomatonState) -> Vec<Witness> {
         let parts = full.parts(self.structure, whole, state);
         let mut all: Vec<Witness> = parts.iter().flat_map(|s| full.sets.get(*s)).filter(|s| **s != END).map(|s| Witness(*s)).collect();
         all.sort_unstable();
@@ -97,7 +97,7 @@ impl Repair<'_> {
     /// The profile that is to distinguish the successors of a branch: one with room for what both successors need.
     fn profile_for(
         &mut self,
-        state: State,
+        state: AutomatonState,
         behind: &[Vec<Witness>; 2],
         sets: &mut Vec<HashSet<Witness>>,
         profiles: &mut Vec<Vec<Witness>>,

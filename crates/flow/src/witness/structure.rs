@@ -3,8 +3,8 @@
 //! How control can leave a function without a witness is a least fixed point, computed by a worklist: each state changes at most three
 //! times. Everything else is a search or strongly connected components. O(states + transitions).
 
-use super::automaton::{Action, State};
-use super::program::FunctionId;
+use super::automaton::{AutomatonState, StateAction};
+use super::program::WitnessFunctionId;
 use super::pushdown::Pushdown;
 use super::sets::{Lists, components};
 
@@ -55,23 +55,23 @@ impl Structure {
 
     /// The whole program as a scope.
     pub fn whole(&self) -> Scope {
-        let functions = (0..self.pushdown.function_count() as u32).map(FunctionId).collect();
+        let functions = (0..self.pushdown.function_count() as u32).map(WitnessFunctionId).collect();
         self.scope(functions)
     }
 
     /// The component of a function as a scope.
-    pub fn component_of(&self, function: FunctionId) -> Scope {
+    pub fn component_of(&self, function: WitnessFunctionId) -> Scope {
         let of = self.component[function.index()];
-        self.scope((0..self.component.len() as u32).map(FunctionId).filter(|f| self.component[f.index()] == of).collect())
+        self.scope((0..self.component.len() as u32).map(WitnessFunctionId).filter(|f| self.component[f.index()] == of).collect())
     }
 
     /// The states of a function.
-    pub fn states_of(&self, function: FunctionId) -> impl Iterator<Item = State> + use<> {
+    pub fn states_of(&self, function: WitnessFunctionId) -> impl Iterator<Item = AutomatonState> + use<> {
         let (from, to) = self.ranges[function.index()];
-        (from..to).map(State)
+        (from..to).map(AutomatonState)
     }
 
-    fn scope(&self, functions: Vec<FunctionId>) -> Scope {
+    fn scope(&self, functions: Vec<WitnessFunctionId>) -> Scope {
         let whole = functions.len() == self.pushdown.function_count();
         let mut base = vec![NOT_HERE; self.pushdown.function_count()];
         let mut states = Vec::new();
@@ -83,17 +83,17 @@ impl Structure {
     }
 
     /// The place of a state in a scope.
-    pub fn place(&self, scope: &Scope, state: State) -> Option<u32> {
+    pub fn place(&self, scope: &Scope, state: AutomatonState) -> Option<u32> {
         let function = self.pushdown.state(state).function;
         let base = scope.base[function.index()];
         (base != NOT_HERE).then(|| base + state.0 - self.ranges[function.index()].0)
     }
 
     /// For each state of the scope, how control can leave its function without passing a witness.
-    pub fn exits_without(&self, scope: &Scope, is_witness: &dyn Fn(State) -> bool) -> Vec<u8> {
+    pub fn exits_without(&self, scope: &Scope, is_witness: &dyn Fn(AutomatonState) -> bool) -> Vec<u8> {
         let mut exits = vec![0u8; scope.states.len()];
-        let mut work: Vec<State> = scope.states.clone();
-        let of = |exits: &[u8], state: State| match self.place(scope, state) {
+        let mut work: Vec<AutomatonState> = scope.states.clone();
+        let of = |exits: &[u8], state: AutomatonState| match self.place(scope, state) {
             Some(place) => exits[place as usize],
             None => self.exits[state.index()],
         };
@@ -103,11 +103,11 @@ impl Structure {
                 continue;
             }
             let new = match &self.pushdown.state(state).action {
-                Action::Choose(next) => next.iter().fold(0, |all, s| all | of(&exits, *s)),
-                Action::Return => RETURNS,
-                Action::Unwind => UNWINDS,
-                Action::End => ENDS,
-                Action::Call { callee, after, unwound } => {
+                StateAction::Choose(next) => next.iter().fold(0, |all, s| all | of(&exits, *s)),
+                StateAction::Return => RETURNS,
+                StateAction::Unwind => UNWINDS,
+                StateAction::End => ENDS,
+                StateAction::Call { callee, after, unwound } => {
                     let region = of(&exits, self.pushdown.entry(*callee));
                     let behind = if region & RETURNS != 0 { of(&exits, *after) } else { 0 };
                     let above = if region & UNWINDS != 0 { of(&exits, *unwound) } else { 0 };
@@ -116,7 +116,7 @@ impl Structure {
             };
             if new != exits[place as usize] {
                 exits[place as usize] = new;
-                work.extend(self.dependents.of(state.0).iter().map(|s| State(*s)));
+                work.extend(self.dependents.of(state.0).iter().map(|s| AutomatonState(*s)));
             }
         }
         exits
@@ -135,10 +135,10 @@ impl Structure {
     }
 
     /// Calls `see` with each state that control can come to next; callees are entered, and passed if `exits` says that they can be.
-    pub fn for_each_step(&self, state: State, exits: &dyn Fn(State) -> u8, mut see: impl FnMut(State)) {
+    pub fn for_each_step(&self, state: AutomatonState, exits: &dyn Fn(AutomatonState) -> u8, mut see: impl FnMut(AutomatonState)) {
         match &self.pushdown.state(state).action {
-            Action::Choose(next) => next.iter().for_each(|s| see(*s)),
-            Action::Call { callee, after, unwound } => {
+            StateAction::Choose(next) => next.iter().for_each(|s| see(*s)),
+            StateAction::Call { callee, after, unwound } => {
                 let entry = self.pushdown.entry(*callee);
                 see(entry);
                 if exits(entry) & RETURNS != 0 {
@@ -148,7 +148,7 @@ impl Structure {
                     see(*unwound);
                 }
             }
-            Action::Return | Action::Unwind | Action::End => {}
+            StateAction::Return | StateAction::Unwind | StateAction::End => {}
         }
     }
 
@@ -156,7 +156,7 @@ impl Structure {
         let mut pairs = Vec::new();
         for state in self.pushdown.states().filter(|s| self.reached[s.index()]) {
             let data = self.pushdown.state(state);
-            if let Action::Call { callee, .. } = data.action {
+            if let StateAction::Call { callee, .. } = data.action {
                 pairs.push((data.function.0, callee.0));
             }
         }
@@ -164,7 +164,7 @@ impl Structure {
     }
 
     /// Whether a function can come to call itself.
-    pub fn recursive(&self, function: FunctionId) -> bool {
+    pub fn recursive(&self, function: WitnessFunctionId) -> bool {
         self.recursive[function.index()]
     }
 
@@ -176,7 +176,7 @@ impl Structure {
         let (mut called, mut calls) = (vec![0u32; repeated.len()], Vec::new());
         for state in self.pushdown.states().filter(|s| self.reached[s.index()]) {
             let data = self.pushdown.state(state);
-            let Action::Call { callee, .. } = data.action else { continue };
+            let StateAction::Call { callee, .. } = data.action else { continue };
             called[callee.index()] += 1;
             calls.push((data.function.0, callee.0));
             let recursive = self.component[callee.index()] == self.component[data.function.index()];
@@ -232,7 +232,7 @@ fn dependents(pushdown: &Pushdown) -> Lists {
     let mut pairs = Vec::new();
     for state in pushdown.states() {
         pushdown.for_each_next(state, |to| pairs.push((to.0, state.0)));
-        if let Action::Call { callee, .. } = pushdown.state(state).action {
+        if let StateAction::Call { callee, .. } = pushdown.state(state).action {
             pairs.push((pushdown.entry(callee).0, state.0));
         }
     }
@@ -242,9 +242,9 @@ fn dependents(pushdown: &Pushdown) -> Lists {
 /// Functions whose witnesses are seen: all, or those of one recursive component.
 pub struct Scope {
     /// The functions, ascending.
-    pub functions: Vec<FunctionId>,
+    pub functions: Vec<WitnessFunctionId>,
     /// Their states.
-    pub states: Vec<State>,
+    pub states: Vec<AutomatonState>,
     /// Whether it is the whole program.
     pub whole: bool,
     base: Vec<u32>,
@@ -252,7 +252,7 @@ pub struct Scope {
 
 impl Scope {
     /// Whether a function is in it.
-    pub fn has(&self, function: FunctionId) -> bool {
+    pub fn has(&self, function: WitnessFunctionId) -> bool {
         self.base[function.index()] != NOT_HERE
     }
 }

@@ -7,8 +7,8 @@
 //! witnesses.
 
 use super::WitnessKind;
-use super::automaton::{Action, Role, State};
-use super::program::{FunctionId, Witness};
+use super::automaton::{AutomatonState, Role, StateAction};
+use super::program::{Witness, WitnessFunctionId};
 use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
 use super::weights::Weights;
 use crate::dominators::immediate_dominators;
@@ -39,7 +39,7 @@ pub struct ViewBranch {
 #[derive(Clone, Debug)]
 pub struct View {
     /// The function.
-    pub function: FunctionId,
+    pub function: WitnessFunctionId,
     /// Successors of each state.
     pub next: Vec<Vec<u32>>,
     /// Whether the run can end in a state.
@@ -53,15 +53,15 @@ pub struct View {
     /// Branches that witnesses of the function can distinguish.
     pub branches: Vec<ViewBranch>,
     /// The first state of the function in the automaton.
-    pub first: State,
+    pub first: AutomatonState,
     /// States that are witnesses of every profile that has one of the function (`find_separators`).
     pub separators: BTreeSet<u32>,
 }
 
 impl View {
     /// The view of a function.
-    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: FunctionId) -> View {
-        let states: Vec<State> = structure.states_of(function).collect();
+    pub fn new(structure: &Structure, kind: WitnessKind, weights: &Weights, function: WitnessFunctionId) -> View {
+        let states: Vec<AutomatonState> = structure.states_of(function).collect();
         let first = states[0];
         let mut view = View {
             function,
@@ -135,19 +135,19 @@ impl View {
         member
     }
 
-    fn connect(&mut self, structure: &Structure, state: State, place: usize) {
-        let local = |s: State| s.0 - self.first.0;
+    fn connect(&mut self, structure: &Structure, state: AutomatonState, place: usize) {
+        let local = |s: AutomatonState| s.0 - self.first.0;
         let entry = local(structure.pushdown.entry(self.function));
         match &structure.pushdown.state(state).action {
-            Action::Choose(next) => self.choose(structure, next, place),
-            Action::Return | Action::Unwind => {
+            StateAction::Choose(next) => self.choose(structure, next, place),
+            StateAction::Return | StateAction::Unwind => {
                 self.ends[place] = true;
                 if structure.repeated[self.function.index()] {
                     self.next[place] = vec![entry];
                 }
             }
-            Action::End => self.ends[place] = true,
-            Action::Call { callee, after, unwound } => {
+            StateAction::End => self.ends[place] = true,
+            StateAction::Call { callee, after, unwound } => {
                 let exits = structure.exits[structure.pushdown.entry(*callee).index()];
                 self.ends[place] = exits & ENDS != 0;
                 let steps = [(RETURNS, local(*after)), (UNWINDS, local(*unwound))];
@@ -171,7 +171,7 @@ impl View {
     }
 
     /// The successors of a choice; parallel edges are one.
-    fn choose(&mut self, structure: &Structure, next: &[State], place: usize) {
+    fn choose(&mut self, structure: &Structure, next: &[AutomatonState], place: usize) {
         let mut edges: HashMap<Node, u32> = HashMap::new();
         for &state in next {
             let (data, local) = (structure.pushdown.state(state), state.0 - self.first.0);
@@ -184,13 +184,13 @@ impl View {
     }
 
     /// Branches that runs come to, and that differ with a witness on every state.
-    fn find_branches(&mut self, structure: &Structure, states: &[State]) {
+    fn find_branches(&mut self, structure: &Structure, states: &[AutomatonState]) {
         let all: Vec<bool> = self.witness.iter().map(Option::is_some).collect();
         let mut scratch = Scratch::default();
         for (&state, place) in states.iter().zip(0u32..) {
             let data = structure.pushdown.state(state);
             let next = self.next[place as usize].clone();
-            let chooses = matches!(data.action, Action::Choose(_)) && data.role != Role::Call;
+            let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
             if next.len() < 2 || !structure.reached[state.index()] || !chooses {
                 continue;
             }

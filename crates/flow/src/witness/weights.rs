@@ -4,7 +4,7 @@
 //! often functions are called is estimated along the call graph, callers first; a recursive component multiplies its callers' calls by a
 //! constant. O(nodes + edges + calls).
 
-use super::program::{Function, FunctionId, Program, Start, Witness, WitnessKind};
+use super::program::{ProgramStart, Witness, WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::sets::{Lists, components};
 use crate::frequency::{Frequencies, Hint, branch_weights, innermost_loops};
 use crate::graph::{Edge, Node};
@@ -35,13 +35,13 @@ pub struct Weights {
 
 impl Weights {
     /// Estimates where nothing was measured.
-    pub fn estimate(program: &Program) -> Weights {
+    pub fn estimate(program: &WitnessProgram) -> Weights {
         Weights::new(program, &vec![EdgeWeights::Unknown; program.functions().len()])
     }
 
     /// Weights from what is known of each function, in their order. Lists that are not as long as the function has edges count as unknown.
-    pub fn new(program: &Program, known: &[EdgeWeights]) -> Weights {
-        let one = |(function, known): (&Function, &EdgeWeights)| frequencies(function, known);
+    pub fn new(program: &WitnessProgram, known: &[EdgeWeights]) -> Weights {
+        let one = |(function, known): (&WitnessFunction, &EdgeWeights)| frequencies(function, known);
         let of: Vec<Frequencies> = program.functions().iter().zip(known).map(one).collect();
         let calls = calls(program, known, &of);
         let mut weights = Weights { nodes: Vec::new(), edges: Vec::new() };
@@ -59,7 +59,7 @@ impl Weights {
 
     /// These weights, corrected by executions that were measured at some nodes ([`heads`] is enough): a node is executed as often as the
     /// head of the innermost loop around it, or its function's entry, times what these weights say of the two.
-    pub fn corrected(&self, program: &Program, measured: &HashMap<Witness, f64>) -> Weights {
+    pub fn corrected(&self, program: &WitnessProgram, measured: &HashMap<Witness, f64>) -> Weights {
         let (mut nodes, mut edges) = (self.nodes.clone(), self.edges.clone());
         for f in program.function_ids() {
             let graph = &program.function(f).graph;
@@ -86,12 +86,12 @@ impl Weights {
     }
 
     /// Executions of a node per run.
-    pub fn node(&self, program: &Program, function: FunctionId, node: Node) -> f64 {
+    pub fn node(&self, program: &WitnessProgram, function: WitnessFunctionId, node: Node) -> f64 {
         self.nodes[program.node_witness(function, node).index()]
     }
 
     /// Executions of an edge per run.
-    pub fn edge(&self, program: &Program, function: FunctionId, edge: Edge) -> f64 {
+    pub fn edge(&self, program: &WitnessProgram, function: WitnessFunctionId, edge: Edge) -> f64 {
         self.edges[program.edge_witness(function, edge).index()]
     }
 
@@ -102,8 +102,8 @@ impl Weights {
 }
 
 /// The entries of all functions and the heads of their loops, as nodes: executions measured there correct all others.
-pub fn heads(program: &Program) -> Vec<Witness> {
-    let of = |f: FunctionId| {
+pub fn heads(program: &WitnessProgram) -> Vec<Witness> {
+    let of = |f: WitnessFunctionId| {
         let graph = &program.function(f).graph;
         let mut heads: Vec<Node> = innermost_loops(graph).into_iter().flatten().chain([graph.entry()]).collect();
         heads.sort_unstable();
@@ -114,12 +114,12 @@ pub fn heads(program: &Program) -> Vec<Witness> {
 }
 
 /// A function with one node that is executed has an entry without in-edges, whose edges say nothing.
-fn at_ends(function: &Function, node: Node) -> f64 {
+fn at_ends(function: &WitnessFunction, node: Node) -> f64 {
     let lonely = function.graph.incoming(node).is_empty() && function.graph.out(node).is_empty();
     if lonely && node == function.graph.entry() { 1.0 } else { 0.0 }
 }
 
-fn frequencies(function: &Function, known: &EdgeWeights) -> Frequencies {
+fn frequencies(function: &WitnessFunction, known: &EdgeWeights) -> Frequencies {
     let graph = &function.graph;
     match known {
         EdgeWeights::PerRun(weights) if weights.len() == graph.edge_count() => Frequencies::measured(graph, weights.clone()),
@@ -129,18 +129,18 @@ fn frequencies(function: &Function, known: &EdgeWeights) -> Frequencies {
 }
 
 /// How often each function is called in a run; 1 where its edges are known per run already.
-fn calls(program: &Program, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
+fn calls(program: &WitnessProgram, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f64> {
     let count = program.functions().len();
-    let per_run = |f: FunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
+    let per_run = |f: WitnessFunctionId| matches!(known[f.index()], EdgeWeights::PerRun(_));
     let pairs: Vec<(u32, u32)> = program.function_ids().flat_map(|f| callees(program, f).map(move |(_, g, _)| (f.0, g.0))).collect();
     let component = components(&Lists::new(count, &pairs));
     let mut calls = vec![0.0f64; count];
     match program.start() {
-        Start::Main(main) => calls[main.index()] = 1.0,
-        Start::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
+        ProgramStart::Main(main) => calls[main.index()] = 1.0,
+        ProgramStart::Outside => program.external().iter().for_each(|f| calls[f.index()] = 1.0),
     }
     // Callers have higher numbers of components than callees.
-    let mut order: Vec<FunctionId> = program.function_ids().collect();
+    let mut order: Vec<WitnessFunctionId> = program.function_ids().collect();
     order.sort_by_key(|f| std::cmp::Reverse(component[f.index()]));
     for same in order.chunk_by(|a, b| component[a.index()] == component[b.index()]) {
         let region: Vec<_> = same.iter().flat_map(|f| callees(program, *f).map(move |c| (*f, c))).collect();
@@ -161,7 +161,7 @@ fn calls(program: &Program, known: &[EdgeWeights], of: &[Frequencies]) -> Vec<f6
 }
 
 /// The calls of a function: node, callee, and how many of the call's executions are its.
-fn callees(program: &Program, function: FunctionId) -> impl Iterator<Item = (Node, FunctionId, f64)> + '_ {
+fn callees(program: &WitnessProgram, function: WitnessFunctionId) -> impl Iterator<Item = (Node, WitnessFunctionId, f64)> + '_ {
     program.function(function).calls.iter().flat_map(|(node, call)| {
         let part = 1.0 / (call.callees.len() + usize::from(call.opaque.is_some())) as f64;
         call.callees.iter().map(move |callee| (*node, *callee, part))
@@ -174,10 +174,10 @@ mod tests {
     use crate::graph::Graph;
 
     /// 0 leads to the loop of 1 and 2, in which 2 is on one side of a branch only; then 4.
-    fn looping() -> Program {
+    fn looping() -> WitnessProgram {
         let edges = [(0, 1), (1, 2), (1, 3), (2, 3), (3, 1), (3, 4)].map(|(a, b)| (Node(a), Node(b)));
         let graph = Graph::new(5, Node(0), Node(4), edges.to_vec()).unwrap();
-        Program::new(vec![Function::new("f", graph)], Start::Main(FunctionId(0)), Vec::new()).unwrap()
+        WitnessProgram::new(vec![WitnessFunction::new("f", graph)], ProgramStart::Main(WitnessFunctionId(0)), Vec::new()).unwrap()
     }
 
     #[test]

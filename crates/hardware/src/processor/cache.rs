@@ -35,7 +35,7 @@ impl Cache {
 
 /// What an access met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Access {
+pub(super) struct CacheAccess {
     pub cycles: u64,
     pub l1_misses: u32,
     pub l2_misses: u32,
@@ -64,25 +64,25 @@ impl Hierarchy {
         }
     }
 
-    pub fn fetch(&mut self, address: u64) -> Access {
+    pub fn fetch(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_hit) = (self.instruction.latency, self.instruction.access(address));
         self.behind(address, cycles, is_hit)
     }
 
-    pub fn data(&mut self, address: u64) -> Access {
+    pub fn data(&mut self, address: u64) -> CacheAccess {
         let (cycles, is_hit) = (self.data.latency, self.data.access(address));
         self.behind(address, cycles, is_hit)
     }
 
-    fn behind(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> Access {
+    fn behind(&mut self, address: u64, mut cycles: u64, is_hit: bool) -> CacheAccess {
         if is_hit {
-            return Access { cycles, ..Access::default() };
+            return CacheAccess { cycles, ..CacheAccess::default() };
         }
         cycles += self.l2.latency;
         if self.l2.access(address) {
-            return Access { cycles, l1_misses: 1, l2_misses: 0, cost: self.power.l2 };
+            return CacheAccess { cycles, l1_misses: 1, l2_misses: 0, cost: self.power.l2 };
         }
-        Access { cycles: cycles + self.memory_cycles, l1_misses: 1, l2_misses: 1, cost: self.power.l2 + self.power.memory }
+        CacheAccess { cycles: cycles + self.memory_cycles, l1_misses: 1, l2_misses: 1, cost: self.power.l2 + self.power.memory }
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
     #[test]
     fn latencies_add_up_through_the_levels() {
         let mut hierarchy = Hierarchy::new(&ProcessorParameters::default());
-        assert_eq!(hierarchy.data(0x1000), Access { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
-        assert_eq!(hierarchy.data(0x1000), Access { cycles: 1, ..Access::default() });
+        assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 111, l1_misses: 1, l2_misses: 1, cost: 48 });
+        assert_eq!(hierarchy.data(0x1000), CacheAccess { cycles: 1, ..CacheAccess::default() });
         // The other half of the second level's block.
-        assert_eq!(hierarchy.fetch(0x1020), Access { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
+        assert_eq!(hierarchy.fetch(0x1020), CacheAccess { cycles: 11, l1_misses: 1, l2_misses: 0, cost: 8 });
     }
 }

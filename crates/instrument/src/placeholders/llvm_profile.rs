@@ -30,7 +30,7 @@ const RECORD_HASH: u32 = 2;
 const SEPARATOR: u8 = 1;
 
 /// A function's counters.
-pub struct Table {
+pub struct CounterTable {
     /// The structure `__profd_*`.
     pub data: Value,
     /// The array `__profc_*`.
@@ -42,18 +42,18 @@ pub struct Table {
 }
 
 /// What LLVM's tables say.
-pub struct Tables {
+pub struct ProfileTables {
     /// The word of version and flags; 0 if there is none, which is so where a compiler's front end has inserted the counters.
     pub version: u64,
     /// Names of functions.
     pub names: Vec<String>,
     /// Counters of functions.
-    pub functions: Vec<Table>,
+    pub functions: Vec<CounterTable>,
 }
 
 /// Reads all tables of a module.
-pub fn read(module: Module) -> Result<Tables, PlaceholderError> {
-    let mut tables = Tables { version: 0, names: Vec::new(), functions: Vec::new() };
+pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
+    let mut tables = ProfileTables { version: 0, names: Vec::new(), functions: Vec::new() };
     for global in globals(module) {
         let name = global.name();
         let damaged = || PlaceholderError::Table(name.clone());
@@ -69,7 +69,7 @@ pub fn read(module: Module) -> Result<Tables, PlaceholderError> {
     Ok(tables)
 }
 
-fn table(global: Value, data: Value) -> Option<Table> {
+fn table(global: Value, data: Value) -> Option<CounterTable> {
     let field = |at: u32| Value::some(llvm!(LLVMGetOperand(data.0, at)));
     let number = |at: u32| field(at)?.as_integer();
     // Where the counters are, and the bitmap: their distance from the structure.
@@ -85,7 +85,7 @@ fn table(global: Value, data: Value) -> Option<Table> {
         bits: 8 * number(BITMAP_BYTES)? as u32,
         value_sites: [element(0)? as u16, element(1)? as u16, element(2)? as u16],
     };
-    Some(Table { data: global, counters, bitmap, function })
+    Some(CounterTable { data: global, counters, bitmap, function })
 }
 
 fn operand(value: Value, at: u32) -> Option<Value> {
@@ -126,7 +126,7 @@ fn leb128(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 /// What becomes of the tables by which `llvm-cov` turns counters into regions of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mapping {
+pub enum CoverageTables {
     /// They stay, with the names of functions: they are constants that no code refers to.
     Kept,
     /// They are taken out with the others.
@@ -134,8 +134,8 @@ pub enum Mapping {
 }
 
 /// Takes out all tables but the counters themselves. What still refers to one that has a stand-in, gets that number as an address.
-pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: Mapping) {
-    let is_kept = |name: &str| mapping == Mapping::Kept && is_mapping(name);
+pub fn remove_tables(module: Module, stand_ins: &[(Value, u64)], mapping: CoverageTables) {
+    let is_kept = |name: &str| mapping == CoverageTables::Kept && is_mapping(name);
     let mut doomed: IndexSet<Value> =
         globals(module).filter(|g| (is_table(&g.name()) || is_mapping(&g.name())) && !is_kept(&g.name())).collect();
     doomed.extend(superseded_records(module));

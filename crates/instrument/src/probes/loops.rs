@@ -13,7 +13,7 @@ use trodden_flow::program::operation::LoopId;
 
 /// How often a loop iterated.
 #[derive(Clone, Copy)]
-pub(super) enum Number {
+pub(super) enum IterationNumber {
     /// This many times, always.
     Always(i64),
     /// As often as this counter says, which was made for it.
@@ -54,8 +54,8 @@ impl Work<'_> {
             Counter { value: number, first: 0, shift: 0 }
         };
         let number = match counted_loop.trip_count {
-            Some(times) => Number::Always(times.get() as i64),
-            None => trip_count::counter(latch, head).map_or_else(|| Number::Made(make_counter()), Number::Counted),
+            Some(times) => IterationNumber::Always(times.get() as i64),
+            None => trip_count::counter(latch, head).map_or_else(|| IterationNumber::Made(make_counter()), IterationNumber::Counted),
         };
         let outside: Vec<Edge> = self
             .graph
@@ -92,13 +92,13 @@ impl Work<'_> {
         let (number, entered) = self.trip_counts[&of];
         let start = Register::Constant(counted_loop.start);
         let number = match number {
-            Number::Always(times) => {
+            IterationNumber::Always(times) => {
                 self.count(builder, entered, counted_loop.increment, module.constant(1));
                 self.count(builder, start, counted_loop.increment, module.constant(times - 1));
                 return self.plus(builder, start, partial);
             }
-            Number::Made(number) => number,
-            Number::Counted(number) => self.on_exit_edge(builder, number, counted_loop, edge),
+            IterationNumber::Made(number) => number,
+            IterationNumber::Counted(number) => self.on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
             self.count(builder, start, counted_loop.increment, number.less(module, builder, 0));

@@ -19,7 +19,7 @@ use llvm_sys::core::*;
 /// Puts gates in front of the loops of the checking code that `counted` blocks, those of the other, lead back to.
 /// `nests` are the heads of loops that contained others before there were two versions.
 pub fn insert(module: Module, function: Value, heads: &[Block], counted: &IndexSet<Block>, nests: &IndexSet<Block>) {
-    let flow = ControlFlow::of(function, heads, counted);
+    let flow = ControlFlow::new(function, heads, counted);
     for &head in heads {
         if let Some(outer) = flow.outer_predecessors(head) {
             gate(module, head, &outer);
@@ -72,7 +72,7 @@ struct ControlFlow {
 
 impl ControlFlow {
     /// `first` are the blocks of the checking code, `counted` those of the other; what probes have made belongs to what it comes behind.
-    fn of(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
+    fn new(function: Value, first: &[Block], counted: &IndexSet<Block>) -> ControlFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let behind = blocks.iter().map(|b| b.terminator().successors().iter().map(|s| number[s]).collect()).collect();

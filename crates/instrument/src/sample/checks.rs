@@ -140,7 +140,7 @@ impl CheckSites {
 
 /// What is known of a function's calls.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Function {
+pub enum CheckedFunction {
     /// It is called once.
     Main,
     /// It is called a few times.
@@ -155,10 +155,10 @@ pub fn check_sites(
     graph: &Graph,
     dag: &Dag,
     frequencies: &Frequencies,
-    of: Function,
+    of: CheckedFunction,
     jumps_by_address: bool,
 ) -> CheckSites {
-    let is_main = of == Function::Main;
+    let is_main = of == CheckedFunction::Main;
     let mut loops = loops(cfg, graph, dag);
     loops.sort_by_key(|l| (l.body.len(), l.head));
     let mut chosen = CheckSites::default();
@@ -185,7 +185,7 @@ pub fn check_sites(
         }
     }
     checking.extend(now_and_then);
-    if of != Function::Other || checking.len() >= MANY_CHECKS {
+    if of != CheckedFunction::Other || checking.len() >= MANY_CHECKS {
         for this in short.into_iter().filter(|l| is_main || !checking.iter().any(|c| c.body.contains(&l.head))) {
             chosen.add(this, cfg, this.unrolled(cfg, graph, frequencies, DISTANCE));
         }

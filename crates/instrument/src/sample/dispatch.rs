@@ -27,18 +27,18 @@ use llvm_sys::{LLVMLinkage, LLVMOpcode};
 pub const COPIED: usize = 128;
 
 /// The tables of a function's indirect branches.
-pub struct Tables {
+pub struct DispatchTables {
     /// An instruction's operand that is a table, and that table.
     uses: Vec<(Value, u32, Value)>,
     /// The instructions that give addresses, and places of addresses.
     addresses: IndexSet<Value>,
 }
 
-impl Tables {
+impl DispatchTables {
     /// Finds the tables; `None` if there are no indirect branches, or if not all of them go by way of tables.
-    pub fn of(function: Value) -> Option<Tables> {
+    pub fn from_function(function: Value) -> Option<DispatchTables> {
         let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
-        let mut tables = Tables { uses: Vec::new(), addresses: IndexSet::new() };
+        let mut tables = DispatchTables { uses: Vec::new(), addresses: IndexSet::new() };
         let mut stack: Vec<Value> = jumps.iter().map(|j| operand(*j, 0)).collect();
         while let Some(address) = stack.pop() {
             if llvm!(LLVMIsAInstruction(address.0)).is_null() {

@@ -3,13 +3,13 @@
 
 use super::checks::{self, CheckSites};
 use super::copies::{Copies, Lines};
-use super::dispatch::{self, Tables};
+use super::dispatch::{self, DispatchTables};
 use super::ssa::{self, Definitions};
 use super::unroll::{self, Unrolled};
-use super::{Planned, Tier, incoming_from, landings, latch, moved, part_landings};
+use super::{PlannedFunction, SampleTier, incoming_from, landings, latch, moved, part_landings};
 use crate::bounds;
 use crate::counting::Counters;
-use crate::describe::{FunctionCfg, Site};
+use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
@@ -30,7 +30,7 @@ const ENTRIES: u64 = 1 << 20;
 
 /// A function while it gets its instrumented code.
 pub struct Double<'a> {
-    tier: &'a Tier,
+    tier: &'a SampleTier,
     module: Module,
     function: Value,
     location: Option<LLVMMetadataRef>,
@@ -42,7 +42,7 @@ pub struct Double<'a> {
 
 impl Double<'_> {
     /// Makes a function's instrumented code beside the code that it has.
-    pub fn insert(tier: &Tier, planned: &Planned, first_counter: u64) -> Result<(), String> {
+    pub fn insert(tier: &SampleTier, planned: &PlannedFunction, first_counter: u64) -> Result<(), String> {
         let (module, function) = (tier.context.module, planned.function);
         let location = crate::debug::no_line(module, function);
         let mut work = Double { tier, module, function, location, bases: Vec::new(), meeting: IndexSet::new() };
@@ -117,12 +117,12 @@ impl Double<'_> {
     }
 
     /// Where control changes versions: blocks where indirect branches arrive, and back edges.
-    fn places(&self, planned: &Planned, tables: Option<&Tables>) -> (Vec<Block>, CheckSites) {
+    fn places(&self, planned: &PlannedFunction, tables: Option<&DispatchTables>) -> (Vec<Block>, CheckSites) {
         let mut landings = landings(self.function);
         let mut sites = self.tier.sites[&planned.function].clone();
         if let Some(tables) = tables {
             let live = tables.live();
-            let Planned { cfg, graph, program, frequencies, .. } = planned;
+            let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
             landings = checks::long_landings(&landings, cfg, graph, program.dag(), frequencies);
             landings.retain(|l| !live.contains(l));
             let is_free = |e: &Edge| cfg.nodes[graph.to(*e).index()].is_none_or(|b| !live.contains(&b));
@@ -146,7 +146,7 @@ impl Double<'_> {
             let block = |node: trodden_flow::Node| cfg.nodes[node.index()].expect("a block");
             let (from, to) = (block(graph.from(edge)), block(graph.to(edge)));
             let taken: Vec<usize> = match &cfg.sites[edge.index()] {
-                Site::OnEdge(successors) => successors.clone(),
+                EdgeSite::OnEdge(successors) => successors.clone(),
                 _ if new => vec![0],
                 _ => Vec::new(),
             };
@@ -157,7 +157,7 @@ impl Double<'_> {
                 taken.iter().for_each(|i| from.terminator().set_successor(*i, check));
                 renames.entry(to).or_default().insert(from, check);
             }
-            cfg.sites[edge.index()] = Site::Before(check.terminator());
+            cfg.sites[edge.index()] = EdgeSite::Before(check.terminator());
             crossings.push((check, to));
         }
         for (to, renamed) in renames {
@@ -236,15 +236,15 @@ impl Double<'_> {
 
     /// Merges what is several values now.
     fn repair(&self, values: &[Vec<Value>]) {
-        let mut flow = ssa::Flow::of(self.module, self.function, &self.meeting);
+        let mut flow = ssa::ValueFlow::new(self.module, self.function, &self.meeting);
         flow.variable(&self.bases, Definitions::Several);
         flow.merge(values, Definitions::OnePerVersion);
     }
 }
 
 /// The tables of a function's indirect branches, each of which is to be copied if there are not too many.
-fn tables(function: Value) -> Option<Tables> {
-    let tables = Tables::of(function)?;
+fn tables(function: Value) -> Option<DispatchTables> {
+    let tables = DispatchTables::from_function(function)?;
     if landings(function).len() <= dispatch::COPIED {
         bounds::COPIED_JUMPS.raise();
     }

@@ -32,7 +32,7 @@ mod steps;
 mod unroll;
 
 use crate::counting::Counters;
-use crate::describe::{FunctionCfg, Site};
+use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
 use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
 use crate::module_context::ModuleContext;
@@ -52,10 +52,10 @@ use trodden_flow::{Graph, Node, ProbeProgram};
 use trodden_unit::Position;
 
 pub use checks::reason_not_to_double;
-use checks::{CheckSites, Function};
+use checks::{CheckSites, CheckedFunction};
 
 /// A function with its plan, before anything is inserted.
-pub struct Planned {
+pub struct PlannedFunction {
     /// The function.
     pub function: Value,
     /// Where it is declared.
@@ -75,7 +75,7 @@ pub struct Planned {
 }
 
 /// The tier's decisions for a unit.
-pub struct Tier {
+pub struct SampleTier {
     context: ModuleContext,
     switch: Value,
     /// Functions that are two, with their counted versions.
@@ -88,13 +88,13 @@ pub struct Tier {
     iterations: TripCounting,
 }
 
-impl Tier {
+impl SampleTier {
     /// Decides which functions become two; makes the second ones, still empty.
-    pub fn of(context: ModuleContext, functions: &[Planned], iterations: TripCounting) -> Tier {
+    pub fn new(context: ModuleContext, functions: &[PlannedFunction], iterations: TripCounting) -> SampleTier {
         let switch = crate::emit::declare_switch(context.module);
         let seldom = seldom_called(functions);
         let sites: IndexMap<Value, CheckSites> = functions.iter().map(|f| (f.function, f.check_sites(&seldom))).collect();
-        let two: Vec<&Planned> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
+        let two: Vec<&PlannedFunction> = functions.iter().filter(|f| !f.jumps_by_address() && sites[&f.function].is_empty()).collect();
         let candidates: Vec<Value> = two.iter().filter(|f| !f.open).map(|f| f.function).collect();
         let is_candidate: IndexSet<Value> = candidates.iter().copied().collect();
         let callees = |f: &Value| -> Vec<Value> {
@@ -108,14 +108,14 @@ impl Tier {
         let without_entry = checks::without_entry(&candidates, &calls);
         let counted: IndexMap<Value, Value> = two.iter().map(|f| (f.function, declare_counted(context.module, f.function))).collect();
         let left_to_callers = counted.iter().map(|(f, c)| (*f, *c)).filter(|(f, _)| without_entry.contains(f)).collect();
-        Tier { context, switch, counted, left_to_callers, sites, iterations }
+        SampleTier { context, switch, counted, left_to_callers, sites, iterations }
     }
 
     /// Makes a function's instrumented code, with its probes.
     ///
     /// # Errors
     /// Says why, if its probes are such that control cannot change versions.
-    pub fn insert(&self, planned: &mut Planned, first_counter: u64) -> Result<(), String> {
+    pub fn insert(&self, planned: &mut PlannedFunction, first_counter: u64) -> Result<(), String> {
         self.run_passes(planned);
         match self.counted.get(&planned.function) {
             Some(&counted) => self.fill(planned, counted, first_counter),
@@ -127,8 +127,8 @@ impl Tier {
     /// When the instrumented code counts what. Counts stay at the ends of their paths: an early one could be made before
     /// versions change, for a path that is then executed in the other. Loops are counted by iterations if versions do not
     /// change in them.
-    fn run_passes(&self, planned: &mut Planned) {
-        let Planned { cfg, graph, program, frequencies, .. } = planned;
+    fn run_passes(&self, planned: &mut PlannedFunction) {
+        let PlannedFunction { cfg, graph, program, frequencies, .. } = planned;
         let mut blocks = crate::places::block_properties(cfg, graph);
         let sites = &self.sites[&planned.function];
         blocks.crossed = sites.each_iteration.iter().copied().chain(sites.unrolled.iter().map(|l| l.back)).collect();
@@ -146,7 +146,7 @@ impl Tier {
     }
 
     /// Makes the instrumented code of a function that becomes two.
-    fn fill(&self, planned: &Planned, counted: Value, first_counter: u64) {
+    fn fill(&self, planned: &PlannedFunction, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
         known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
         let blocks: Vec<Block> = planned.function.blocks().collect();
@@ -199,15 +199,15 @@ impl Tier {
     }
 }
 
-impl Planned {
+impl PlannedFunction {
     /// The loops that check.
     fn check_sites(&self, seldom: &IndexSet<Value>) -> CheckSites {
         let of = if self.function.name() == "main" {
-            Function::Main
+            CheckedFunction::Main
         } else if seldom.contains(&self.function) {
-            Function::Seldom
+            CheckedFunction::Seldom
         } else {
-            Function::Other
+            CheckedFunction::Other
         };
         checks::check_sites(&self.cfg, &self.graph, self.program.dag(), &self.frequencies, of, self.jumps_by_address())
     }
@@ -231,7 +231,7 @@ impl Planned {
 
 /// The functions that are called a few times, as far as their unit says: `main`, and those that only such functions
 /// call, and in no loop. Any other may be called millions of times.
-fn seldom_called(functions: &[Planned]) -> IndexSet<Value> {
+fn seldom_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
     let calls: IndexMap<Value, Vec<(Value, bool)>> = functions.iter().map(|f| (f.function, f.calls())).collect();
     let mut callers: IndexMap<Value, Vec<(Value, bool)>> = IndexMap::new();
     for (caller, callees) in &calls {
@@ -286,9 +286,9 @@ pub fn parameters(function: Value) -> Vec<Value> {
 
 /// The description, of the copies.
 pub fn moved(cfg: &FunctionCfg, copies: &Copies) -> FunctionCfg {
-    let site = |site: &Site| match site {
-        Site::Before(i) => Site::Before(copies.value(*i)),
-        Site::BeforeThenHead(i) => Site::BeforeThenHead(copies.value(*i)),
+    let site = |site: &EdgeSite| match site {
+        EdgeSite::Before(i) => EdgeSite::Before(copies.value(*i)),
+        EdgeSite::BeforeThenHead(i) => EdgeSite::BeforeThenHead(copies.value(*i)),
         other => other.clone(),
     };
     FunctionCfg {

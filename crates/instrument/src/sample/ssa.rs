@@ -7,13 +7,13 @@
 //! that of Braun et al., "Simple and efficient construction of static single assignment form" (CC 2013), section 2;
 //! done by worklist here, since functions may be deep.
 //!
-//! What code generation would make again where it is used (an address a constant away from another, a comparison) is not
+//! What code generation would rematerialise where it is used (an address a constant away from another, a comparison) is not
 //! merged but rematerialised: merged, it would be in a register or in the stack frame all the time, which in large functions
-//! costs more than all else ([`Flow::merge`]). So is what is the lower part of a value beside it: code generation keeps
+//! costs more than all else ([`ValueFlow::merge`]). So is what is the lower part of a value beside it: code generation keeps
 //! one register for both only if no phi node has the lower part (an interpreter extended each of its instructions' numbers
 //! twice).
 //!
-//! Invariant: blocks and edges do not change between [`Flow::of`] and the last [`Flow::variable`].
+//! Invariant: blocks and edges do not change between [`ValueFlow::new`] and the last [`ValueFlow::variable`].
 
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
@@ -53,7 +53,7 @@ struct Use {
 }
 
 /// The control flow between a function's blocks.
-pub struct Flow {
+pub struct ValueFlow {
     module: Module,
     blocks: Vec<Block>,
     number: IndexMap<Block, usize>,
@@ -69,9 +69,9 @@ pub struct Flow {
     variable: u32,
 }
 
-impl Flow {
+impl ValueFlow {
     /// Reads a function; versions meet in the given blocks.
-    pub fn of(module: Module, function: Value, meeting: &IndexSet<Block>) -> Flow {
+    pub fn new(module: Module, function: Value, meeting: &IndexSet<Block>) -> ValueFlow {
         let blocks: Vec<Block> = function.blocks().collect();
         let number: IndexMap<Block, usize> = blocks.iter().enumerate().map(|(i, b)| (*b, i)).collect();
         let before: Vec<Vec<usize>> = blocks.iter().map(|b| predecessors(*b).iter().map(|p| number[p]).collect()).collect();
@@ -84,7 +84,7 @@ impl Flow {
         order.iter().enumerate().for_each(|(at, block)| position[*block] = at);
         let meeting = blocks.iter().map(|b| meeting.contains(b)).collect();
         let arrivals = vec![(0, Arrival::Unknown); blocks.len()];
-        Flow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
+        ValueFlow { module, blocks, number, before, behind, position, order, meeting, arrivals, variable: 0 }
     }
 
     /// Repairs the uses of values that are several: two of the given kind, one in each version, or any number.
@@ -118,7 +118,7 @@ impl Flow {
             made.insert(block, Builder::phi_before(self.module, first, kind, None));
         }
         let poison = Value(llvm!(LLVMGetPoison(kind)));
-        let value = |flow: &Flow, block: usize, at_end: bool| {
+        let value = |flow: &ValueFlow, block: usize, at_end: bool| {
             let arrival = match defined.get(&block) {
                 Some(definition) if at_end => Arrival::Definition(*definition),
                 _ => flow.arrival(block),

@@ -22,7 +22,7 @@ pub fn jumping(landings: &[Block]) -> IndexSet<Block> {
     let mut merging: IndexSet<Block> = landings.iter().copied().collect();
     merging.extend(landings.iter().flat_map(|l| predecessors(*l)));
     let counters = merging.iter().flat_map(|b| b.phis().collect::<Vec<_>>()).filter(|p| is_pointer(*p));
-    counters.map(Origins::of).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
+    counters.map(Origins::from_counter).filter(|o| o.advances).flat_map(|o| o.jumps).collect()
 }
 
 /// Of an interpreter that is one `switch` in a loop: the blocks that lead to the end of the loop and bring it the
@@ -78,7 +78,7 @@ struct Origins {
 }
 
 impl Origins {
-    fn of(counter: Value) -> Origins {
+    fn from_counter(counter: Value) -> Origins {
         Origins::from(counter, counter.incoming().into_iter().map(|(value, from)| (value, from, false)).collect())
     }
 

@@ -53,7 +53,7 @@ pub fn unroll(
     let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
     let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();
     let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
-    tell_exits(&body, check, &copies);
+    extend_exit_phis(&body, check, &copies);
     let original = Copies::default();
     for at in 0..copies.len() {
         let (before, this) = copies.split_at_mut(at);
@@ -78,7 +78,7 @@ pub fn unroll(
 }
 
 /// Where the loop is left, phi nodes get what comes from the copies.
-fn tell_exits(body: &[Block], check: Block, copies: &[Copies]) {
+fn extend_exit_phis(body: &[Block], check: Block, copies: &[Copies]) {
     let inside: IndexSet<Block> = body.iter().copied().chain([check]).collect();
     let mut exits: Vec<Block> = body.iter().flat_map(|b| b.terminator().successors()).filter(|b| !inside.contains(b)).collect();
     let mut seen = IndexSet::new();

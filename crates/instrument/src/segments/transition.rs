@@ -29,14 +29,14 @@ pub struct Transition {
     /// How contexts are found, where not every number has an entry.
     hash: Option<PerfectHash>,
     /// Its tables, once some version of the function has needed them.
-    tables: Tables,
+    tables: TransitionTables,
 }
 
 /// Constant tables that all versions of a function share: each is made when it is needed first.
 #[derive(Default)]
-pub struct Tables([OnceCell<(Value, LLVMTypeRef)>; 2]);
+pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 2]);
 
-impl Tables {
+impl TransitionTables {
     /// An entry of a table as a number of 64 bits.
     pub fn entry(
         &self,
@@ -70,8 +70,8 @@ impl Transition {
 
     fn from_contexts(callee: u32, mask: Option<u64>, contexts: BTreeMap<u64, u32>, bound: u64) -> Transition {
         let keys: Vec<u64> = contexts.keys().copied().collect();
-        let hash = if bound <= MOST_ENTRIES || keys.len() < 2 { None } else { PerfectHash::of(&keys).ok() };
-        Transition { callee, mask, contexts, bound, hash, tables: Tables::default() }
+        let hash = if bound <= MOST_ENTRIES || keys.len() < 2 { None } else { PerfectHash::from_keys(&keys).ok() };
+        Transition { callee, mask, contexts, bound, hash, tables: TransitionTables::default() }
     }
 
     /// The context, for a number that is known now.

@@ -6,7 +6,7 @@ use crate::llvm::{Module, Value};
 use crate::sample::copies::Copies;
 use std::cell::RefCell;
 use std::collections::HashMap;
-use trodden_flow::selective_inlining::Kind;
+use trodden_flow::selective_inlining::VersionKind;
 
 /// How the code of a version learns in what context it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum ContextSource {
 }
 
 /// A version of a function.
-pub struct Version {
+pub struct SegmentVersion {
     /// Its code.
     pub code: Value,
     /// How it learns its context.
@@ -28,25 +28,25 @@ pub struct Version {
     /// Its description.
     pub cfg: FunctionCfg,
     /// What it is for.
-    pub kind: Kind,
+    pub kind: VersionKind,
     /// What became of the function's instructions, of a copy.
     pub copies: Option<Copies>,
     /// The versions that it calls, by the function's own call and the callee's number in the set.
-    pub targets: HashMap<(Value, u32), Target>,
+    pub targets: HashMap<(Value, u32), VersionTarget>,
     /// Calls that are to be made.
     pub passings: RefCell<Vec<Passing>>,
 }
 
 /// A version that is called.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct VersionTarget {
     /// Its code.
     pub version: Value,
     /// The function with which a pointer is compared, if the callee is behind one.
     pub guard: Option<Value>,
 }
 
-impl Version {
+impl SegmentVersion {
     /// The version's own form of a call of the function.
     pub fn call(&self, call: Value) -> Value {
         self.copies.as_ref().map_or(call, |copies| copies.value(call))

@@ -10,15 +10,15 @@ use super::Place;
 use crate::llvm::{Block, Module, Value};
 use crate::phis;
 use crate::sample::copies::{Copies, Lines};
-use crate::sample::ssa::{Definitions, Flow};
+use crate::sample::ssa::{Definitions, ValueFlow};
 use crate::shape::predecessors;
 use crate::weights::weigh_targets;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
-use trodden_unit::transformations::{Copy, SplitWeights};
+use trodden_unit::transformations::{PathCopy, SplitWeights};
 
 /// Copies the blocks, if they can be; says whether they were.
-pub fn carry_out(place: Place, copy: &Copy) -> bool {
+pub fn carry_out(place: Place, copy: &PathCopy) -> bool {
     let Some((from, blocks)) = read(place, copy) else { return false };
     let Some(first) = blocks.first().copied().filter(|_| blocks.iter().all(|b| can_be_copied(*b))) else { return false };
     let terminator = from.terminator();
@@ -32,7 +32,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
     let copies = Copies::make(place.module, &blocks, place.function, &IndexMap::new(), Lines::Keep);
     let back = lead_back(&blocks, &copies);
     successors.iter().for_each(|at| terminator.set_successor(*at, copies.block(first)));
-    tell_successors(place.module, &blocks, &copies, &back);
+    extend_successor_phis(place.module, &blocks, &copies, &back);
     forget(place.module, &blocks, &copies);
     merge_values(place, &blocks, &copies);
     weigh(place, &copies, &copy.weights);
@@ -40,7 +40,7 @@ pub fn carry_out(place: Place, copy: &Copy) -> bool {
 }
 
 /// The edge's source and the blocks, if there are such.
-fn read(place: Place, copy: &Copy) -> Option<(Block, Vec<Block>)> {
+fn read(place: Place, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let edge = place.cfg.edges.get(copy.entry.index())?;
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
@@ -82,7 +82,7 @@ fn lead_back(blocks: &[Block], copies: &Copies) -> IndexMap<Block, Vec<Block>> {
 }
 
 /// Phi nodes of originals behind copies get what comes from there. They are built again, and may be what later ones get.
-fn tell_successors(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
+fn extend_successor_phis(module: Module, blocks: &[Block], copies: &Copies, out: &IndexMap<Block, Vec<Block>>) {
     let (mut updated, mut was) = (IndexSet::new(), IndexMap::<Value, Value>::new());
     for block in blocks {
         for &to in out.get(block).into_iter().flatten() {
@@ -124,7 +124,7 @@ fn forget(module: Module, blocks: &[Block], copies: &Copies) {
 fn merge_values(place: Place, blocks: &[Block], copies: &Copies) {
     let pairs: Vec<(Value, Value)> =
         blocks.iter().flat_map(|b| b.instructions().zip(copies.block(*b).instructions())).filter(|(one, _)| !one.is_void()).collect();
-    let mut flow = Flow::of(place.module, place.function, &IndexSet::new());
+    let mut flow = ValueFlow::new(place.module, place.function, &IndexSet::new());
     for (one, other) in pairs {
         flow.variable(&[one, other], Definitions::Several);
     }

@@ -48,11 +48,11 @@ pub fn apply(
     if known.is_empty() {
         return Ok(());
     }
-    let no_return = NoReturnAnalysis::of(module, reach_all);
+    let no_return = NoReturnAnalysis::new(module, reach_all);
     let mut positions = Positions::new(module);
     for function in known {
         let prepared = prepare(module, function);
-        let cfg = FunctionCfg::of(function, &prepared, &no_return, &mut positions);
+        let cfg = FunctionCfg::new(function, &prepared, &no_return, &mut positions);
         let found = plan.of(&source, &function.name(), shape(&cfg.blocks, &cfg.edges));
         carry_out(Place { module, machine, function, cfg: &cfg }, found)?;
     }

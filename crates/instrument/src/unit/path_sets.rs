@@ -2,21 +2,21 @@
 
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
-use crate::interesting::{self, Made, Request};
+use crate::interesting::{self, InterestingRequest, PlanOrReason};
 use crate::llvm::Value;
-use crate::options::{Options, Scheme};
+use crate::options::{ExperimentScheme, PluginOptions};
 use crate::residual;
-use crate::sample::Planned;
+use crate::sample::PlannedFunction;
 use crate::stream;
 use trodden_flow::interesting::Wish;
 use trodden_flow::program::verify::verify_numbering;
-use trodden_flow::residual::Known;
-use trodden_flow::{Plan, ProbeProgram, Residual};
-use trodden_unit::{KnownFunction, Skipped, Version, shape};
+use trodden_flow::residual::ResidualInput;
+use trodden_flow::{Plan, ProbeProgram, ResidualPlan};
+use trodden_unit::{KnownFunction, NameVersion, Skipped, shape};
 
 impl Unit {
     /// Plans again where the paths that are known, or interesting, decide.
-    pub(super) fn plan_for_paths(&mut self, planned: &mut Planned, versions: bool) -> Result<(), Error> {
+    pub(super) fn plan_for_paths(&mut self, planned: &mut PlannedFunction, versions: bool) -> Result<(), Error> {
         let name = planned.function.name();
         let other = || Error::OtherPaths(name.clone());
         if let Some(known) = self.known_of(&name, &planned.cfg) {
@@ -38,13 +38,13 @@ impl Unit {
         }
         let excluded = planned.cfg.excluded();
         let scheme = match self.options.scheme {
-            Scheme::Interesting(scheme) => Some(scheme),
+            ExperimentScheme::Interesting(scheme) => Some(scheme),
             _ => None,
         };
-        let request = Request {
+        let request = InterestingRequest {
             graph: &planned.graph,
             frequencies: &planned.frequencies,
-            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::Scheme::BallLarus), ids: &ids, excluded: &excluded },
+            wish: Wish { scheme: scheme.unwrap_or(trodden_flow::NumberingScheme::BallLarus), ids: &ids, excluded: &excluded },
             options: &self.options.plan,
             time_limit_s: self.options.time_limit_s,
         };
@@ -53,9 +53,9 @@ impl Unit {
         let elsewhere = (!few).then(|| self.cut_elsewhere(numbering.paths()));
         let in_full = few.then(|| interesting::all_paths(&request, dag.clone(), numbering.clone()));
         match scheme.map(|_| interesting::plan(&request, dag, numbering)) {
-            Some(Made::Program(program)) => planned.program = *program,
-            Some(Made::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
-            Some(Made::Instead(reason)) => {
+            Some(PlanOrReason::Program(program)) => planned.program = *program,
+            Some(PlanOrReason::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
+            Some(PlanOrReason::Instead(reason)) => {
                 let reason = [Some(reason), elsewhere].into_iter().flatten().collect::<Vec<_>>().join("; ");
                 self.map.instead.push(Skipped { name, reason });
                 planned.program = in_full.unwrap_or_else(|| planned.program.clone());
@@ -89,28 +89,28 @@ impl Unit {
     /// Which of a function's paths are interesting.
     pub(super) fn interesting_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
         let asked = self.options.interesting.as_ref()?;
-        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
         asked.like(&self.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
     }
 }
 
 /// Verifies the numbering of a program; those of interesting paths are verified where they are made, too.
-pub(super) fn verify(planned: &Planned) -> Result<(), Error> {
+pub(super) fn verify(planned: &PlannedFunction) -> Result<(), Error> {
     verify_numbering(&planned.program).map_err(|what| Error::Wrong { function: planned.function.name(), what })
 }
 
 /// The program that counts what is not known, by the numbering by which known paths were counted: in several versions of
 /// the code, if there may be any. None if the function has other paths.
-fn residual_program(planned: &Planned, known: &KnownFunction, options: &Options, versions: bool) -> Option<ProbeProgram> {
-    let Planned { graph, frequencies, .. } = planned;
+fn residual_program(planned: &PlannedFunction, known: &KnownFunction, options: &PluginOptions, versions: bool) -> Option<ProbeProgram> {
+    let PlannedFunction { graph, frequencies, .. } = planned;
     let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
     if numbering.paths() != known.paths {
         return None;
     }
     let excluded = planned.cfg.excluded();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
-    let residual = Residual::of(&dag, &numbering, Known { paths, single, excluded: &excluded });
+    let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, single, excluded: &excluded });
     let probes = residual.probes(&dag, &numbering, graph, frequencies);
-    let plan = Plan { dag, numbering, probes, partial: None, share: None };
+    let plan = Plan { dag, numbering, probes, partial: None, part: None };
     Some(if versions { residual.versions(graph, &plan) } else { residual.with_lookups(graph, &plan) })
 }

@@ -3,8 +3,8 @@
 use super::{Error, Unit, path_sets};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
-use crate::options::{Threads, Tier};
-use crate::sample::{self, Planned};
+use crate::options::{CountingTier, Threads};
+use crate::sample::{self, PlannedFunction};
 use crate::shape::prepare;
 use crate::stream;
 use llvm_sys::LLVMLinkage;
@@ -12,11 +12,11 @@ use llvm_sys::core::*;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::{Cells, Choices, DominantCounting, TripCounting};
 use trodden_flow::{Graph, Node, Plan, ProbeProgram};
-use trodden_unit::{FunctionPart, KnownFunction, Version, shape};
+use trodden_unit::{FunctionPart, KnownFunction, NameVersion, shape};
 
 impl Unit {
     /// Describes a function and plans its probes.
-    pub(super) fn plan(&mut self, function: Value) -> Result<Planned, Error> {
+    pub(super) fn plan(&mut self, function: Value) -> Result<PlannedFunction, Error> {
         if self.map.producer.is_empty() {
             self.map.producer = self.positions.producer(function).unwrap_or_default();
         }
@@ -24,12 +24,12 @@ impl Unit {
         let versions = sample::reason_not_to_double(function).is_none();
         // Before the function's blocks change: whether its callers have all acquired regions.
         // Those that count unknown paths only acquire none.
-        let open = self.options.tier == Tier::Residual || self.may_be_first(function);
+        let open = self.options.tier == CountingTier::Residual || self.may_be_first(function);
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.count_computed(function, self.context.counters);
         }
         let prepared = prepare(self.module, function);
-        let cfg = FunctionCfg::of(function, &prepared, &self.no_return, &mut self.positions);
+        let cfg = FunctionCfg::new(function, &prepared, &self.no_return, &mut self.positions);
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
         }
@@ -39,13 +39,21 @@ impl Unit {
             Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
         let (frequencies, measured) = self.frequencies(&function.name(), &cfg, &graph);
         // A copy of a residual build has whole functions, each as the build itself has it.
-        let is_part = self.options.parts.is_some() && self.options.tier != Tier::Residual;
+        let is_part = self.options.parts.is_some() && self.options.tier != CountingTier::Residual;
         let plan = match is_part {
             true => self.plan_of_part(&function.name(), &cfg, &graph)?,
             false => self.plan_of_all(&cfg, &graph, &frequencies),
         };
-        let mut planned =
-            Planned { program: ProbeProgram::of_plan(&graph, &plan), function, position, cfg, graph, frequencies, measured, open };
+        let mut planned = PlannedFunction {
+            program: ProbeProgram::from_plan(&graph, &plan),
+            function,
+            position,
+            cfg,
+            graph,
+            frequencies,
+            measured,
+            open,
+        };
         if !is_part {
             self.plan_for_paths(&mut planned, versions)?;
         }
@@ -78,7 +86,7 @@ impl Unit {
     /// What is known of a function's paths, if that is the tier's business and anything is.
     pub(super) fn known_of(&self, name: &str, cfg: &FunctionCfg) -> Option<&KnownFunction> {
         let known = self.options.known.as_ref()?;
-        let version = Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        let version = NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
         known.of(&self.map.source, name, version).filter(|k| k.edges.len() == cfg.edges.len())
     }
 
@@ -91,7 +99,7 @@ impl Unit {
         let other = || Error::OtherParts(name.to_owned());
         let known = self.part_of(name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
         let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
-        let plan = if numbering.paths() == known.paths { Plan::of_part(dag, known.part.clone()) } else { None };
+        let plan = if numbering.paths() == known.paths { Plan::from_part(dag, known.part.clone()) } else { None };
         plan.ok_or_else(other)
     }
 
@@ -101,8 +109,8 @@ impl Unit {
 
     /// Iterations pay in loops that are known to iterate often, in tight ones, and where the program counts them; most
     /// loops do not iterate often. Where events are summed up, they are read when a path ends, and then only.
-    pub(super) fn choices(&self, planned: &Planned) -> Choices {
-        let Planned { program, measured, .. } = planned;
+    pub(super) fn choices(&self, planned: &PlannedFunction) -> Choices {
+        let PlannedFunction { program, measured, .. } = planned;
         let is_interesting = matches!(program.cells(), Cells::Interesting(_));
         let choices = self.options.choices;
         if self.streams.is_some() {
@@ -124,7 +132,7 @@ impl Unit {
             return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
         }
         // To count an unknown path takes a comparison besides.
-        if *measured || self.options.tier == Tier::Residual { choices.in_registers() } else { choices }
+        if *measured || self.options.tier == CountingTier::Residual { choices.in_registers() } else { choices }
     }
 
     /// Whether a thread may come to this function without having counted anywhere before. A local function that only

@@ -7,10 +7,10 @@ use crate::entry;
 use crate::llvm::Value;
 use crate::places;
 use crate::probes;
-use crate::sample::Planned;
+use crate::sample::PlannedFunction;
 use crate::segments::{FunctionOnSegments, SegmentPlan, declare_context, name_for_others};
 use crate::stream::PLAIN;
-use crate::supergraph::version::{ContextSource, Version};
+use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, 
 
 /// A function with its plan and that of its segments.
 struct OnPath {
-    planned: Planned,
+    planned: PlannedFunction,
     number: u32,
     segments: SegmentPlan,
     entries: f64,
@@ -61,7 +61,7 @@ impl Unit {
     }
 
     /// Plans a function by the numbering in which segments name its paths; none if it is not the one that they run through.
-    fn plan_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<Option<(Planned, u32)>, Error> {
+    fn plan_segments(&mut self, function: Value, set: &Rc<SegmentSet>) -> Result<Option<(PlannedFunction, u32)>, Error> {
         let mut planned = self.plan(function)?;
         let Some(number) = self.segments_of(&function.name(), &planned.cfg).map(|(number, _)| number) else {
             let reason = "it has another shape than the function of its name that segments run through";
@@ -78,19 +78,19 @@ impl Unit {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, &planned.graph, &planned.frequencies)),
             false => Probes::direct(numbering.values()),
         };
-        let plan = Plan { dag, numbering, probes, partial: None, share: None };
-        planned.program = ProbeProgram::of_plan(&planned.graph, &plan);
+        let plan = Plan { dag, numbering, probes, partial: None, part: None };
+        planned.program = ProbeProgram::from_plan(&planned.graph, &plan);
         path_sets::verify(&planned)?;
-        let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
+        let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
         probes::run_passes(program, frequencies, &places::block_properties(cfg, graph), PLAIN);
         Ok(Some((planned, number)))
     }
 
     /// Plans where each function counts, one behind the other.
-    fn plan_words(&self, planned: Vec<(Planned, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
+    fn plan_words(&self, planned: Vec<(PlannedFunction, u32)>, set: &Rc<SegmentSet>) -> Vec<OnPath> {
         let (module, source, mut first_word) = (self.module, self.map.source.clone(), self.map.counters);
-        let mut plan = |(mut planned, number): (Planned, u32)| {
-            let Planned { cfg, graph, program, frequencies, .. } = &mut planned;
+        let mut plan = |(mut planned, number): (PlannedFunction, u32)| {
+            let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;
             let on = FunctionOnSegments { module, source: &source, set, number, cfg, graph, program, frequencies };
             let segments = SegmentPlan::new(&on, first_word);
             let entries = on.entries();
@@ -106,7 +106,7 @@ impl Unit {
     }
 
     /// Makes the code of a version.
-    fn insert_segments(&mut self, on: &OnPath, version: &Version) {
+    fn insert_segments(&mut self, on: &OnPath, version: &SegmentVersion) {
         let (module, OnPath { planned, segments, .. }) = (self.module, on);
         let location = crate::debug::no_line(module, version.code);
         let word = *self.context_word.get_or_insert_with(|| declare_context(module));
@@ -124,7 +124,7 @@ impl Unit {
     /// What the set says of a function, and its number there.
     pub(super) fn segments_of(&self, name: &str, cfg: &FunctionCfg) -> Option<(u32, &SegmentFunction)> {
         let set = self.options.segments.as_ref()?;
-        let version = trodden_unit::Version { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
+        let version = trodden_unit::NameVersion { shape: shape(&cfg.blocks, &cfg.edges), code: cfg.code };
         let number = set.function(&self.map.source, name, version)?;
         let function = &set.functions()[number as usize];
         (function.edges.len() == cfg.edges.len()).then_some((number, function))

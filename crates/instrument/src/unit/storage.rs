@@ -6,25 +6,25 @@ use crate::counting::{Counters, Flushing};
 use crate::interesting;
 use crate::llvm::Value;
 use crate::options::Threads;
-use crate::sample::Planned;
+use crate::sample::PlannedFunction;
 use trodden_flow::program::{Cells, NumberedPaths};
-use trodden_unit::{FunctionMap, LabelWords, Storage, Table, shape};
+use trodden_unit::{CountTable, FunctionMap, LabelWords, Storage, shape};
 
 impl Unit {
     /// Enters a function into the map.
-    pub(super) fn enter(&mut self, planned: Planned) {
+    pub(super) fn enter(&mut self, planned: PlannedFunction) {
         let storage = self.storage(&planned);
         self.enter_with(planned, storage);
     }
 
     /// The same, where it counts there.
-    pub(super) fn enter_with(&mut self, planned: Planned, storage: Storage) {
-        let Planned { function, position, cfg, program, .. } = planned;
+    pub(super) fn enter_with(&mut self, planned: PlannedFunction, storage: Storage) {
+        let PlannedFunction { function, position, cfg, program, .. } = planned;
         let NumberedPaths { dag, numbering } = program.paths();
         let counters = numbering.paths();
         let words = match &storage {
             Storage::Array => counters,
-            Storage::Table(table) => Table::words(table.slots),
+            Storage::Table(table) => CountTable::words(table.slots),
             Storage::Interesting(interesting) => interesting.words,
             Storage::Labels(labels) => labels.range().end - labels.range().start,
             Storage::Segments(segments) => segments.words,
@@ -53,7 +53,7 @@ impl Unit {
     }
 
     /// Where the next function's counts are kept.
-    fn storage(&self, planned: &Planned) -> Storage {
+    fn storage(&self, planned: &PlannedFunction) -> Storage {
         match planned.program.cells() {
             Cells::Interesting(cells) => Storage::Interesting(interesting::described(cells, self.map.counters)),
             Cells::Labels { labels, cells, .. } => Storage::Labels(LabelWords {
@@ -63,14 +63,14 @@ impl Unit {
                 labels: labels.clone(),
             }),
             Cells::Paths if self.options.in_table(planned.program.paths().numbering.paths()) => {
-                Storage::Table(Table { first_word: self.map.counters, slots: self.options.table_slots })
+                Storage::Table(CountTable { first_word: self.map.counters, slots: self.options.table_slots })
             }
             Cells::Paths => Storage::Array,
         }
     }
 
     /// Where and how the next function counts, for the probes.
-    pub(super) fn counters(&self, base: Value, planned: &Planned) -> Counters<'static> {
+    pub(super) fn counters(&self, base: Value, planned: &PlannedFunction) -> Counters<'static> {
         let (table, hits) = match self.storage(planned) {
             Storage::Array | Storage::Interesting(_) | Storage::Segments(_) => (None, None),
             Storage::Labels(labels) => (None, labels.hits()),

@@ -26,7 +26,7 @@ pub struct Left {
 /// Numbers the paths without the edges that are left out.
 pub fn leave_out(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, left: &Left, options: &PlanOptions) -> Baseline {
     let is_cold = |e: Edge| left.cold[e.index()] && !left.excluded[e.index()] && graph.to(e) != graph.exit();
-    let full = || Baseline::of(Plan::ball_larus(graph, forced, frequencies, options));
+    let full = || Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, options));
     if !graph.edges().any(is_cold) {
         return full();
     }

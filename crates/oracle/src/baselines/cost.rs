@@ -4,10 +4,10 @@
 //! something other than 0, settings of it, and counts. So schemes are compared with Ball and Larus's by the same measure, and the figure
 //! is the same on every machine. Linear in the edges and executed paths of the profile's functions.
 
-use super::{Baseline, Step, is_obvious, practical, structural, targeted};
+use super::{Baseline, RegisterStep, is_obvious, practical, structural, targeted};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::plan::{Action, Plan, PlanOptions};
+use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Edge, Graph, Origin};
 use trodden_profile::{FunctionPaths, Profile};
 use trodden_unit::{EdgeKind, FunctionMap, MapError};
@@ -45,7 +45,7 @@ pub fn of_profile(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> 
     for (_, unit, map) in profile.functions() {
         let paths = FunctionPaths::decode(map, unit.counts_of(map))?;
         if !paths.complete.is_empty() {
-            functions.push(Executed::of(map, paths)?);
+            functions.push(Executed::new(map, paths)?);
         }
     }
     let all = functions.iter().flat_map(|f| &f.paths.edges).map(|n| *n as f64).sum();
@@ -61,7 +61,7 @@ pub fn of_profile(profile: &Profile) -> Result<[Cost; SCHEMES.len()], MapError> 
 }
 
 impl Executed<'_> {
-    fn of(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
+    fn new(map: &FunctionMap, paths: FunctionPaths) -> Result<Executed<'_>, MapError> {
         let graph = map.graph()?;
         let frequencies = Frequencies::measured(&graph, paths.edges.iter().map(|n| *n as f64).collect());
         let excluded = map.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect();
@@ -75,7 +75,7 @@ impl Executed<'_> {
         let Executed { graph, frequencies, excluded, forced, map, .. } = self;
         let max_paths = map.counters.max(4096);
         let options = PlanOptions { max_paths, entries: Entries::Shared, hot_first: false, chords: true };
-        let ball_larus = self.cost(&Baseline::of(Plan::ball_larus(graph, forced, frequencies, &options)));
+        let ball_larus = self.cost(&Baseline::from_plan(Plan::ball_larus(graph, forced, frequencies, &options)));
         let targeted = targeted(graph, forced, frequencies, excluded, &options);
         let targeted = if is_obvious(targeted.numbered(), &targeted.numbering) { Cost::default() } else { self.cost(&targeted) };
         let practical = self.cost(&practical(graph, forced, frequencies, excluded, all, &options));
@@ -88,10 +88,10 @@ impl Executed<'_> {
         let mut cost = Cost::default();
         for (edge, &executions) in self.graph.edges().zip(&self.paths.edges) {
             let (register, counts) = match baseline.step(&self.graph, edge) {
-                Step::Plan(Action::Add { increment: 0 } | Action::Dead) => (0, 0),
-                Step::Plan(Action::Add { .. }) | Step::Poison(_) => (1, 0),
-                Step::Plan(Action::Count { .. }) => (0, 1),
-                Step::Plan(Action::CountAndRestart { .. }) => (1, 1),
+                RegisterStep::Plan(RegisterAction::Add { increment: 0 } | RegisterAction::Dead) => (0, 0),
+                RegisterStep::Plan(RegisterAction::Add { .. }) | RegisterStep::Poison(_) => (1, 0),
+                RegisterStep::Plan(RegisterAction::Count { .. }) => (0, 1),
+                RegisterStep::Plan(RegisterAction::CountAndRestart { .. }) => (1, 1),
             };
             cost.register += register * executions;
             cost.counts += counts * executions;

@@ -17,7 +17,7 @@ mod structural;
 
 use cold::{Left, leave_out};
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::plan::{Action, Plan, PlanOptions};
+use trodden_flow::plan::{Plan, PlanOptions, RegisterAction};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Numbering};
 
 /// How one of these schemes counts.
@@ -49,16 +49,16 @@ struct LeftOut {
 
 /// What happens to the register on an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum RegisterStep {
     /// What a plan of all paths says.
-    Plan(Action),
+    Plan(RegisterAction),
     /// It is set to a value from which no sum comes back to the numbers of paths.
     Poison(i64),
 }
 
 impl Baseline {
     /// Of a plan that leaves nothing out.
-    fn of(plan: Plan) -> Baseline {
+    fn from_plan(plan: Plan) -> Baseline {
         Baseline { dag: plan.dag, numbering: plan.numbering, increments: plan.probes.increments().to_vec(), left_out: None }
     }
 
@@ -83,31 +83,37 @@ impl Baseline {
     }
 
     /// What happens when control takes an edge.
-    pub fn step(&self, graph: &Graph, edge: Edge) -> Step {
+    pub fn step(&self, graph: &Graph, edge: Edge) -> RegisterStep {
         let whole = self.action(graph, edge);
-        let Some(left) = &self.left_out else { return Step::Plan(whole) };
+        let Some(left) = &self.left_out else { return RegisterStep::Plan(whole) };
         let kept = |id: DagEdgeId| left.kept[id.index()];
         let from = graph.from(edge);
         let inside = from == left.dag.entry() || !left.dag.incoming(from).is_empty();
-        Step::Plan(match whole {
-            _ if left.excluded[edge.index()] => Action::Dead,
-            Action::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return Step::Poison(left.poison),
-            Action::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
-                Action::CountAndRestart { increment, start: left.poison }
+        RegisterStep::Plan(match whole {
+            _ if left.excluded[edge.index()] => RegisterAction::Dead,
+            RegisterAction::Add { .. } if inside && !self.dag.real(edge).is_some_and(kept) => return RegisterStep::Poison(left.poison),
+            RegisterAction::CountAndRestart { increment, .. } if self.dag.cut(edge).and_then(|c| c.enter).is_some_and(|id| !kept(id)) => {
+                RegisterAction::CountAndRestart { increment, start: left.poison }
             }
             other => other,
         })
     }
 
-    fn action(&self, graph: &Graph, edge: Edge) -> Action {
+    fn action(&self, graph: &Graph, edge: Edge) -> RegisterAction {
         let increment = |id: DagEdgeId| self.increments[id.index()];
         if let Some(id) = self.dag.real(edge) {
             let ends = graph.to(edge) == self.dag.exit() && graph.out(self.dag.exit()).is_empty();
-            return if ends { Action::Count { increment: increment(id) } } else { Action::Add { increment: increment(id) } };
+            return if ends {
+                RegisterAction::Count { increment: increment(id) }
+            } else {
+                RegisterAction::Add { increment: increment(id) }
+            };
         }
         match self.dag.cut(edge) {
-            None => Action::Dead,
-            Some(cut) => Action::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) },
+            None => RegisterAction::Dead,
+            Some(cut) => {
+                RegisterAction::CountAndRestart { increment: cut.leave.map_or(0, increment), start: cut.enter.map_or(0, increment) }
+            }
         }
     }
 }
@@ -168,7 +174,7 @@ pub fn practical(
 
 /// Structural path profiling: paths of each loop separately.
 pub fn structural(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, options: &PlanOptions) -> Baseline {
-    Baseline::of(Plan::ball_larus(graph, &structural::cuts(graph, forced), frequencies, options))
+    Baseline::from_plan(Plan::ball_larus(graph, &structural::cuts(graph, forced), frequencies, options))
 }
 
 /// Whether an edge profile determines how often each path is taken: each has an edge that no other has ("obvious" paths).

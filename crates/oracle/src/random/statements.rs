@@ -1,13 +1,13 @@
 //! Statements of random programs.
 
-use super::{Language, Maker};
+use super::{Maker, RandomLanguage};
 
 impl Maker {
     pub(super) fn statement(&mut self, depth: u32) {
         if depth == 0 {
             return self.simple();
         }
-        match self.dice.below(if self.language == Language::Cxx { 15 } else { 12 }) {
+        match self.dice.below(if self.language == RandomLanguage::Cxx { 15 } else { 12 }) {
             0 | 1 => self.branch(depth),
             2 => self.counted_loop(depth),
             3 => self.open_loop(depth),
@@ -80,9 +80,9 @@ impl Maker {
     }
 
     fn counted_loop(&mut self, depth: u32) {
-        let rounds = self.dice.below(6);
+        let iterations = self.dice.below(6);
         let variable = format!("i{}", self.in_loop);
-        self.line(&format!("for (u64 {variable} = 0; {variable} < {rounds} + (a & 1) && fuel-- > 0; {variable}++) {{"));
+        self.line(&format!("for (u64 {variable} = 0; {variable} < {iterations} + (a & 1) && fuel-- > 0; {variable}++) {{"));
         self.inside_loop(depth);
         self.line("}");
     }
@@ -166,9 +166,9 @@ impl Maker {
             0 => self.line(&format!("maybe_leave({value});")),
             1 if self.may_jump => self.line(&format!("if ({value} % 9 == 4) return c;")),
             2 => self.assembly(),
-            3 if self.language == Language::C => self.line(&format!("hop({value});")),
+            3 if self.language == RandomLanguage::C => self.line(&format!("hop({value});")),
             4 if !self.threads => self.line(&format!("if (fuel > 100) printf(\"%lu\\n\", (u64)({value}));")),
-            5 if self.language == Language::Cxx => self.line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
+            5 if self.language == RandomLanguage::Cxx => self.line(&format!("try {{ complain({value}); }} catch (...) {{ a++; }}")),
             _ => self.line(&format!("memory[({value}) % 16] ^= a;")),
         }
     }

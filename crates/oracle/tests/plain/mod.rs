@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_oracle::Toolkit;
-use trodden_oracle::random::{Language, Program};
-use trodden_profile::{Ending, Profile, Run, collect, raw_files};
+use trodden_oracle::random::{RandomLanguage, RandomProgram};
+use trodden_profile::{ProcessEnding, Profile, Run, collect, raw_files};
 
 /// Builds a program with these words for the plugin, at a level of optimisation, linked with more objects.
-pub fn build(program: &Program, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
-    let (driver, name) = if program.language == Language::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
+pub fn build(program: &RandomProgram, level: &str, words: &str, more: &[PathBuf], tools: &Toolkit, folder: &Path) -> PathBuf {
+    let (driver, name) = if program.language == RandomLanguage::C { ("clang", "subject.c") } else { ("clang++", "subject.cpp") };
     std::fs::create_dir_all(folder).unwrap();
     let path = folder.join("program");
     std::fs::write(folder.join(name), &program.text).unwrap();
@@ -74,7 +74,7 @@ pub fn execute(program: &Path, variables: &[(&str, String)]) -> Done {
     command.args(["-s", "KILL", "60"]).arg(program).env("TRODDEN_OUTPUT", raw.join("%m.raw"));
     command.envs(variables.iter().map(|(k, v)| (k, v)));
     let output = command.output().unwrap();
-    let run = Run { ending: Some(Ending::Exit(0)), ..Run::default() };
+    let run = Run { ending: Some(ProcessEnding::Exit(0)), ..Run::default() };
     let collected = collect(raw_files(&raw).unwrap(), run, None);
     assert!(collected.problems.is_empty(), "{:?}", collected.problems);
     Done { outcome: (output.stdout, output.status.code()), profile: collected.profile }

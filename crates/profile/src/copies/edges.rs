@@ -2,20 +2,20 @@
 //!
 //! [`trodden_flow::partition::edges`] says which edges are counted, and why the others follow.
 
-use super::{CopiesError, Divergence, PartitionedProgram, Within};
+use super::{CopiesError, CopyDivergence, PartitionedProgram, Within};
 use crate::model::ImageProfile;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use trodden_flow::partition::edges::{Network, cut_all, dag};
 use trodden_flow::{Dag, Edge, Node, Numbering};
-use trodden_unit::{BlockKind, Counted, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
+use trodden_unit::{BlockKind, CountedEvent, EdgeKind, FunctionMap, Identity, MapError, Storage, UnitMap};
 
 /// The same unit with a path for each edge.
 ///
 /// # Errors
 /// The map is damaged.
 pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
-    let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: Counted::Edges, ..map.clone() };
+    let mut out = UnitMap { functions: Vec::new(), counters: 0, edge_profile: None, counted: CountedEvent::Edges, ..map.clone() };
     for function in &map.functions {
         let graph = function.graph()?;
         let dag = dag(&graph, &cut_all(&graph, &function.cuts));
@@ -46,7 +46,7 @@ pub fn network(function: &FunctionMap) -> Result<(Dag, Network), MapError> {
     let (graph, dag) = (function.graph()?, function.dag()?);
     let is_reach = |edge: Edge| function.edges[edge.index()].kind == EdgeKind::Reach;
     let returning = |node: Node| function.blocks.get(node.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
-    let network = Network::of(&graph, &dag, is_reach, returning);
+    let network = Network::new(&graph, &dag, is_reach, returning);
     Ok((dag, network))
 }
 
@@ -55,7 +55,7 @@ pub(super) fn complete(
     function: &FunctionMap,
     parts: &[&Within],
     counts: &mut BTreeMap<u64, u64>,
-) -> Result<Option<Divergence>, CopiesError> {
+) -> Result<Option<CopyDivergence>, CopiesError> {
     let (_, network) = network(function)?;
     let ids: Vec<u64> =
         network.events().iter().map(|event| event.path.iter().map(|e| function.values[e.index()]).sum::<i64>() as u64).collect();
@@ -68,13 +68,13 @@ pub(super) fn complete(
             counts.extend(ids.into_iter().zip(all).filter(|(_, count)| *count > 0));
             Ok(None)
         }
-        Err(_) => Ok(Some(Divergence::Flow { function: function.name.clone(), missing: None })),
+        Err(_) => Ok(Some(CopyDivergence::Flow { function: function.name.clone(), missing: None })),
     }
 }
 
 /// An identity for a unit that counts edges: the program's own identity is used for counts of paths.
 pub fn rename(image: &mut ImageProfile) {
-    let other = |identity: Identity| Identity::of(format!("paths=edges {identity}").as_bytes());
+    let other = |identity: Identity| Identity::from_content(format!("paths=edges {identity}").as_bytes());
     image.identity = other(image.identity);
     image.units.iter_mut().for_each(|unit| unit.unit = other(unit.unit));
 }

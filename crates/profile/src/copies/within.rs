@@ -14,7 +14,7 @@ pub struct Within {
 
 impl Within {
     /// `None` if the copy's function differs from the program's.
-    pub fn of(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
+    pub fn new(function: &FunctionMap, own: &FunctionMap) -> Option<Within> {
         let mut rest = function.dag.iter().enumerate();
         let places: Option<Vec<usize>> = own.dag.iter().map(|e| rest.find(|(_, known)| *known == e).map(|(at, _)| at)).collect();
         let places = places.filter(|_| own.shape == function.shape)?;

@@ -1,15 +1,15 @@
 //! Value profiles (targets of indirect calls, sizes of memory operations), read from the unit's counters.
 //!
-//! [`ValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and
+//! [`ProfiledValueKind`] describes the counters. Sizes are exact. A pair of counters for targets has the number of calls and
 //! the sum of distances. It determines the called functions if there were one or two of them and only one answer is
 //! possible. Other calls count as calls of functions elsewhere, as calls of other images do. The number of calls is
 //! always right.
 
-use super::{EdgeError, Functions};
+use super::{EdgeError, ProfileFunctions};
 use crate::model::{ImageProfile, UnitProfile};
 use std::collections::{BTreeMap, HashSet};
 use trodden_unit::edge_profile::{SIZE_CLASSES, TARGET_BUCKETS, size_of_class, target_bucket};
-use trodden_unit::{ValueCounters, ValueKind};
+use trodden_unit::{ProfiledValueKind, ValueCounters};
 
 /// A value in LLVM's profiles.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ pub type Values = BTreeMap<NotedValue, u64>;
 
 /// A function that may have been called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub struct CallTarget {
     /// Its linkage name.
     pub symbol: String,
     /// Its name in profiles.
@@ -35,7 +35,7 @@ pub struct Target {
 }
 
 /// Functions of an image by their distance from its beginning.
-pub type Targets = BTreeMap<u64, Target>;
+pub type Targets = BTreeMap<u64, CallTarget>;
 
 /// Values by site, most frequent first; equal counts are in the order of the values.
 pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
@@ -48,7 +48,7 @@ pub(crate) fn sorted(places: Vec<Values>) -> Vec<Vec<(NotedValue, u64)>> {
 }
 
 /// Adds the values of an image's units.
-pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
+pub(crate) fn add_values(all: &mut ProfileFunctions, image: &ImageProfile, targets: Targets) -> Result<(), EdgeError> {
     let executed: HashSet<&str> = image
         .units
         .iter()
@@ -61,12 +61,12 @@ pub(crate) fn add_values(all: &mut Functions, image: &ImageProfile, targets: Tar
             let damaged = || EdgeError::Damaged { unit: unit.map.source.clone(), what: "a value site out of range" };
             let function = edges.functions.get(place.function as usize).ok_or_else(damaged)?;
             let known = all.get_mut(&(function.name, function.hash)).ok_or_else(damaged)?;
-            let kind = if place.kind == ValueKind::Target { 0 } else { 1 };
+            let kind = if place.kind == ProfiledValueKind::Target { 0 } else { 1 };
             let values = known.values[kind].get_mut(usize::from(place.site)).ok_or_else(damaged)?;
             let counts = counts_of(unit, place);
             match place.kind {
-                ValueKind::Size => add_sizes(values, &counts),
-                ValueKind::Target => add_targets(values, &counts, &targets, &candidates),
+                ProfiledValueKind::Size => add_sizes(values, &counts),
+                ProfiledValueKind::Target => add_targets(values, &counts, &targets, &candidates),
             }
         }
     }
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn targets(distances: &[u64]) -> Targets {
-        distances.iter().map(|d| (*d, Target { symbol: format!("f{d}"), name: format!("f{d}") })).collect()
+        distances.iter().map(|d| (*d, CallTarget { symbol: format!("f{d}"), name: format!("f{d}") })).collect()
     }
 
     #[test]

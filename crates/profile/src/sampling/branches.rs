@@ -21,7 +21,7 @@ pub struct BranchSampling {
     /// Data that could not be counted.
     pub losses: Losses,
     /// The observed count of each path, if the profile's counts are estimates.
-    pub observed: Vec<Observed>,
+    pub observed: Vec<ObservedBranches>,
 }
 
 /// The source of a profile's data.
@@ -59,7 +59,7 @@ pub struct Losses {
 
 /// Observed counts of a unit's paths.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Observed {
+pub struct ObservedBranches {
     /// Place of the image in the profile.
     pub image: u32,
     /// Place of the unit in the image.

@@ -63,7 +63,7 @@ pub struct CounterEstimate {
 
 /// An estimated number of executions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct BurstEstimate {
     /// The estimate.
     pub executions: f64,
     /// Half the width of its 95 % confidence interval; `None` if the run was too short.
@@ -77,11 +77,11 @@ impl BurstSampling {
     }
 
     /// The estimate for an observed count.
-    pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> Estimate {
+    pub fn estimate(&self, image: Identity, unit: Identity, index: u64, seen: u64) -> BurstEstimate {
         let (scale, counter) = (self.scale(), self.counter(image, unit, index));
         let weighted = counter.map_or(seen as f64, |c| f64::from(c.weighted));
         let margin = counter.and_then(|c| c.error).map(|e| NINETY_FIVE * f64::from(e) * scale);
-        Estimate { executions: weighted * scale, margin }
+        BurstEstimate { executions: weighted * scale, margin }
     }
 
     /// The weighted count of a counter; the observed count if the weight is unknown.

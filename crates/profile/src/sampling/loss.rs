@@ -17,7 +17,7 @@
 
 /// The observations of a part of the run.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct SeenReading {
     /// Nanoseconds with the switch on.
     pub on_ns: f64,
     /// Bursts.
@@ -46,9 +46,9 @@ const MOST: f64 = 0.9;
 
 impl Loss {
     /// Fits it.
-    pub fn of(readings: &[Seen]) -> Loss {
-        let used: Vec<Seen> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
-        let sum = |of: &dyn Fn(&Seen) -> f64| used.iter().map(of).sum::<f64>();
+    pub fn from_readings(readings: &[SeenReading]) -> Loss {
+        let used: Vec<SeenReading> = readings.iter().copied().filter(|seen| seen.on_ns > 0.0 && seen.bursts > 0.0).collect();
+        let sum = |of: &dyn Fn(&SeenReading) -> f64| used.iter().map(of).sum::<f64>();
         let (time, bursts, work) = (sum(&|s| s.on_ns), sum(&|s| s.bursts), sum(&|s| s.work));
         let squares = sum(&|s| s.bursts * s.bursts / s.on_ns);
         let products = sum(&|s| s.work * s.bursts / s.on_ns);
@@ -62,7 +62,7 @@ impl Loss {
         if speed <= 0.0 {
             return Loss::unknown(time / bursts);
         }
-        let residue = |s: &Seen| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
+        let residue = |s: &SeenReading| (s.work - speed * s.on_ns + lost * s.bursts).powi(2) / s.on_ns;
         let variance = sum(&residue) / (used.len() - 2) as f64;
         let error_ns = (variance * time / spread).sqrt() / speed;
         // A loss is not negative, and less than a burst.
@@ -98,12 +98,12 @@ mod tests {
     use trodden_testkit::Random;
 
     /// Readings of a program that goes on at a speed between a half and one and a half, seldom in long bursts.
-    fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<Seen> {
+    fn readings(random: &mut Random, loss_ns: f64, number: usize) -> Vec<SeenReading> {
         let reading = |_| {
             let length = if random.chance(25) { 200_000.0 } else { 50_000.0 };
             let bursts = 1.0 + random.below(10) as f64;
             let speed = 0.5 + random.below(1000) as f64 / 1000.0;
-            Seen { on_ns: length * bursts, bursts, work: speed * (length - loss_ns) * bursts }
+            SeenReading { on_ns: length * bursts, bursts, work: speed * (length - loss_ns) * bursts }
         };
         (0..number).map(reading).collect()
     }
@@ -113,7 +113,7 @@ mod tests {
         for loss_ns in [0.0, 10_000.0, 30_000.0] {
             let mut held = 0;
             for seed in 0..200 {
-                let found = Loss::of(&readings(&mut Random::new(seed), loss_ns, 200));
+                let found = Loss::from_readings(&readings(&mut Random::new(seed), loss_ns, 200));
                 assert!((found.ns - loss_ns).abs() < 15_000.0, "seed {seed}: {found:?} {loss_ns}");
                 held += usize::from((found.ns - loss_ns).abs() <= 1.96 * found.error_ns);
             }
@@ -123,19 +123,19 @@ mod tests {
 
     #[test]
     fn bursts_of_one_length_and_few_readings_say_nothing() {
-        let alike: Vec<Seen> = (1..100).map(|at| Seen { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
-        assert_eq!(Loss::of(&alike), Loss { ns: 0.0, error_ns: 25_000.0 });
-        assert_eq!(Loss::of(&readings(&mut Random::new(1), 0.0, FEWEST - 1)).ns, 0.0);
-        assert_eq!(Loss::of(&[]), Loss { ns: 0.0, error_ns: 0.0 });
+        let alike: Vec<SeenReading> = (1..100).map(|at| SeenReading { on_ns: 50_000.0, bursts: 1.0, work: f64::from(at) }).collect();
+        assert_eq!(Loss::from_readings(&alike), Loss { ns: 0.0, error_ns: 25_000.0 });
+        assert_eq!(Loss::from_readings(&readings(&mut Random::new(1), 0.0, FEWEST - 1)).ns, 0.0);
+        assert_eq!(Loss::from_readings(&[]), Loss { ns: 0.0, error_ns: 0.0 });
         // Which matters to short bursts, and hardly to long ones.
         assert!(Loss::unknown(50_000.0).relative_error(50_000.0, 1.0) >= 0.5 && Loss::unknown(5e6).relative_error(5e6, 1.0) <= 0.01);
     }
 
     #[test]
     fn no_burst_loses_more_than_it_lasts() {
-        let seen = |length: f64, work: f64| Seen { on_ns: length, bursts: 1.0, work };
-        let all: Vec<Seen> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
-        let found = Loss::of(&all);
+        let seen = |length: f64, work: f64| SeenReading { on_ns: length, bursts: 1.0, work };
+        let all: Vec<SeenReading> = (0..100).map(|at| if at % 4 == 0 { seen(200_000.0, 1000.0) } else { seen(50_000.0, 0.0) }).collect();
+        let found = Loss::from_readings(&all);
         assert!(found.ns > 40_000.0 && found.effective_ns(50_000.0, 1.0) > 0.0, "{found:?}");
     }
 }

@@ -33,7 +33,7 @@
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
 use super::busy::busy_error;
-use super::loss::{Loss, Seen};
+use super::loss::{Loss, SeenReading};
 use super::quantile::student;
 use crate::model::Profile;
 use crate::paths::{Beginning, FunctionPaths, PathEnd};
@@ -224,19 +224,19 @@ impl Readings {
     /// The weight of each reading's counts for a run with a given counted share, and the common uncertainty of all weights.
     fn weights(&self, profile: &Profile, share: f64) -> (Vec<f64>, Systematic) {
         let works = self.works(profile);
-        let seen = |(reading, work): (&Reading, &Work)| Seen {
+        let seen = |(reading, work): (&Reading, &Work)| SeenReading {
             on_ns: reading.on.ns as f64,
             bursts: reading.on.bursts as f64,
             work: work.instructions + work.counting,
         };
-        let seen: Vec<Seen> = self.readings.iter().zip(&works).map(seen).collect();
-        let loss = Loss::of(&seen);
-        let sum = |of: &dyn Fn(&Seen, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
+        let seen: Vec<SeenReading> = self.readings.iter().zip(&works).map(seen).collect();
+        let loss = Loss::from_readings(&seen);
+        let sum = |of: &dyn Fn(&SeenReading, &Work) -> f64| seen.iter().zip(&works).map(|(s, w)| of(s, w)).sum::<f64>();
         let (on, bursts) = (sum(&|s, _| s.on_ns), sum(&|s, _| s.bursts));
         // The time of the run without counting, as part of its time as it was.
         let uncounted = sum(&|s, w| s.on_ns / w.slowdown());
         let faster = if on > 0.0 { 1.0 - share + share * uncounted / on } else { 1.0 };
-        let lost = |s: &Seen| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
+        let lost = |s: &SeenReading| if s.on_ns > 0.0 { s.on_ns / loss.effective_ns(s.on_ns, s.bursts) } else { 1.0 };
         // The slowdown is between 1 and the model's. The middle is used for the run as a whole, and both ends are within the margin.
         let middle = if uncounted > 0.0 { (on / uncounted).sqrt() } else { 1.0 };
         let weights = seen.iter().zip(&works).map(|(s, w)| w.slowdown() / middle * faster.sqrt() * lost(s)).collect();
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_of_loops_that_are_counted_when_they_are_left_cost_nothing() {
+    fn iterations_that_are_counted_when_their_loop_is_left_cost_nothing() {
         let (image, identity) = (Identity([1; 16]), Identity([2; 16]));
         let (mut free, mut others) = (0, 0);
         for seed in 0..40 {
@@ -451,17 +451,17 @@ mod tests {
             }
             let counts = (0..map.counters).map(|counter| (counter, 1)).collect();
             let map = Arc::new(map);
-            let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::of_executions(counts) };
+            let unit = UnitProfile { unit: identity, map: map.clone(), counts: crate::Counts::from_executions(counts) };
             let units = vec![unit];
             let images = vec![ImageProfile { identity: image, path: "a".into(), build_id: None, units }];
             let costs = costs(&Profile { run: Run::default(), images, sampling: None }, image, identity);
             for function in &map.functions {
                 let counts = (0..function.counters).map(|path| (path, 1));
                 for path in FunctionPaths::decode(function, counts).unwrap().complete {
-                    let is_round = matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(_)));
-                    let expected = if is_round { 0.0 } else { COST };
+                    let is_iteration = matches!((path.beginning, path.end), (Beginning::After(_), PathEnd::Cut(_)));
+                    let expected = if is_iteration { 0.0 } else { COST };
                     assert_eq!(costs[&(function.first_counter + path.id)].counting, expected, "{seed} {}", function.name);
-                    *(if is_round { &mut free } else { &mut others }) += 1;
+                    *(if is_iteration { &mut free } else { &mut others }) += 1;
                 }
             }
         }

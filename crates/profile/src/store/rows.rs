@@ -1,7 +1,7 @@
 //! Runs, suites and builds as rows of the tables.
 
 use super::{RunEntry, RunImage};
-use crate::model::{Ending, Profile, Run};
+use crate::model::{ProcessEnding, Profile, Run};
 use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
@@ -17,8 +17,8 @@ pub fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
     let command = serde_json::to_string(&run.command).expect("strings are JSON");
     let (status, signal) = match run.ending {
-        Some(Ending::Exit(status)) => (Some(status), None),
-        Some(Ending::Signal(signal)) => (None, Some(signal)),
+        Some(ProcessEnding::Exit(status)) => (Some(status), None),
+        Some(ProcessEnding::Signal(signal)) => (None, Some(signal)),
         None => (None, None),
     };
     t.execute(
@@ -76,8 +76,8 @@ pub fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
 /// A run, without its images.
 pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     let ending = match (row.get::<_, Option<i32>>(9)?, row.get::<_, Option<i32>>(10)?) {
-        (Some(status), _) => Some(Ending::Exit(status)),
-        (None, Some(signal)) => Some(Ending::Signal(signal)),
+        (Some(status), _) => Some(ProcessEnding::Exit(status)),
+        (None, Some(signal)) => Some(ProcessEnding::Signal(signal)),
         (None, None) => None,
     };
     let command: String = row.get(3)?;

@@ -9,14 +9,14 @@
 //! Invariant: a window ends where a frame of its journal ends.
 
 use super::live::{StreamHead, ThreadKey};
-use super::log::{Content, FrameHead, LogWriter};
+use super::log::{FrameHead, LogContent, LogWriter};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_sequence::grammar::Window;
-use trodden_sequence::{Compressor, Method};
+use trodden_sequence::{CompressionMethod, Compressor};
 use trodden_wire::stream::Event;
 
 /// Extension of journals.
@@ -44,7 +44,7 @@ impl Default for WindowBounds {
 pub struct Builder {
     log: LogWriter,
     head: StreamHead,
-    method: Method,
+    method: CompressionMethod,
     bounds: WindowBounds,
     open: BTreeMap<ThreadKey, OpenWindow>,
     /// Where each thread's next window begins.
@@ -71,7 +71,7 @@ impl Builder {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn create(path: &Path, head: &StreamHead, method: Method, bounds: WindowBounds) -> Result<Builder, ProfileError> {
+    pub fn create(path: &Path, head: &StreamHead, method: CompressionMethod, bounds: WindowBounds) -> Result<Builder, ProfileError> {
         let log = LogWriter::create(path, head)?;
         let (open, ended) = (BTreeMap::new(), BTreeMap::new());
         Ok(Builder { log, head: head.clone(), method, bounds, open, ended, symbols: 0 })
@@ -129,7 +129,7 @@ impl Builder {
             window.head.depth.is_known = false;
         }
         let (mut depth, mut symbols) = (window.head.depth, 0);
-        for event in words.iter().filter_map(|word| Event::of_stored(*word)) {
+        for event in words.iter().filter_map(|word| Event::from_stored(*word)) {
             if let Some(symbol) = depth.symbol(event) {
                 window.compressor.push(symbol.to_number());
                 symbols += 1;
@@ -175,7 +175,7 @@ impl Builder {
             let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::new(), 0));
             let is_known = depth.is_known && next == head.sequence && lost == head.lost;
             let depth = Depth { is_known, ..depth };
-            let head = FrameHead { content: Content::Window, chunks: 0, events: 0, depth, ..*head };
+            let head = FrameHead { content: LogContent::Window, chunks: 0, events: 0, depth, ..*head };
             OpenWindow { head, compressor: method.compressor(), journal: journal_of(log, head.key), journal_bytes: 0 }
         })
     }

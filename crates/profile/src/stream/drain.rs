@@ -4,27 +4,27 @@
 //! is given back after its events were written to a journal, so that nothing is lost if the recorder is killed: the next one finds the
 //! chunk or the journal, and takes what is there twice once.
 //!
-//! Order: regions are looked at one after the other while the program writes, so that a later chunk may be seen without the one before.
-//! Chunks of a thread are taken in the order of their numbers, which begin with 0 and have no gap; the others wait for the next look.
+//! Order: regions are polled one after the other while the program writes, so that a later chunk may be seen without the one before.
+//! Chunks of a thread are taken in the order of their numbers, which begin with 0 and have no gap; the others wait for the next poll.
 
 use super::builder::{Builder, WindowBounds, journals_of};
 use super::live::{Chunk, LiveStream, ThreadKey};
-use super::log::{self, Content, FrameHead, PackedFrame, StreamLog};
+use super::log::{self, FrameHead, LogContent, PackedFrame, StreamLog};
 use super::symbol::Depth;
 use crate::error::ProfileError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use trodden_sequence::Method;
+use trodden_sequence::CompressionMethod;
 use trodden_wire::stream::SLOTS;
 
 /// Chunks of a frame.
 const FRAME_CHUNKS: usize = 16;
-/// So often it is only looked where the next chunk is expected, before all are.
-const QUICK_LOOKS: u32 = 200;
-/// After so many looks that found nothing it is looked everywhere, and again after twice as many.
-const FEW_LOOKS: u32 = 4;
-/// A drain that found nothing for so many looks closes its windows.
-const IDLE_LOOKS: u32 = 500;
+/// So often only the places where the next chunk is expected are polled, before all are.
+const QUICK_POLLS: u32 = 200;
+/// After so many polls that found nothing everything is polled, and again after twice as many.
+const FEW_POLLS: u32 = 4;
+/// A drain that found nothing for so many polls closes its windows.
+const IDLE_POLLS: u32 = 500;
 
 /// Drains a stream file.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub struct Drain {
     expected: Vec<u64>,
     /// For each thread the number of the chunk that is to be taken next.
     next: BTreeMap<ThreadKey, u64>,
-    looks: u32,
+    polls: u32,
     idle: u32,
     drained: Drained,
 }
@@ -66,7 +66,7 @@ impl Drain {
     ///
     /// # Errors
     /// The one cannot be read, the other not be written.
-    pub fn begin(stream: &Path, log: &Path, method: Method) -> Result<Drain, ProfileError> {
+    pub fn begin(stream: &Path, log: &Path, method: CompressionMethod) -> Result<Drain, ProfileError> {
         let live = LiveStream::open(stream, true)?;
         let builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         Ok(Drain {
@@ -75,7 +75,7 @@ impl Drain {
             pending: BTreeMap::new(),
             expected: Vec::new(),
             next: BTreeMap::new(),
-            looks: 0,
+            polls: 0,
             idle: 0,
             drained: Drained::default(),
         })
@@ -96,9 +96,9 @@ impl Drain {
     /// # Errors
     /// A file cannot be read or written.
     pub fn poll(&mut self) -> Result<usize, ProfileError> {
-        self.looks += 1;
+        self.polls += 1;
         // Where nothing was found a few times, chunks may be full elsewhere than expected, and the program may wait for them.
-        let is_thorough = self.looks.is_multiple_of(QUICK_LOOKS) || self.idle >= FEW_LOOKS && self.idle.is_power_of_two();
+        let is_thorough = self.polls.is_multiple_of(QUICK_POLLS) || self.idle >= FEW_POLLS && self.idle.is_power_of_two();
         let full = if is_thorough {
             self.any_chunks()?
         } else {
@@ -113,7 +113,7 @@ impl Drain {
             self.take(chunk)?;
         }
         self.idle = if full.is_empty() { self.idle.saturating_add(1) } else { 0 };
-        if self.idle == IDLE_LOOKS {
+        if self.idle == IDLE_POLLS {
             self.flush_all()?;
             self.builder.close_all()?;
         }
@@ -139,7 +139,7 @@ impl Drain {
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: Method) -> Result<Drained, ProfileError> {
+    pub fn resume(stream: &Path, log: &Path, before: Option<&Path>, method: CompressionMethod) -> Result<Drained, ProfileError> {
         let live = LiveStream::open(stream, false)?;
         let mut builder = Builder::create(log, live.head(), method, WindowBounds::default())?;
         let mut drained = Drained::default();
@@ -223,7 +223,7 @@ impl Drain {
             self.flush(chunk.key)?;
         }
         let Chunk { key, parent, sequence, lost, .. } = *chunk;
-        let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::new() };
+        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::new() };
         let pending = self.pending.entry(key).or_insert_with(|| Pending { head, words: Vec::new(), chunks: Vec::new() });
         self.drained.damaged += self.live.read_events(chunk, &mut pending.words)?;
         pending.head.chunks += 1;
@@ -286,7 +286,7 @@ fn rest_of(live: &LiveStream, journals: &[PathBuf]) -> Result<Vec<Rest>, Profile
     }
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
-        let head = FrameHead { content: Content::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
+        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
         rest.push(Rest { head, source: Source::Chunk(chunk) });
     }
     rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));

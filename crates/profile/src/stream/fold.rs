@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_wire::{Lost, LostReason, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
+use trodden_wire::{LostReason, LostThreads, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 const PAGE: u64 = 4096;
 
@@ -24,7 +24,7 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
         for window in 0..thread.windows() {
             let grammar = log.window(thread, window)?;
             for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
-                if let Some(count) = Symbol::of_number(*symbol).and_then(Symbol::counted).and_then(|c| counts.get_mut(c as usize)) {
+                if let Some(count) = Symbol::from_number(*symbol).and_then(Symbol::counted).and_then(|c| counts.get_mut(c as usize)) {
                     *count += times;
                 }
             }
@@ -73,7 +73,7 @@ pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lossy: u64) -> 
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
             file.write_all_at(&bytes, regions_offset + index as u64 * PAGE)?;
         }
-        let lost = (0..lossy).fold(Lost::default(), |lost, _| lost.and(LostReason::Other));
+        let lost = (0..lossy).fold(LostThreads::default(), |lost, _| lost.and(LostReason::Other));
         file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
     };
     write().map_err(failed)

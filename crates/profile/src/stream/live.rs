@@ -103,7 +103,7 @@ impl LiveStream {
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = Raw::of_stream(path, file)?;
+        let raw = Raw::from_stream(path, file)?;
         let header = raw.header()?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
@@ -121,11 +121,11 @@ impl LiveStream {
         let file = raw.into_file();
         let (regions_offset, stride) = (header.regions_offset, header.region_stride);
         let mut stream = LiveStream { path: path.to_owned(), file, head, regions_offset, stride, lost_threads: 0 };
-        let mut lost = trodden_wire::Lost(header.lost);
+        let mut lost = trodden_wire::LostThreads(header.lost);
         for region in 0..stream.regions()? {
             let mut word = [0; 8];
             stream.exact(&mut word, stream.at(region, region_lost_offset(REGION_WORDS)))?;
-            lost = lost.plus(trodden_wire::Lost(u64::from_le_bytes(word)));
+            lost = lost.plus(trodden_wire::LostThreads(u64::from_le_bytes(word)));
         }
         stream.lost_threads = lost.threads();
         Ok(stream)
@@ -204,7 +204,7 @@ impl LiveStream {
         let mut damaged = 0;
         // A word that is 0 before others is of an event that a signal handler came before, and that was never written.
         for word in bytes.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes"))).filter(|w| *w != 0) {
-            match Event::of_word(word, chunk.template).filter(|e| self.is_event(*e)) {
+            match Event::from_word(word, chunk.template).filter(|e| self.is_event(*e)) {
                 Some(event) => into.push(event.to_word()),
                 None => damaged += 1,
             }
@@ -246,7 +246,7 @@ impl LiveStream {
             }
             let last = &chunks[chunks.len() - 1];
             let earlier = chunks[gap].sequence * trodden_wire::stream::CHUNK_EVENTS;
-            let events = words.into_iter().filter_map(Event::of_stored).collect();
+            let events = words.into_iter().filter_map(Event::from_stored).collect();
             threads.push(LiveThread { key: last.key, frames: self.frames(last)?, events, earlier });
         }
         Ok(threads)
@@ -266,7 +266,7 @@ impl LiveStream {
             let mut slots = vec![0; (SHADOW_BYTES - HEADER_BYTES + 4) as usize];
             self.exact(&mut slots, self.at(region, HEADER_BYTES))?;
             let words = slots.chunks_exact(4).map(|w| u32::from_le_bytes(w.try_into().expect("four bytes")));
-            let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::of_word(w, chunk.template));
+            let frames = words.take_while(|w| *w != 0).filter_map(|w| Event::from_word(w, chunk.template));
             return Ok(frames.filter(|e| self.is_event(*e)).collect());
         }
         Ok(Vec::new())

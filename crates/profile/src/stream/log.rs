@@ -38,7 +38,7 @@ const WINDOW_LEVEL: i32 = 6;
 
 /// What a frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum LogContent {
     /// Events, one after another.
     Events,
     /// A grammar of symbols.
@@ -49,7 +49,7 @@ pub enum Content {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     /// What it has.
-    pub content: Content,
+    pub content: LogContent,
     /// Whose it is.
     pub key: ThreadKey,
     /// Process that was forked, if the stream began so.
@@ -103,15 +103,15 @@ impl LogWriter {
     /// It cannot be written.
     pub fn append(&mut self, head: &FrameHead, content: &[u8]) -> Result<(), ProfileError> {
         let level = match head.content {
-            Content::Events => EVENTS_LEVEL,
-            Content::Window => WINDOW_LEVEL,
+            LogContent::Events => EVENTS_LEVEL,
+            LogContent::Window => WINDOW_LEVEL,
         };
         let packed = zstd::bulk::compress(content, level).map_err(ProfileError::io(&self.path, "write"))?;
         self.append_packed(head, &packed, content.len() as u32)
     }
 
     pub(super) fn append_packed(&mut self, head: &FrameHead, packed: &[u8], plain: u32) -> Result<(), ProfileError> {
-        let kind = u32::from(head.content == Content::Window) | u32::from(head.depth.is_known) << 1;
+        let kind = u32::from(head.content == LogContent::Window) | u32::from(head.depth.is_known) << 1;
         let mut bytes = Vec::with_capacity(FRAME_HEAD + packed.len());
         for word in [FRAME_MAGIC, packed.len() as u32, plain, kind, head.key.thread, head.key.process] {
             bytes.extend(word.to_le_bytes());
@@ -250,7 +250,7 @@ impl StreamLog {
         let frame = &thread.frames[number];
         let content = self.content(frame)?;
         let damaged = |what: String| ProfileError::Damaged { path: self.path.clone(), offset: frame.offset, what };
-        if frame.head.content != Content::Window {
+        if frame.head.content != LogContent::Window {
             return Err(damaged("events in the place of a window: it is a journal, which `trodden stream collect` reads".into()));
         }
         let (window, _) = read_window(&content).map_err(|e| damaged(e.to_string()))?;
@@ -281,7 +281,7 @@ impl StreamLog {
         for number in first..thread.frames.len() {
             let grammar = self.window(thread, number)?;
             let skipped = from.saturating_sub(thread.frames[number].before);
-            for symbol in grammar.symbols_from(skipped).filter_map(Symbol::of_number) {
+            for symbol in grammar.symbols_from(skipped).filter_map(Symbol::from_number) {
                 if !visit(symbol) {
                     return Ok(());
                 }
@@ -353,7 +353,7 @@ fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
     }
     let key = ThreadKey { process: u32_at(20), started_ns: u64_at(24), thread: u32_at(16) };
     let head = FrameHead {
-        content: if kind & 1 == 1 { Content::Window } else { Content::Events },
+        content: if kind & 1 == 1 { LogContent::Window } else { LogContent::Events },
         key,
         parent: Some(u64_at(56) as u32).filter(|p| *p != 0),
         sequence: u64_at(32),

@@ -33,7 +33,7 @@ pub use drain::{Drain, Drained};
 pub use fold::{counts, write_raw};
 pub use live::{Chunk, LiveStream, LiveThread, StreamHead, ThreadKey, is_stream_file};
 pub use log::{StreamLog, ThreadLog};
-pub use nesting::{Frame, Nesting, Step, Unclear};
+pub use nesting::{Nesting, NestingStep, StreamActivation, Unclear};
 pub use places::{FunctionPlace, PathRole, Places};
 pub use segments::SegmentReader;
 pub use symbol::{Depth, Symbol};

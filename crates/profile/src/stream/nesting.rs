@@ -15,7 +15,7 @@ use super::symbol::Symbol;
 
 /// An activation of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct StreamActivation {
     /// Its function.
     pub function: FunctionPlace,
     /// The caller's counter at the call: its path up to there. `None`: unknown, or no instrumented function called it.
@@ -26,9 +26,9 @@ pub struct Frame {
 
 /// What an event did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NestingStep {
     /// A function began.
-    Entered(Frame),
+    Entered(StreamActivation),
     /// A path of the frame at this depth (from 1): its counter, and its role.
     Path {
         /// The counter.
@@ -57,7 +57,7 @@ pub struct Unclear {
 #[derive(Debug)]
 pub struct Nesting<'p, 'a> {
     places: &'p Places<'a>,
-    frames: Vec<Frame>,
+    frames: Vec<StreamActivation>,
     unclear: Unclear,
 }
 
@@ -70,12 +70,12 @@ impl<'p, 'a> Nesting<'p, 'a> {
     /// In the midst of a stream, where frames are live, outermost first: each by a counter of its function. Their calls are not known.
     pub fn within(places: &'p Places<'a>, live: impl IntoIterator<Item = u32>) -> Nesting<'p, 'a> {
         let functions = live.into_iter().filter_map(|counter| places.path(counter));
-        let frames = functions.map(|(function, _)| Frame { function, call: None, at: None }).collect();
+        let frames = functions.map(|(function, _)| StreamActivation { function, call: None, at: None }).collect();
         Nesting { places, frames, unclear: Unclear::default() }
     }
 
     /// The live frames, outermost first.
-    pub fn frames(&self) -> &[Frame] {
+    pub fn frames(&self) -> &[StreamActivation] {
         &self.frames
     }
 
@@ -85,28 +85,28 @@ impl<'p, 'a> Nesting<'p, 'a> {
     }
 
     /// Takes the next symbol.
-    pub fn feed(&mut self, symbol: Symbol) -> Step {
+    pub fn feed(&mut self, symbol: Symbol) -> NestingStep {
         match symbol {
             Symbol::Enter(counter) | Symbol::Inherited(counter) => {
-                let Some((function, _)) = self.places.path(counter) else { return Step::Unknown };
+                let Some((function, _)) = self.places.path(counter) else { return NestingStep::Unknown };
                 let inherited = matches!(symbol, Symbol::Inherited(_));
                 let call = self.frames.last().and_then(|f| f.at);
                 let is_call = |c: &u32| self.places.role(*c) == Some(PathRole::Call);
-                let frame = Frame { function, call, at: inherited.then_some(counter).filter(is_call) };
+                let frame = StreamActivation { function, call, at: inherited.then_some(counter).filter(is_call) };
                 self.frames.push(frame);
-                Step::Entered(frame)
+                NestingStep::Entered(frame)
             }
             Symbol::Path(counter) | Symbol::Exit(counter) => self.path(counter),
             Symbol::Unwound(frames) => {
                 let gone = self.frames.len().min(frames as usize);
                 self.frames.truncate(self.frames.len() - gone);
-                Step::Unwound(gone)
+                NestingStep::Unwound(gone)
             }
         }
     }
 
-    fn path(&mut self, counter: u32) -> Step {
-        let (Some((function, _)), Some(role)) = (self.places.path(counter), self.places.role(counter)) else { return Step::Unknown };
+    fn path(&mut self, counter: u32) -> NestingStep {
+        let (Some((function, _)), Some(role)) = (self.places.path(counter), self.places.role(counter)) else { return NestingStep::Unknown };
         if self.frames.last().is_none_or(|f| f.function != function) {
             match self.frames.iter().rposition(|f| f.function == function) {
                 Some(nearest) => {
@@ -115,7 +115,7 @@ impl<'p, 'a> Nesting<'p, 'a> {
                 }
                 None => {
                     self.unclear.unseen += 1;
-                    self.frames.push(Frame { function, call: None, at: None });
+                    self.frames.push(StreamActivation { function, call: None, at: None });
                 }
             }
         }
@@ -125,6 +125,6 @@ impl<'p, 'a> Nesting<'p, 'a> {
         if role == PathRole::Leaves {
             self.frames.pop();
         }
-        Step::Path { counter, role, depth }
+        NestingStep::Path { counter, role, depth }
     }
 }

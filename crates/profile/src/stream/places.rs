@@ -2,7 +2,7 @@
 
 use super::live::StreamHead;
 use crate::model::ImageProfile;
-use crate::paths::{PathEnd, Walk, Walks};
+use crate::paths::{PathEnd, PathWalk, Walks};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use trodden_unit::{EdgeKind, FunctionMap, UnitMap};
@@ -71,10 +71,10 @@ impl<'a> Places<'a> {
     }
 
     /// A path's blocks, beginning and end. `None`: there is no such path, or its function's map is damaged.
-    pub fn walk(&self, counter: u32) -> Option<(FunctionPlace, Walk)> {
+    pub fn walk(&self, counter: u32) -> Option<(FunctionPlace, PathWalk)> {
         let (place, id) = self.path(counter)?;
         let mut walks = self.walks.borrow_mut();
-        let walks = walks.entry(place).or_insert_with(|| Walks::of(self.function(place)).ok());
+        let walks = walks.entry(place).or_insert_with(|| Walks::from_function(self.function(place)).ok());
         Some((place, walks.as_ref()?.walk(id)?))
     }
 

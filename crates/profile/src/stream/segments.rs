@@ -6,7 +6,7 @@
 //!
 //! Complexity: constant for each event, with a hash table of the chains that occurred.
 
-use super::nesting::{Nesting, Step};
+use super::nesting::{Nesting, NestingStep};
 use super::places::{FunctionPlace, PathRole, Places};
 use super::symbol::Symbol;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
@@ -65,7 +65,7 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
     pub fn feed(&mut self, symbol: Symbol) {
         let tail = self.tail.take();
         match self.nesting.feed(symbol) {
-            Step::Entered(frame) => {
+            NestingStep::Entered(frame) => {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
                 let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
@@ -76,9 +76,9 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                 };
                 self.frames.push(FrameChain { callers, is_first: !inherited, leads: callers });
             }
-            Step::Path { counter, role, depth } => self.path(counter, role, depth),
-            Step::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
-            Step::Unknown => {}
+            NestingStep::Path { counter, role, depth } => self.path(counter, role, depth),
+            NestingStep::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
+            NestingStep::Unknown => {}
         }
     }
 

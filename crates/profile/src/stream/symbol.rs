@@ -35,8 +35,8 @@ impl Symbol {
         u64::from(value) << 3 | u64::from(tag)
     }
 
-    /// Reads what [`Symbol::to_number`] gives. `None`: it is none.
-    pub fn of_number(number: u64) -> Option<Symbol> {
+    /// Reads what [`Symbol::to_number`] gives. `None`: the number is no symbol.
+    pub fn from_number(number: u64) -> Option<Symbol> {
         let value = u32::try_from(number >> 3).ok()?;
         match number as u32 & TAG_MASK {
             TAG_PATH => Some(Symbol::Path(value)),
@@ -123,10 +123,10 @@ mod tests {
     fn symbols_are_read_as_they_were_written() {
         for value in [0, 1, 7, 1 << 20, u32::MAX >> 3, u32::MAX] {
             for symbol in [Symbol::Path, Symbol::Exit, Symbol::Enter, Symbol::Unwound, Symbol::Inherited].map(|make| make(value)) {
-                assert_eq!(Symbol::of_number(symbol.to_number()), Some(symbol));
+                assert_eq!(Symbol::from_number(symbol.to_number()), Some(symbol));
             }
         }
-        assert_eq!((Symbol::of_number(0), Symbol::of_number(7), Symbol::of_number(u64::MAX)), (None, None, None));
+        assert_eq!((Symbol::from_number(0), Symbol::from_number(7), Symbol::from_number(u64::MAX)), (None, None, None));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct RawFile {
 
 impl RawFile {
     /// A file for the units of an image, one behind the other with gaps of one counter.
-    pub fn of(image: &Path, units: &[(Identity, u64)]) -> RawFile {
+    pub fn new(image: &Path, units: &[(Identity, u64)]) -> RawFile {
         let mut next = 0;
         let place = |&(unit, counters): &(Identity, u64)| {
             let first = next;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use trodden_profile::{Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_testkit::{Random, functions};
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::image_identity;
@@ -36,7 +36,7 @@ pub fn run(command: &str) -> Run {
         suite: None,
         started_ns: 1_700_000_000_000_000_000,
         duration_ns: 5_000_000,
-        ending: Some(Ending::Exit(0)),
+        ending: Some(ProcessEnding::Exit(0)),
         runs: 1,
         recorder: "0.1.0".into(),
         test: None,
@@ -52,7 +52,7 @@ pub fn profile(build: u8, seed: u64) -> Profile {
     let mut unit = |number: u8| {
         let map = unit_map(u64::from(number) + 1000 * u64::from(build), &format!("unit_{number}.c"));
         let counts = counts(&mut random, &map);
-        UnitProfile { unit: Identity([number ^ (build << 4); 16]), map, counts: Counts::of_executions(counts) }
+        UnitProfile { unit: Identity([number ^ (build << 4); 16]), map, counts: Counts::from_executions(counts) }
     };
     let program = vec![unit(1), unit(2), unit(1), unit(3)];
     let library = vec![unit(4)];

@@ -1,11 +1,11 @@
 //! Advice as JSON; the schema is described in the user guide.
 
-use super::{Advice, Ranked, words as say};
+use super::{Advice, RankedAdvice, words as say};
 use crate::json::{SCHEMA_VERSION, number};
 use crate::source::SourceCache;
 use crate::view::{Function, View, chain, file_of};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, Correlated, LoopPatterns, Never, Outcome, Redundant, Site};
+use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, Never, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 
@@ -25,7 +25,7 @@ pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
     })
 }
 
-fn finding(rank: usize, ranked: &Ranked, sources: &SourceCache) -> Value {
+fn finding(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
     let evidence = Evidence { function, sources };
     json!({
@@ -87,7 +87,7 @@ impl Evidence<'_> {
     }
 
     fn loops(&self, l: &LoopPatterns) -> Value {
-        let pattern = |p: &trodden_analysis::advise::Pattern| {
+        let pattern = |p: &trodden_analysis::advise::LoopPattern| {
             json!({
                 "edges": p.edges.iter().map(|e| e.0).collect::<Vec<_>>(),
                 "iterations": number(p.count),
@@ -108,7 +108,7 @@ impl Evidence<'_> {
     }
 
     fn redundant(&self, r: &Redundant) -> Value {
-        let site = |s: &Site| self.place(s.position, s.block);
+        let site = |s: &OperationSite| self.place(s.position, s.block);
         let repeated = |x: &trodden_analysis::advise::Repeated| {
             json!({
                 "operation": x.operation,
@@ -140,7 +140,7 @@ impl Evidence<'_> {
         })
     }
 
-    fn outcomes(&self, outcomes: &[Outcome]) -> Vec<Value> {
+    fn outcomes(&self, outcomes: &[BranchOutcome]) -> Vec<Value> {
         outcomes.iter().map(|o| json!({ "edge": self.edge(o.edge), "executions": number(o.count) })).collect()
     }
 

@@ -12,7 +12,7 @@ use crate::measure::Measure;
 use crate::select;
 use crate::view::{Function, View};
 use std::collections::HashMap;
-use trodden_analysis::advise::{AdviseOptions, Finding, Kind, advise};
+use trodden_analysis::advise::{AdviceFinding, AdviceKind, AdviseOptions, advise};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 
 /// Which findings are shown.
@@ -21,7 +21,7 @@ pub struct AdviceSelection {
     /// Functions: one's name, or a regular expression for full names.
     pub function: Option<String>,
     /// Kinds; empty: all.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<AdviceKind>,
     /// At most so many findings that save something, and so many that do not.
     pub top: usize,
     /// Only findings that save at least this share of all executed instructions, from 0 to 1. Findings that save nothing are searched for
@@ -38,8 +38,8 @@ impl Default for AdviceSelection {
 }
 
 /// Joins findings about the same lines: each once, with the sum of what they save and their number.
-fn once(function: &Function, findings: impl Iterator<Item = Finding>) -> Vec<(Finding, u128, usize)> {
-    let mut all: Vec<(Finding, u128, usize)> = Vec::new();
+fn once(function: &Function, findings: impl Iterator<Item = AdviceFinding>) -> Vec<(AdviceFinding, u128, usize)> {
+    let mut all: Vec<(AdviceFinding, u128, usize)> = Vec::new();
     let mut known: HashMap<_, usize> = HashMap::new();
     for finding in findings {
         let lines = words::lines(function, &finding);
@@ -59,11 +59,11 @@ fn once(function: &Function, findings: impl Iterator<Item = Finding>) -> Vec<(Fi
 pub type PropertiesOf<'f> = dyn Fn(&Function) -> Option<(&'f UnitProperties, &'f FunctionProperties)> + 'f;
 
 /// A finding with its function and share.
-pub struct Ranked<'v, 'a> {
+pub struct RankedAdvice<'v, 'a> {
     /// The function.
     pub function: &'v Function<'a>,
     /// What was found in it.
-    pub finding: Finding,
+    pub finding: AdviceFinding,
     /// What it saves at most, as a share of all executed instructions; all copies together.
     pub share: f64,
     /// The number of copies of the code that have this finding. Compilers unroll loops and inline functions; a finding in several copies
@@ -74,9 +74,9 @@ pub struct Ranked<'v, 'a> {
 /// The findings to show.
 pub struct Advice<'v, 'a> {
     /// Those that save something, most first.
-    pub savings: Vec<Ranked<'v, 'a>>,
+    pub savings: Vec<RankedAdvice<'v, 'a>>,
     /// Those that save nothing, most surprising first.
-    pub others: Vec<Ranked<'v, 'a>>,
+    pub others: Vec<RankedAdvice<'v, 'a>>,
     /// Numbers of both sorts, shown or not.
     pub found: (usize, usize),
     /// The number of functions that were analysed.
@@ -98,7 +98,7 @@ impl AdviceSelection {
     }
 
     /// Whether findings of a kind are selected.
-    pub fn includes(&self, kind: Kind) -> bool {
+    pub fn includes(&self, kind: AdviceKind) -> bool {
         self.kinds.is_empty() || self.kinds.contains(&kind)
     }
 
@@ -112,21 +112,21 @@ impl AdviceSelection {
         let (mut savings, mut others, mut without_bitcode) = (Vec::new(), Vec::new(), Vec::new());
         for &function in &functions {
             let known = properties(function);
-            if known.is_none() && self.includes(Kind::Redundant) {
+            if known.is_none() && self.includes(AdviceKind::Redundant) {
                 without_bitcode.push(function);
             }
             let found = advise(function.map, &function.paths, known, &self.options).into_iter().filter(|f| self.includes(f.kind()));
             for (finding, saves, copies) in once(function, found) {
-                let ranked = Ranked { function, share: select::share(saves, total), finding, copies };
+                let ranked = RankedAdvice { function, share: select::share(saves, total), finding, copies };
                 match ranked.finding.kind() {
-                    Kind::Never => others.push(ranked),
+                    AdviceKind::Never => others.push(ranked),
                     _ if ranked.share >= self.min_share => savings.push(ranked),
                     _ => {}
                 }
             }
         }
-        savings.sort_by(|a: &Ranked, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
-        others.sort_by(|a: &Ranked, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
+        savings.sort_by(|a: &RankedAdvice, b| b.share.total_cmp(&a.share).then_with(|| a.function.name.full.cmp(&b.function.name.full)));
+        others.sort_by(|a: &RankedAdvice, b| b.finding.surprise().total_cmp(&a.finding.surprise()));
         let found = (savings.len(), others.len());
         savings.truncate(crate::select::limit(self.top));
         others.truncate(crate::select::limit(self.top));

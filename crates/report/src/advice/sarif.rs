@@ -1,20 +1,20 @@
 //! Advice as SARIF 2.1.0 (OASIS standard), which code review tools and editors show beside the source; the places of a
 //! finding are a code flow.
 
-use super::{Advice, Ranked, words as say};
+use super::{Advice, RankedAdvice, words as say};
 use crate::sarif::{self, location};
 use crate::source::SourceCache;
 use crate::view::{Function, View};
 use serde_json::{Value, json};
-use trodden_analysis::advise::{Advice as Found, Kind};
+use trodden_analysis::advise::{Advice as Found, AdviceKind};
 use trodden_flow::Node;
 use trodden_unit::Position;
 
-const RULES: [(Kind, &str); 4] = [
-    (Kind::Correlated, "A branch is decided by an earlier branch on the same path"),
-    (Kind::Loop, "The iterations of a loop fall into few patterns"),
-    (Kind::Redundant, "A result is computed again though nearly all executions already had it"),
-    (Kind::Never, "Two edges are taken often, and never on one path"),
+const RULES: [(AdviceKind, &str); 4] = [
+    (AdviceKind::Correlated, "A branch is decided by an earlier branch on the same path"),
+    (AdviceKind::Loop, "The iterations of a loop fall into few patterns"),
+    (AdviceKind::Redundant, "A result is computed again though nearly all executions already had it"),
+    (AdviceKind::Never, "Two edges are taken often, and never on one path"),
 ];
 
 /// Iterations of a loop that take turns, as the sequence of paths shows them.
@@ -54,7 +54,7 @@ pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
     sarif::log(json!(rules), results.collect())
 }
 
-fn result(ranked: &Ranked, sources: &SourceCache) -> Value {
+fn result(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let function = ranked.function;
     let places = places(function, &ranked.finding.advice);
     let locations: Vec<Value> = places.iter().filter_map(|(p, text)| location(function, (*p)?, text, sources)).collect();

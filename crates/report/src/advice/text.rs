@@ -1,13 +1,13 @@
 //! Advice on a terminal.
 
-use super::{Advice, AdviceSelection, Ranked, words as say};
+use super::{Advice, AdviceSelection, RankedAdvice, words as say};
 use crate::paint::{self, fit, left, right};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_summary};
 use crate::view::{Function, View, chain, file_of};
 use crate::words::{base_name, count, percent, plural, program};
 use std::cell::RefCell;
-use trodden_analysis::advise::{Advice as Found, Correlated, Kind, LoopPatterns, Never, Redundant, Repeated};
+use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, Never, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
 
@@ -69,7 +69,7 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
     out
 }
 
-fn title(rank: usize, ranked: &Ranked, page: &Page) -> String {
+fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     let function = ranked.function;
     let saves = match ranked.finding.saves {
         0 => String::new(),
@@ -85,7 +85,7 @@ fn title(rank: usize, ranked: &Ranked, page: &Page) -> String {
     format!("{}  {saves}{kind}  {name}{note}\n", page.paint(paint::TITLE, &right(&rank.to_string(), 3)))
 }
 
-fn body(ranked: &Ranked, sources: &SourceCache, page: &Page) -> String {
+fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
     let sheet = Sheet { function, sources, page, within: RefCell::default() };
     let mut out = sheet.sentence(&format!("{}.", upper(&say::summary(function, &ranked.finding))));
@@ -95,7 +95,7 @@ fn body(ranked: &Ranked, sources: &SourceCache, page: &Page) -> String {
         Found::Redundant(r) => sheet.redundant(r),
         Found::Never(n) => sheet.never(n),
     });
-    if ranked.finding.kind() != Kind::Never {
+    if ranked.finding.kind() != AdviceKind::Never {
         out.push_str(&sheet.labelled("try", &say::suggestion(function, &ranked.finding)));
     }
     out.push('\n');

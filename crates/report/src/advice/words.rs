@@ -4,7 +4,7 @@ use crate::path_listing;
 use crate::text::printable;
 use crate::view::{Function, chain, file_of};
 use crate::words::{base_name, percent, plural};
-use trodden_analysis::advise::{Advice, Correlated, Finding, Kind, LoopPatterns, Never, Outcome, Pattern, Redundant};
+use trodden_analysis::advise::{Advice, AdviceFinding, AdviceKind, BranchOutcome, Correlated, LoopPattern, LoopPatterns, Never, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, Position};
 
@@ -14,12 +14,12 @@ const LONG_STRETCH: u64 = 60;
 const MOST_TURNS: usize = 8;
 
 /// Name of a kind, in options and JSON.
-pub fn kind(kind: Kind) -> &'static str {
+pub fn kind(kind: AdviceKind) -> &'static str {
     match kind {
-        Kind::Correlated => "correlated",
-        Kind::Loop => "loop",
-        Kind::Redundant => "redundant",
-        Kind::Never => "never",
+        AdviceKind::Correlated => "correlated",
+        AdviceKind::Loop => "loop",
+        AdviceKind::Redundant => "redundant",
+        AdviceKind::Never => "never",
     }
 }
 
@@ -60,7 +60,7 @@ pub fn direction(function: &Function, edge: Edge) -> String {
 }
 
 /// `→ 12 50.1%, → 20 49.9%`
-pub fn outcomes(function: &Function, outcomes: &[Outcome]) -> String {
+pub fn outcomes(function: &Function, outcomes: &[BranchOutcome]) -> String {
     let total: u64 = outcomes.iter().map(|o| o.count).sum();
     let mut outcomes = outcomes.to_vec();
     outcomes.sort_by_key(|o| std::cmp::Reverse(o.count));
@@ -70,7 +70,7 @@ pub fn outcomes(function: &Function, outcomes: &[Outcome]) -> String {
 }
 
 /// The place that a finding is about.
-pub fn main_position(function: &Function, finding: &Finding) -> Option<Position> {
+pub fn main_position(function: &Function, finding: &AdviceFinding) -> Option<Position> {
     match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.later),
         Advice::Loop(l) => first_position(function, l.head),
@@ -80,7 +80,7 @@ pub fn main_position(function: &Function, finding: &Finding) -> Option<Position>
 }
 
 /// The files and lines that a finding is about, if they are known: the earlier one, the later one.
-pub fn lines(function: &Function, finding: &Finding) -> Option<[(u32, u32); 2]> {
+pub fn lines(function: &Function, finding: &AdviceFinding) -> Option<[(u32, u32); 2]> {
     let line = |p: Position| (p.file, p.line);
     let earlier = match &finding.advice {
         Advice::Correlated(c) => branch_position(function, c.earlier),
@@ -92,7 +92,7 @@ pub fn lines(function: &Function, finding: &Finding) -> Option<[(u32, u32); 2]> 
 }
 
 /// One sentence that says what was found.
-pub fn summary(function: &Function, finding: &Finding) -> String {
+pub fn summary(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => correlated(function, c),
         Advice::Loop(l) => loops(function, l),
@@ -143,7 +143,7 @@ fn never(function: &Function, n: &Never) -> String {
 }
 
 /// What an engineer may try.
-pub fn suggestion(function: &Function, finding: &Finding) -> String {
+pub fn suggestion(function: &Function, finding: &AdviceFinding) -> String {
     match &finding.advice {
         Advice::Correlated(c) => suggest_for_correlated(function, c),
         Advice::Loop(l) => suggest_for_loop(function, l),
@@ -240,7 +240,7 @@ fn suggest_for_redundant(r: &Redundant) -> String {
 }
 
 /// The decisions of a pattern: `12 → 14, 20 case 3`, and how it ends.
-pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &Pattern) -> String {
+pub fn pattern(function: &Function, l: &LoopPatterns, pattern: &LoopPattern) -> String {
     let is_decision = |e: &&Edge| {
         let kind = function.map.edges[e.index()].kind;
         !matches!(kind, EdgeKind::Always | EdgeKind::Normal) && path_listing::turn(function, **e).is_some()

@@ -104,7 +104,7 @@ struct Details<'v, 'a> {
 
 impl<'v, 'a> Details<'v, 'a> {
     fn of(view: &View, function: &'v Function<'a>, sources: &'v SourceCache<'v>, options: &HtmlOptions, most: usize) -> Value {
-        let range = LineRange::of_function(function, sources);
+        let range = LineRange::from_function(function, sources);
         let mut details = Details { function, sources, range, places: Vec::new(), known: HashMap::new() };
         let mut ranked: Vec<_> = function.paths.complete.iter().map(|p| (function.weight(p, options.measure), p)).collect();
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
@@ -122,7 +122,7 @@ impl<'v, 'a> Details<'v, 'a> {
             (path_json["id"], path_json["c"], path_json["i"]) = (number(path.id), json!(path.count), number(function.length(&path.blocks)));
             unfinished.push(path_json);
         }
-        let lost = |l: &trodden_profile::Lost| json!([l.count, first_line(function, l.head), l.head.0]);
+        let lost = |l: &trodden_profile::LostPath| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
             "paths": paths, "more": ranked.len().saturating_sub(most),
             "unfinished": unfinished, "more_unfinished": function.paths.unfinished.len().saturating_sub(most),
@@ -180,7 +180,7 @@ impl<'v, 'a> Details<'v, 'a> {
         let Some(range) = &self.range else { return Value::Null };
         let Some(text) = self.sources.file(&range.file) else { return json!({ "file": range.file, "missing": true }) };
         let last = range.last.min(range.first.saturating_add(MOST_LINES));
-        let counts = LineCounts::of([self.function]);
+        let counts = LineCounts::from_functions([self.function]);
         let lines = (range.first..=last).map(|l| json!([text.line(l).unwrap_or(""), view.line(&counts, &range.file, l).map(number)]));
         json!({ "file": range.file, "first": range.first, "lines": lines.collect::<Vec<_>>(), "cut": last < range.last })
     }
@@ -196,7 +196,7 @@ fn turn_class(kind: EdgeKind) -> &'static str {
 
 fn blocks(function: &Function) -> Vec<Value> {
     let map = function.units_map();
-    let describe = |(at, block): (usize, &trodden_unit::Block)| {
+    let describe = |(at, block): (usize, &trodden_unit::UnitBlock)| {
         let lines = dot::lines(map, block);
         json!([number(function.paths.blocks[at]), block.instructions, lines, first_line(function, Node(at as u32))])
     };

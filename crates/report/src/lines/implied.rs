@@ -39,7 +39,7 @@ struct Graphs<'a> {
 
 /// Corrects lines that have 0 and were executed.
 pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
-    let graphs = Graphs::of(functions);
+    let graphs = Graphs::from_functions(functions);
     let mut corrected: BTreeMap<(&str, u32), Option<u64>> = BTreeMap::new();
     for &(file, line) in &graphs.traceless(counts) {
         let lines = graphs.by_place[&(file, line)].iter().flat_map(|blocks| blocks.iter()).flat_map(LineBlock::all_lines);
@@ -172,7 +172,7 @@ fn places<'a>(function: &Function<'a>) -> BTreeSet<Place<'a>> {
 }
 
 impl<'a> Graphs<'a> {
-    fn of(functions: &[&Function<'a>]) -> Graphs<'a> {
+    fn from_functions(functions: &[&Function<'a>]) -> Graphs<'a> {
         let mut graphs = Graphs { by_place: BTreeMap::new(), unfinished: BTreeSet::new(), blocks_of: BTreeMap::new(), calls: Vec::new() };
         // Only what the functions are made of: reports ask for one function after the other.
         let places: Vec<(&Function<'a>, BTreeSet<Place<'a>>)> = functions.iter().map(|f| (*f, places(f))).collect();

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::plan::Action;
+use trodden_flow::plan::RegisterAction;
 use trodden_flow::{Edge, Graph, Node, Plan, PlanOptions};
-use trodden_profile::{Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
-use trodden_unit::{Block, BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitMap};
+use trodden_profile::{Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
+use trodden_unit::{BlockKind, EdgeKind, FlowEdge, FunctionMap, Identity, Position, Scope, Storage, UnitBlock, UnitMap};
 
 pub mod demo;
 pub mod webdriver;
@@ -26,7 +26,7 @@ pub struct UnitBuilder {
 pub struct FunctionBuilder {
     name: String,
     position: Option<Position>,
-    blocks: Vec<Block>,
+    blocks: Vec<UnitBlock>,
     edges: Vec<FlowEdge>,
 }
 
@@ -104,7 +104,7 @@ impl UnitBuilder {
         for (at, &block) in blocks.iter().enumerate() {
             let out = walker.graph.out(Node(block));
             if let Some(&reach) = out.iter().find(|e| walker.kinds[e.index()] == EdgeKind::Reach) {
-                let Action::Count { increment } = walker.plan.action(&walker.graph, reach) else { panic!("a reach edge counts") };
+                let RegisterAction::Count { increment } = walker.plan.action(&walker.graph, reach) else { panic!("a reach edge counts") };
                 self.count(walker, register + increment, times);
             }
             let next = blocks.get(at + 1).map_or(walker.graph.exit(), |b| Node(*b));
@@ -114,13 +114,13 @@ impl UnitBuilder {
             let taken = out.iter().find(|e| walker.graph.to(**e) == next && walker.kinds[e.index()] != EdgeKind::Reach);
             let taken: Edge = *taken.unwrap_or_else(|| panic!("no edge from {block} to {next:?}"));
             match walker.plan.action(&walker.graph, taken) {
-                Action::Add { increment } => register += increment,
-                Action::Count { increment } => self.count(walker, register + increment, times),
-                Action::CountAndRestart { increment, start } => {
+                RegisterAction::Add { increment } => register += increment,
+                RegisterAction::Count { increment } => self.count(walker, register + increment, times),
+                RegisterAction::CountAndRestart { increment, start } => {
                     self.count(walker, register + increment, times);
                     register = start;
                 }
-                Action::Dead => panic!("edge {taken:?} cannot be reached"),
+                RegisterAction::Dead => panic!("edge {taken:?} cannot be reached"),
             }
         }
     }
@@ -130,8 +130,8 @@ impl UnitBuilder {
     }
 
     pub fn finish(self) -> UnitProfile {
-        let unit = Identity::of(self.map.source.as_bytes());
-        UnitProfile { unit, map: Arc::new(self.map), counts: Counts::of_executions(self.counts.into_iter().collect()) }
+        let unit = Identity::from_content(self.map.source.as_bytes());
+        UnitProfile { unit, map: Arc::new(self.map), counts: Counts::from_executions(self.counts.into_iter().collect()) }
     }
 }
 
@@ -148,7 +148,7 @@ impl FunctionBuilder {
 
     pub fn block(mut self, instructions: u32, positions: &[Position], branch: Option<Position>) -> FunctionBuilder {
         let up_to_calls = positions.len() as u32;
-        self.blocks.push(Block { instructions, positions: positions.to_vec(), up_to_calls, branch, kind: BlockKind::Code });
+        self.blocks.push(UnitBlock { instructions, positions: positions.to_vec(), up_to_calls, branch, kind: BlockKind::Code });
         self
     }
 
@@ -173,7 +173,7 @@ impl FunctionBuilder {
 
 pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
     let image = |(path, units): (&str, Vec<UnitProfile>)| ImageProfile {
-        identity: Identity::of(path.as_bytes()),
+        identity: Identity::from_content(path.as_bytes()),
         path: path.into(),
         build_id: Some("c0ffee".into()),
         units,
@@ -186,7 +186,7 @@ pub fn profile(images: Vec<(&str, Vec<UnitProfile>)>) -> Profile {
             suite: None,
             started_ns: 1_795_254_303_000_000_000,
             duration_ns: 1_234_000_000,
-            ending: Some(Ending::Exit(0)),
+            ending: Some(ProcessEnding::Exit(0)),
             runs: 1,
             recorder: "trodden 0.1.0".into(),
             test: None,

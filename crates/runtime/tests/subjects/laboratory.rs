@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::SystemTime;
-use trodden_wire::{Lost, RAW_MAGIC, RAW_READY, RawHeader, region_lost_offset};
+use trodden_wire::{LostThreads, RAW_MAGIC, RAW_READY, RawHeader, region_lost_offset};
 
 /// The object, built once for all test processes: the first builds it while the others wait, unless it is newer than its sources.
 pub fn object() -> &'static Path {
@@ -131,7 +131,7 @@ pub struct Raw {
     pub image_path: String,
     pub units: Vec<[u8; 16]>,
     pub regions: Vec<Vec<u64>>,
-    pub lost: Lost,
+    pub lost: LostThreads,
 }
 
 impl Raw {
@@ -149,8 +149,8 @@ impl Raw {
         let (first, stride) = (field!(regions_offset), field!(region_stride));
         assert_eq!((bytes.len() - first) % stride, 0, "partial region");
         let regions = (first..bytes.len()).step_by(stride);
-        let tails = regions.clone().map(|at| Lost(word(at + region_lost_offset(field!(counters) as u64) as usize)));
-        let lost = tails.fold(Lost(field!(lost) as u64), Lost::plus);
+        let tails = regions.clone().map(|at| LostThreads(word(at + region_lost_offset(field!(counters) as u64) as usize)));
+        let lost = tails.fold(LostThreads(field!(lost) as u64), LostThreads::plus);
         Raw {
             name: path.file_name().unwrap().to_str().unwrap().to_owned(),
             image_path: String::from_utf8(bytes[field!(path_offset)..][..field!(path_len)].to_vec()).unwrap(),

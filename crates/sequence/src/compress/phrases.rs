@@ -13,7 +13,7 @@
 
 use super::hashing::Mixing;
 use super::{Compressor, Sequitur};
-use crate::grammar::{Item, RULE, RawRules, Terminals};
+use crate::grammar::{GrammarItem, RULE, RawRules, Terminals};
 use crate::{Grammar, SequenceError};
 use std::collections::HashMap;
 
@@ -112,8 +112,8 @@ impl Compressor for Phrases {
             let mut body = Vec::with_capacity(upper.body(rule).len());
             for item in upper.body(rule) {
                 body.push(match item {
-                    Item::Rule(child) => RULE | (phrases + child.0),
-                    Item::Terminal(terminal) => match bodies[upper.terminals()[terminal.0 as usize] as usize][..] {
+                    GrammarItem::Rule(child) => RULE | (phrases + child.0),
+                    GrammarItem::Terminal(terminal) => match bodies[upper.terminals()[terminal.0 as usize] as usize][..] {
                         [single] => single,
                         _ => RULE | upper.terminals()[terminal.0 as usize] as u32,
                     },

@@ -6,7 +6,7 @@
 
 use super::Compressor;
 use crate::grammar::Window;
-use crate::{Method, SequenceError};
+use crate::{CompressionMethod, SequenceError};
 
 /// When a window is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl Default for WindowLimits {
 
 /// Compresses a sequence of any length, window by window.
 pub struct WindowWriter {
-    method: Method,
+    method: CompressionMethod,
     limits: WindowLimits,
     compressor: Box<dyn Compressor + Send>,
     /// Position of the open window's first symbol.
@@ -43,7 +43,7 @@ impl WindowWriter {
     ///
     /// # Errors
     /// A limit is zero or too large.
-    pub fn new(method: Method, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
+    pub fn new(method: CompressionMethod, limits: WindowLimits) -> Result<WindowWriter, SequenceError> {
         if limits.symbols == 0 {
             return Err(SequenceError::parameter("symbols of a window", limits.symbols, "at least 1"));
         }

@@ -3,7 +3,7 @@
 //! Complexity: reaching a position takes O(depth x log(longest body)); each further symbol amortised O(1). Depth is at most the
 //! logarithm of the length for Re-Pair and locally consistent grammars in practice, and the number of rules at worst for Sequitur.
 
-use super::{Grammar, Item, RuleId, TerminalId};
+use super::{Grammar, GrammarItem, RuleId, TerminalId};
 
 /// Symbols from a position on, in order.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ impl Grammar {
                 return TerminalIds { grammar: self, open };
             }
             match self.item(self.items[place]) {
-                Item::Rule(child) if rest > 0 => {
+                GrammarItem::Rule(child) if rest > 0 => {
                     open.push(place + 1..places.end);
                     rule = child;
                 }
@@ -84,8 +84,8 @@ impl Iterator for TerminalIds<'_> {
                 continue;
             };
             match self.grammar.item(self.grammar.items[place]) {
-                Item::Terminal(terminal) => return Some(terminal),
-                Item::Rule(child) => {
+                GrammarItem::Terminal(terminal) => return Some(terminal),
+                GrammarItem::Rule(child) => {
                     // A body that is at its end is left before, so that the stack is no deeper than the grammar.
                     if rest.start == rest.end {
                         self.open.pop();

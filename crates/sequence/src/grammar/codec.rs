@@ -13,8 +13,8 @@
 //!
 //! A reader trusts nothing: lengths, distances, sums of lengths and the invariants of [`Grammar`] are checked.
 
-use super::{Grammar, Item, MOST_ITEMS, RuleId};
-use crate::{Method, SequenceError};
+use super::{Grammar, GrammarItem, MOST_ITEMS, RuleId};
+use crate::{CompressionMethod, SequenceError};
 use std::collections::HashSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,7 +30,7 @@ pub struct Window {
     /// Position of the first symbol in the whole sequence.
     pub first: u64,
     /// The compressor that made the grammar.
-    pub method: Method,
+    pub method: CompressionMethod,
     /// The symbols.
     pub grammar: Grammar,
 }
@@ -75,8 +75,8 @@ impl Window {
             put(out, grammar.body(rule).len() as u64);
             for item in grammar.body(rule) {
                 match item {
-                    Item::Terminal(terminal) => put(out, numbers[terminal.0 as usize] << 1),
-                    Item::Rule(child) => put(out, u64::from(rule.0 - child.0 - 1) << 1 | 1),
+                    GrammarItem::Terminal(terminal) => put(out, numbers[terminal.0 as usize] << 1),
+                    GrammarItem::Rule(child) => put(out, u64::from(rule.0 - child.0 - 1) << 1 | 1),
                 }
             }
         }
@@ -96,7 +96,8 @@ pub fn read_window(bytes: &[u8]) -> Result<(Window, usize), SequenceError> {
     if header[4] != VERSION {
         return Err(SequenceError::Version { found: header[4], newest: VERSION });
     }
-    let method = Method::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "no such method of compression" })?;
+    let method =
+        CompressionMethod::from_code(header[5]).ok_or(SequenceError::Malformed { offset: 5, what: "no such method of compression" })?;
     let payload = u32::from_le_bytes([header[6], header[7], header[8], header[9]]) as usize;
     let end = HEADER + payload;
     let checksum = bytes.get(end..end + CHECKSUM).ok_or_else(|| truncated(end + CHECKSUM))?;

@@ -8,7 +8,7 @@
 //! Complexity: O(items) once; a fingerprint of any prefix O(depth x log n), the longest common extension of two positions O(depth x log^2
 //! n).
 
-use super::{Grammar, Item};
+use super::{Grammar, GrammarItem};
 use crate::compress::hashing::mixed;
 
 const PRIME: u64 = (1 << 61) - 1;
@@ -53,10 +53,10 @@ impl<'a> Fingerprints<'a> {
         Fingerprint((self.prefix(start + length) + PRIME - without) % PRIME)
     }
 
-    fn of(&self, item: Item) -> u64 {
+    fn of(&self, item: GrammarItem) -> u64 {
         match item {
-            Item::Terminal(terminal) => mixed(self.grammar.terminals[terminal.0 as usize]) % PRIME,
-            Item::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
+            GrammarItem::Terminal(terminal) => mixed(self.grammar.terminals[terminal.0 as usize]) % PRIME,
+            GrammarItem::Rule(rule) => self.prefixes[self.grammar.places(rule).end - 1],
         }
     }
 
@@ -75,8 +75,8 @@ impl<'a> Fingerprints<'a> {
                 return sum;
             }
             match self.grammar.item(self.grammar.items[place]) {
-                Item::Rule(child) => rule = child,
-                Item::Terminal(_) => return sum,
+                GrammarItem::Rule(child) => rule = child,
+                GrammarItem::Terminal(_) => return sum,
             }
         }
     }

@@ -3,7 +3,7 @@
 //! For each rule: how many frames it closes that were open before, how many it opens, and which calls are open behind it.
 //! Complexity: O(items x open calls) once; a question costs the items of the bodies on one path from the root to a terminal.
 
-use super::{Grammar, Item, TerminalId};
+use super::{Grammar, GrammarItem, TerminalId};
 use crate::events::{Classify, EventClass, classes};
 
 /// What rules do to the stack of calls.
@@ -51,16 +51,16 @@ impl<'a> Frames<'a> {
             EventClass::Subpath { .. } => FrameEffect::default(),
         };
         let effects = classes.iter().map(effect).collect();
-        Frames::of_effects(grammar, classes, effects)
+        Frames::from_effects(grammar, classes, effects)
     }
 
     /// Of symbols that may close several frames, or none.
     pub fn with_effects(grammar: &'a Grammar, effect: impl Fn(u64) -> FrameEffect) -> Frames<'a> {
         let effects = grammar.terminals().iter().map(|symbol| effect(*symbol)).collect();
-        Frames::of_effects(grammar, Vec::new(), effects)
+        Frames::from_effects(grammar, Vec::new(), effects)
     }
 
-    fn of_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
+    fn from_effects(grammar: &'a Grammar, classes: Vec<EventClass>, effects: Vec<FrameEffect>) -> Frames<'a> {
         let mut frames = Frames { grammar, classes, effects, rules: Vec::new() };
         for rule in grammar.rules() {
             let mut brackets = Brackets::default();
@@ -83,7 +83,7 @@ impl<'a> Frames<'a> {
             for item in self.grammar.body(rule) {
                 let length = self.grammar.item_length(item);
                 match item {
-                    Item::Rule(child) if rest > 0 && rest < length => {
+                    GrammarItem::Rule(child) if rest > 0 && rest < length => {
                         rule = child;
                         continue 'descent;
                     }
@@ -109,7 +109,7 @@ impl<'a> Frames<'a> {
             let item = self.grammar.item(self.grammar.items[place]);
             let (closes, opens) = self.brackets(item);
             match item {
-                Item::Rule(child) if closes > depth => open.push(self.grammar.places(child)),
+                GrammarItem::Rule(child) if closes > depth => open.push(self.grammar.places(child)),
                 _ if closes > depth => return at,
                 _ => {
                     depth = depth - closes + opens;
@@ -120,26 +120,26 @@ impl<'a> Frames<'a> {
         at
     }
 
-    fn brackets(&self, item: Item) -> (u64, u64) {
+    fn brackets(&self, item: GrammarItem) -> (u64, u64) {
         match item {
-            Item::Rule(rule) => {
+            GrammarItem::Rule(rule) => {
                 let brackets = &self.rules[rule.0 as usize];
                 (brackets.closes, brackets.opens.len() as u64)
             }
-            Item::Terminal(terminal) => {
+            GrammarItem::Terminal(terminal) => {
                 let FrameEffect { closes, opens } = self.effects[terminal.0 as usize];
                 (closes, u64::from(opens))
             }
         }
     }
 
-    fn apply(&self, brackets: &mut Brackets, item: Item) {
+    fn apply(&self, brackets: &mut Brackets, item: GrammarItem) {
         match item {
-            Item::Rule(rule) => {
+            GrammarItem::Rule(rule) => {
                 let next = &self.rules[rule.0 as usize];
                 brackets.join(next.closes, &next.opens);
             }
-            Item::Terminal(terminal) => {
+            GrammarItem::Terminal(terminal) => {
                 let FrameEffect { closes, opens } = self.effects[terminal.0 as usize];
                 brackets.join(closes, if opens { std::slice::from_ref(&terminal) } else { &[] });
             }

@@ -6,11 +6,11 @@
 //!
 //! Complexity: O(items x m) time and O(rules x m) memory for a pattern of m symbols, and O(depth) for each match listed.
 
-use super::{Grammar, Item};
+use super::{Grammar, GrammarItem};
 
 /// A string that is searched for, prepared for one grammar.
 #[derive(Clone, Debug)]
-pub struct Pattern<'a> {
+pub struct SearchPattern<'a> {
     grammar: &'a Grammar,
     /// The state behind a terminal, for each terminal that the pattern has and each state; all others lead to state 0.
     steps: Vec<Option<Box<[u32]>>>,
@@ -23,7 +23,7 @@ pub struct Pattern<'a> {
 /// Positions of matches, in order.
 #[derive(Clone, Debug)]
 pub struct Occurrences<'a> {
-    pattern: &'a Pattern<'a>,
+    pattern: &'a SearchPattern<'a>,
     /// Rest of each open rule's body.
     open: Vec<std::ops::Range<usize>>,
     state: u32,
@@ -31,15 +31,15 @@ pub struct Occurrences<'a> {
     position: u64,
 }
 
-impl<'a> Pattern<'a> {
+impl<'a> SearchPattern<'a> {
     /// Prepares the search; `None` where the string is empty or has a symbol that the sequence lacks: there is no match then.
-    pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<Pattern<'a>> {
+    pub fn new(grammar: &'a Grammar, symbols: &[u64]) -> Option<SearchPattern<'a>> {
         let string: Vec<u32> = symbols.iter().map(|symbol| grammar.terminal(*symbol).map(|t| t.0)).collect::<Option<_>>()?;
         if string.is_empty() {
             return None;
         }
         let steps = steps(&string, grammar.terminals.len());
-        let mut pattern = Pattern { grammar, steps, length: string.len(), rules: Vec::new() };
+        let mut pattern = SearchPattern { grammar, steps, length: string.len(), rules: Vec::new() };
         for rule in grammar.rules() {
             for state in 0..=pattern.length as u32 {
                 let (mut behind, mut matches) = (state, 0);
@@ -56,7 +56,7 @@ impl<'a> Pattern<'a> {
 
     /// How often the string occurs; occurrences may overlap.
     pub fn count(&self) -> u64 {
-        self.step(Item::Rule(self.grammar.root()), 0).1
+        self.step(GrammarItem::Rule(self.grammar.root()), 0).1
     }
 
     /// Where the string begins, in order.
@@ -65,13 +65,13 @@ impl<'a> Pattern<'a> {
     }
 
     /// The state behind an item, and matches that end in it.
-    fn step(&self, item: Item, state: u32) -> (u32, u64) {
+    fn step(&self, item: GrammarItem, state: u32) -> (u32, u64) {
         match item {
-            Item::Terminal(terminal) => {
+            GrammarItem::Terminal(terminal) => {
                 let next = self.steps[terminal.0 as usize].as_ref().map_or(0, |steps| steps[state as usize]);
                 (next, u64::from(next as usize == self.length))
             }
-            Item::Rule(rule) => self.rules[rule.0 as usize * (self.length + 1) + state as usize],
+            GrammarItem::Rule(rule) => self.rules[rule.0 as usize * (self.length + 1) + state as usize],
         }
     }
 }
@@ -112,7 +112,7 @@ impl Iterator for Occurrences<'_> {
             let item = grammar.item(grammar.items[place]);
             let (behind, matches) = self.pattern.step(item, self.state);
             match item {
-                Item::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
+                GrammarItem::Rule(rule) if matches > 0 => self.open.push(grammar.places(rule)),
                 _ => {
                     self.state = behind;
                     self.position += grammar.item_length(item);

@@ -14,7 +14,7 @@
 use super::{DEEPEST, SegmentCounts};
 use crate::SequenceError;
 use crate::events::{Classify, EventClass, SubpathEnd, classes};
-use crate::grammar::{Grammar, Item, RuleId};
+use crate::grammar::{Grammar, GrammarItem, RuleId};
 use std::collections::HashMap;
 
 /// Supergraph paths of a sequence.
@@ -109,7 +109,7 @@ struct Fold<'a> {
 
 impl<'a> Fold<'a> {
     fn new(grammar: &'a Grammar, classify: &impl Classify, k: usize) -> Fold<'a> {
-        let leaves = (0..).zip(classes(grammar, classify)).map(|(terminal, class)| Summary::of_event(terminal, class, k)).collect();
+        let leaves = (0..).zip(classes(grammar, classify)).map(|(terminal, class)| Summary::from_event(terminal, class, k)).collect();
         let mut fold = Fold { grammar, leaves, summaries: Vec::new(), paths: Vec::new(), complete: Vec::new() };
         let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
         for rule in grammar.rules() {
@@ -155,7 +155,7 @@ impl<'a> Fold<'a> {
             let (mut closes, mut opens) = (0, self.first_summary(rule).opens.len());
             for item in self.grammar.body(rule) {
                 let next = summary_of(item, &self.leaves, &self.summaries);
-                if let Item::Rule(child) = item {
+                if let GrammarItem::Rule(child) = item {
                     for (distance, framed) in framed[child.0 as usize].iter_mut().enumerate() {
                         *framed += times(if distance < opens { OPENED } else { (closes + distance - opens) as u32 });
                     }
@@ -168,16 +168,16 @@ impl<'a> Fold<'a> {
     }
 }
 
-fn summary_of<'s>(item: Item, leaves: &'s [Summary], summaries: &'s [Summary]) -> &'s Summary {
+fn summary_of<'s>(item: GrammarItem, leaves: &'s [Summary], summaries: &'s [Summary]) -> &'s Summary {
     match item {
-        Item::Terminal(terminal) => &leaves[terminal.0 as usize],
-        Item::Rule(child) => &summaries[child.0 as usize],
+        GrammarItem::Terminal(terminal) => &leaves[terminal.0 as usize],
+        GrammarItem::Rule(child) => &summaries[child.0 as usize],
     }
 }
 
 impl Summary {
     /// A single event. A frame that is n further out than the innermost one sees events of depth n.
-    fn of_event(terminal: u32, class: EventClass, k: usize) -> Summary {
+    fn from_event(terminal: u32, class: EventClass, k: usize) -> Summary {
         let seen = |is_own| RootTrace { first: Piece { terminals: vec![terminal], is_own }, rest: Rest::Uncut };
         let mut summary = Summary::default();
         match class {

@@ -2,14 +2,14 @@
 
 use super::executions::{LEAVE, class, enter, execution, subpath};
 use super::sequences::sequence;
-use crate::compare::{Difference, differences, first_difference};
+use crate::compare::{SequenceDifference, differences, first_difference};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::grammar::{Fingerprints, Frames, common_extension};
-use crate::{Grammar, Method};
+use crate::{CompressionMethod, Grammar};
 use trodden_testkit::Random;
 
 fn grammar(symbols: &[u64], random: &mut Random) -> Grammar {
-    random.pick(&Method::ALL).compress(symbols.iter().copied()).unwrap()
+    random.pick(&CompressionMethod::ALL).compress(symbols.iter().copied()).unwrap()
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn differences_leave_equal_sequences() {
         let (a, b) = (grammar(&left, &mut random), grammar(&right, &mut random));
         let found = differences(&a, &b, &class, usize::MAX);
         assert_eq!(found.is_empty(), left == right, "seed {seed}");
-        let remains = |symbols: &[u64], range: fn(&Difference) -> &std::ops::Range<u64>| -> Vec<u64> {
+        let remains = |symbols: &[u64], range: fn(&SequenceDifference) -> &std::ops::Range<u64>| -> Vec<u64> {
             let inside = |at: u64| found.iter().any(|difference| range(difference).contains(&at));
             (0..).zip(symbols).filter(|(at, _)| !inside(*at)).map(|(_, symbol)| *symbol).collect()
         };

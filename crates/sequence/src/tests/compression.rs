@@ -1,8 +1,8 @@
 //! Grammars stand for their sequences, keep their invariants, and answer as the expanded sequence does.
 
 use super::sequences::sequence;
-use crate::grammar::{Grammar, Item, Pattern, read_window};
-use crate::{Method, SequenceError, WindowLimits, WindowWriter};
+use crate::grammar::{Grammar, GrammarItem, SearchPattern, read_window};
+use crate::{CompressionMethod, SequenceError, WindowLimits, WindowWriter};
 use std::collections::{HashMap, HashSet};
 use trodden_testkit::Random;
 
@@ -11,13 +11,13 @@ fn letters(text: &str) -> Vec<u64> {
 }
 
 /// Bodies of rules as text, the root last.
-fn bodies(grammar: &Grammar) -> Vec<Vec<Item>> {
+fn bodies(grammar: &Grammar) -> Vec<Vec<GrammarItem>> {
     grammar.rules().map(|rule| grammar.body(rule).collect()).collect()
 }
 
 /// Digrams that occur in two places which do not overlap.
 fn repeated_digrams(grammar: &Grammar) -> usize {
-    let mut seen: HashMap<(Item, Item), (usize, usize)> = HashMap::new();
+    let mut seen: HashMap<(GrammarItem, GrammarItem), (usize, usize)> = HashMap::new();
     let mut repeated = 0;
     for (rule, body) in bodies(grammar).iter().enumerate() {
         for (place, pair) in body.windows(2).enumerate() {
@@ -38,7 +38,7 @@ fn check_invariants(grammar: &Grammar, seed: u64) {
     for rule in grammar.rules() {
         assert!(rule == grammar.root() || grammar.body(rule).len() >= 2, "seed {seed}: {rule:?} has one item");
         for item in grammar.body(rule) {
-            if let Item::Rule(child) = item {
+            if let GrammarItem::Rule(child) = item {
                 assert!(child < rule, "seed {seed}: {rule:?} uses {child:?}");
                 uses[child.0 as usize] += 1;
             }
@@ -52,9 +52,9 @@ fn check_invariants(grammar: &Grammar, seed: u64) {
 #[test]
 fn sequitur_on_the_examples_of_its_paper() {
     // Figure 1 of the paper: "abcdbc" is S -> aAdA, A -> bc; "abcdbcabcdbc" is S -> AA, A -> aBdB, B -> bc.
-    let grammar = Method::Sequitur.compress(letters("abcdbc")).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(letters("abcdbc")).unwrap();
     assert_eq!((grammar.statistics().rules, grammar.statistics().items), (2, 6));
-    let grammar = Method::Sequitur.compress(letters("abcdbcabcdbc")).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(letters("abcdbcabcdbc")).unwrap();
     assert_eq!((grammar.statistics().rules, grammar.statistics().items, grammar.statistics().depth), (3, 8, 3));
     assert_eq!(grammar.symbols().collect::<Vec<_>>(), letters("abcdbcabcdbc"));
 }
@@ -63,12 +63,12 @@ fn sequitur_on_the_examples_of_its_paper() {
 fn grammars_stand_for_their_sequences() {
     for seed in 0..1000 {
         let symbols = sequence(seed, 300);
-        for method in Method::ALL {
+        for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             assert_eq!(grammar.symbols().collect::<Vec<_>>(), symbols, "seed {seed}, {}", method.name());
             assert_eq!(grammar.len(), symbols.len() as u64);
             check_invariants(&grammar, seed);
-            if method == Method::Sequitur {
+            if method == CompressionMethod::Sequitur {
                 assert_eq!(repeated_digrams(&grammar), 0, "seed {seed}, {}: {:?}", method.name(), bodies(&grammar));
             }
         }
@@ -80,7 +80,7 @@ fn positions_counts_and_searches_are_those_of_the_sequence() {
     for seed in 0..400 {
         let symbols = sequence(seed, 200);
         let mut random = Random::new(seed);
-        for method in Method::ALL {
+        for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             let position = random.index(symbols.len() + 2);
             assert_eq!(grammar.at(position as u64), symbols.get(position).copied());
@@ -102,8 +102,8 @@ fn positions_counts_and_searches_are_those_of_the_sequence() {
 }
 
 fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
-    assert!(Pattern::new(grammar, &[]).is_none());
-    assert!(Pattern::new(grammar, &[77]).is_none());
+    assert!(SearchPattern::new(grammar, &[]).is_none());
+    assert!(SearchPattern::new(grammar, &[77]).is_none());
     if symbols.is_empty() {
         return;
     }
@@ -114,14 +114,14 @@ fn check_search(grammar: &Grammar, symbols: &[u64], random: &mut Random) {
         wanted[0] = symbols[0];
     }
     let expected: Vec<u64> = (0..).zip(symbols.windows(wanted.len())).filter(|(_, w)| *w == wanted).map(|(at, _)| at).collect();
-    let pattern = Pattern::new(grammar, &wanted).unwrap();
+    let pattern = SearchPattern::new(grammar, &wanted).unwrap();
     assert_eq!(pattern.positions().collect::<Vec<_>>(), expected);
     assert_eq!(pattern.count(), expected.len() as u64);
 }
 
 #[test]
 fn windows_are_bounded_and_read_back_one_by_one() {
-    for (seed, method) in (0..60).flat_map(|seed| Method::ALL.map(|method| (seed, method))) {
+    for (seed, method) in (0..60).flat_map(|seed| CompressionMethod::ALL.map(|method| (seed, method))) {
         let symbols = sequence(seed, 3000);
         let limits = WindowLimits { symbols: 700, held: 150 };
         let mut writer = WindowWriter::new(method, limits).unwrap();
@@ -149,9 +149,9 @@ fn windows_are_bounded_and_read_back_one_by_one() {
 
 #[test]
 fn damaged_windows_are_errors() {
-    let grammar = Method::Sequitur.compress(sequence(5, 400)).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(sequence(5, 400)).unwrap();
     let mut bytes = Vec::new();
-    crate::grammar::Window { first: 7, method: Method::Sequitur, grammar }.write(&mut bytes).unwrap();
+    crate::grammar::Window { first: 7, method: CompressionMethod::Sequitur, grammar }.write(&mut bytes).unwrap();
     for cut in 0..bytes.len() {
         assert!(matches!(read_window(&bytes[..cut]), Err(SequenceError::Truncated { .. })), "cut at {cut}");
     }
@@ -176,7 +176,7 @@ fn damaged_windows_are_errors() {
 fn deep_grammars_need_no_deep_stack() {
     // Prefixes of growing length: each needs the rule of the one before.
     let symbols: Vec<u64> = (1..1500_u64).flat_map(|length| (0..length).chain([1_000_000 + length])).collect();
-    for method in Method::ALL {
+    for method in CompressionMethod::ALL {
         let grammar = method.compress(symbols.iter().copied()).unwrap();
         assert!(grammar.symbols().eq(symbols.iter().copied()), "{}", method.name());
         assert_eq!(grammar.at(symbols.len() as u64 / 2), Some(symbols[symbols.len() / 2]));

@@ -1,7 +1,7 @@
 //! Minimal hot subpaths against all strings of the sequence.
 
 use super::sequences::sequence;
-use crate::Method;
+use crate::CompressionMethod;
 use crate::hot::{HotParameters, HotSubpath, minimal_hot_subpaths};
 use std::collections::HashMap;
 use trodden_testkit::Random;
@@ -35,7 +35,7 @@ fn hot_subpaths_are_those_of_the_sequence() {
         let shortest = 1 + random.index(4);
         let longest = shortest + random.index(9);
         let parameters = HotParameters { shortest, longest, threshold: 1 + u128::from(random.below(150)) };
-        for method in Method::ALL {
+        for method in CompressionMethod::ALL {
             let grammar = method.compress(symbols.iter().copied()).unwrap();
             let hot = minimal_hot_subpaths(&grammar, parameters, weight).unwrap();
             assert_eq!(hot, brute_force(&symbols, parameters), "seed {seed}, {}, {parameters:?}", method.name());
@@ -47,7 +47,7 @@ fn hot_subpaths_are_those_of_the_sequence() {
 
 #[test]
 fn bounds_that_make_no_sense_are_errors() {
-    let grammar = Method::Sequitur.compress([1, 2]).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress([1, 2]).unwrap();
     for (shortest, longest) in [(0, 3), (4, 3), (1, 5000)] {
         assert!(minimal_hot_subpaths(&grammar, HotParameters { shortest, longest, threshold: 1 }, weight).is_err());
     }

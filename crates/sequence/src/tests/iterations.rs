@@ -2,7 +2,7 @@
 
 use super::executions::{LEAVE, class, enter, execution, subpath};
 use super::sequences::sequence;
-use crate::Method;
+use crate::CompressionMethod;
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
 use crate::general_paths::GeneralPaths;
@@ -58,7 +58,7 @@ fn naive_profile(events: &[u64], k: usize) -> BTreeMap<(u32, Vec<Vec<u64>>), u64
 fn iterations_of_executions_are_counted_for_each_activation() {
     for seed in 0..300 {
         let events = execution(seed, 300);
-        let grammar = Method::RePair.compress(events.iter().copied()).unwrap();
+        let grammar = CompressionMethod::RePair.compress(events.iter().copied()).unwrap();
         for k in 1..5 {
             let profile = IterationProfile::from_grammar(&grammar, &class, k).unwrap();
             let mut counts = BTreeMap::new();

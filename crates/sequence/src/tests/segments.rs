@@ -1,7 +1,7 @@
 //! Interprocedural segments: the example of section 3.4.2, and naive counts on random executions.
 
 use super::executions::{LEAVE, class, enter, execution, subpath};
-use crate::Method;
+use crate::CompressionMethod;
 use crate::events::Convention::{self, Prefixes, Subpaths, WholePaths};
 use crate::events::SubpathEnd::{BackEdge, Call, Return};
 use crate::events::{EventClass, SubpathEnd};
@@ -16,7 +16,7 @@ fn the_four_segments_of_section_3_4_2() {
     let events = [open(1), p1, open(2), p2, open(3), p3, open(4), p4, p5, p6, LEAVE, p7, open(5), p8, LEAVE, p9, LEAVE, p10, LEAVE, LEAVE];
     let expected: SegmentCounts =
         [(vec![p1, open(2), p2], 1), (vec![p2, open(3), p3], 1), (vec![p3, open(4), p4], 1), (vec![p7, open(5), p8, LEAVE, p9], 1)].into();
-    for method in Method::ALL {
+    for method in CompressionMethod::ALL {
         let grammar = method.compress(events).unwrap();
         assert_eq!(call_segments(&grammar, &class, Subpaths, 1).unwrap(), expected);
         let paths = supergraph_paths(&grammar, &class, 1).unwrap();
@@ -109,7 +109,7 @@ fn segments_are_those_of_the_expanded_sequence() {
         let mut events = execution(seed, 200);
         // Some executions end in the middle.
         events.truncate(if seed % 3 == 0 { events.len() * 2 / 3 } else { events.len() });
-        for method in Method::ALL {
+        for method in CompressionMethod::ALL {
             let grammar = method.compress(events.iter().copied()).unwrap();
             for k in 0..4 {
                 let paths = supergraph_paths(&grammar, &class, k).unwrap();
@@ -135,7 +135,7 @@ fn segments_are_those_of_the_expanded_sequence() {
 #[test]
 fn a_sequence_that_begins_in_the_middle_says_what_it_lacks() {
     let events = [subpath(1, 1, Return), LEAVE, subpath(2, 2, Return), LEAVE];
-    let grammar = Method::Sequitur.compress(events).unwrap();
+    let grammar = CompressionMethod::Sequitur.compress(events).unwrap();
     let paths = supergraph_paths(&grammar, &class, 0).unwrap();
     // The thread's own frame is taken for the first one's.
     assert_eq!((paths.counts.len(), paths.unfinished.len(), paths.unbegun), (1, 0, 1));

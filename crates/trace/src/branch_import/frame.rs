@@ -1,12 +1,12 @@
 //! A function under way, and the path under way in it: what each block that is seen makes of them.
 
 use super::tally::Tally;
-use trodden_binary::{Connection, FunctionId, ProbeGraph, Step};
+use trodden_binary::{Connection, NumberStep, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 
 /// A path under way.
 #[derive(Clone, Debug)]
-pub struct Path {
+pub struct FramePath {
     /// The sum of the values on its edges so far.
     pub sum: i64,
     /// The stretch in which its beginning was seen.
@@ -19,27 +19,27 @@ pub struct Path {
 
 /// A function under way.
 #[derive(Clone, Debug)]
-pub struct Frame {
+pub struct BranchFrame {
     /// Its image.
     pub image: usize,
     /// Which it is.
-    pub function: FunctionId,
+    pub function: ProbedFunction,
     /// The last block that was seen, and in which stretch.
     pub at: Option<(u32, u64)>,
     /// It was called, and no block of it was seen yet.
     pub fresh: bool,
     /// The path under way, if its beginning was seen.
-    pub path: Option<Path>,
+    pub path: Option<FramePath>,
     /// Its path is over, it will not go on.
     pub done: bool,
     /// Where it was left: control comes back to one of these addresses.
     pub left: Option<(u64, u64)>,
 }
 
-impl Frame {
+impl BranchFrame {
     /// One of which nothing was seen yet.
-    pub fn unknown(image: usize, function: FunctionId) -> Frame {
-        Frame { image, function, at: None, fresh: false, path: None, done: false, left: None }
+    pub fn unknown(image: usize, function: ProbedFunction) -> BranchFrame {
+        BranchFrame { image, function, at: None, fresh: false, path: None, done: false, left: None }
     }
 
     /// Nothing is known of what follows: a path under way is lost.
@@ -53,7 +53,7 @@ impl Frame {
 /// A function while its next block is seen.
 pub struct Seeing<'a> {
     /// The function.
-    pub frame: &'a mut Frame,
+    pub frame: &'a mut BranchFrame,
     /// Its graph.
     pub flow: &'a mut ProbeGraph,
     /// Where paths are counted that are whole.
@@ -69,7 +69,7 @@ impl Seeing<'_> {
     pub fn block(&mut self, block: u32) {
         match self.frame.at {
             None if self.frame.fresh && self.frame.path.is_none() => match block {
-                0 => self.frame.path = Some(Path { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
+                0 => self.frame.path = Some(FramePath { sum: 0, since: self.stretch, reached: Vec::new(), blocks: 0 }),
                 _ => self.lose(&Connection::None),
             },
             None => {}
@@ -105,21 +105,21 @@ impl Seeing<'_> {
     fn go(&mut self, edges: &[Edge]) {
         for &edge in edges {
             match self.flow.step(edge) {
-                Step::Add(value) => {
+                NumberStep::Add(value) => {
                     if let Some(path) = &mut self.frame.path {
                         path.sum = path.sum.wrapping_add(value);
                     }
                 }
-                Step::End(value) => {
+                NumberStep::End(value) => {
                     self.finish(value);
                     self.frame.done = true;
                 }
-                Step::Cut(leave, enter) => {
+                NumberStep::Cut(leave, enter) => {
                     self.finish(leave);
                     let since = self.frame.at.map_or(self.stretch, |(_, stretch)| stretch);
-                    self.frame.path = Some(Path { sum: enter, since, reached: Vec::new(), blocks: 0 });
+                    self.frame.path = Some(FramePath { sum: enter, since, reached: Vec::new(), blocks: 0 });
                 }
-                Step::Dead => self.lose(&Connection::None),
+                NumberStep::Dead => self.lose(&Connection::None),
             }
         }
     }

@@ -11,15 +11,15 @@ mod frame;
 mod tally;
 mod walk;
 
-use crate::perf_script::{self, Line, Record, Thread};
+use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
-use tally::{Seen, Tally};
+use tally::{Tally, TallyPath};
 use trodden_binary::{AddressSpace, BinaryError, ProbedImage};
-use trodden_profile::{BranchSampling, BranchSource, ImageProfile, Observed, Profile, Run, Sampling, UnitProfile};
+use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitStore;
-use walk::{Place, ProbeGraphs, Walk, World};
+use walk::{AddressPlace, ProbeGraphs, ThreadWalk, World};
 
 /// Why no profile can be made of branches.
 #[derive(Debug, thiserror::Error)]
@@ -107,37 +107,37 @@ struct Counts {
 struct Reader<'a> {
     world: World<'a>,
     space: AddressSpace<'a, ProbedImage>,
-    walks: HashMap<Thread, Walk>,
+    walks: HashMap<ScriptThread, ThreadWalk>,
     source: Option<BranchSource>,
     counts: Counts,
 }
 
 impl Reader<'_> {
     /// Takes a line. The inner error is for lines that do not belong with those before.
-    fn take(&mut self, line: Line) -> Result<Result<(), String>, BinaryError> {
+    fn take(&mut self, line: ScriptLine) -> Result<Result<(), String>, BinaryError> {
         match line {
-            Line::Nothing => {}
-            Line::Mapping(mapping) => self.space.map(&mapping)?,
-            Line::Fork { process, parent } => self.space.fork(process, parent),
-            Line::Exit(thread) => {
+            ScriptLine::Nothing => {}
+            ScriptLine::Mapping(mapping) => self.space.map(&mapping)?,
+            ScriptLine::Fork { process, parent } => self.space.fork(process, parent),
+            ScriptLine::Exit(thread) => {
                 if let Some(mut walk) = self.walks.remove(&thread) {
                     walk.end(&mut self.world);
                 }
             }
-            Line::Lost(thread) => {
+            ScriptLine::Lost(thread) => {
                 self.world.tally.losses.gaps += 1;
                 for (_, walk) in self.walks.iter_mut().filter(|(t, _)| thread.is_none_or(|thread| **t == thread)) {
                     walk.cut_off(&mut self.world);
                     self.counts.windows += 1;
                 }
             }
-            Line::Window(thread, records) => {
+            ScriptLine::Window(thread, records) => {
                 if *self.source.get_or_insert(BranchSource::BranchRecords) != BranchSource::BranchRecords {
                     return Ok(Err("a branch stack after branches of a trace: print them into files of their own".into()));
                 }
                 self.window(thread, &records)?;
             }
-            Line::Branch(thread, record) => {
+            ScriptLine::Branch(thread, record) => {
                 if *self.source.get_or_insert(BranchSource::BranchTrace) != BranchSource::BranchTrace {
                     return Ok(Err("a branch of a trace after branch stacks: print them into files of their own".into()));
                 }
@@ -146,16 +146,16 @@ impl Reader<'_> {
                     self.counts.windows += 1;
                     self.counts.samples += 1;
                 }
-                self.walks.entry(thread).or_insert_with(|| Walk::new(None)).take(&mut self.world, from, to)?;
+                self.walks.entry(thread).or_insert_with(|| ThreadWalk::new(None)).take(&mut self.world, from, to)?;
             }
         }
         Ok(Ok(()))
     }
 
-    fn window(&mut self, thread: Thread, records: &[Record]) -> Result<(), BinaryError> {
+    fn window(&mut self, thread: ScriptThread, records: &[Record]) -> Result<(), BinaryError> {
         self.counts.samples += 1;
         self.counts.windows += u64::from(!records.is_empty());
-        let mut walk = Walk::new(Some(records.len() as u64));
+        let mut walk = ThreadWalk::new(Some(records.len() as u64));
         for &record in records {
             let (from, to) = self.places(thread, record);
             walk.take(&mut self.world, from, to)?;
@@ -164,20 +164,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn places(&mut self, thread: Thread, record: Record) -> (Place, Place) {
+    fn places(&mut self, thread: ScriptThread, record: Record) -> (AddressPlace, AddressPlace) {
         let (from, to) = (self.place(thread.process, record.from), self.place(thread.process, record.to));
         self.counts.records += 1;
-        self.counts.in_programs += u64::from(matches!(from, Place::Code(..)) || matches!(to, Place::Code(..)));
+        self.counts.in_programs += u64::from(matches!(from, AddressPlace::Code(..)) || matches!(to, AddressPlace::Code(..)));
         (from, to)
     }
 
     /// What lies at an address of a process.
-    fn place(&self, process: u32, address: Option<u64>) -> Place {
-        let Some(address) = address else { return Place::Outside };
+    fn place(&self, process: u32, address: Option<u64>) -> AddressPlace {
+        let Some(address) = address else { return AddressPlace::Outside };
         let images = self.world.images;
         let mut found = self.space.resolve(process, address);
-        let code = found.find_map(|(image, in_file)| Some(Place::Code(image, images[image].range_at(in_file)?, in_file)));
-        code.unwrap_or(Place::Elsewhere)
+        let code = found.find_map(|(image, in_file)| Some(AddressPlace::Code(image, images[image].range_at(in_file)?, in_file)));
+        code.unwrap_or(AddressPlace::Elsewhere)
     }
 
     fn finish(mut self) -> Self {
@@ -190,7 +190,7 @@ impl Reader<'_> {
 
 /// Puts what was seen into the model.
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
-    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, Seen>> = BTreeMap::new();
+    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, TallyPath>> = BTreeMap::new();
     for ((image, function, id), seen) in tally.paths {
         let (unit, _) = images[image].functions[function.0 as usize];
         let map = images[image].map(function);
@@ -199,7 +199,7 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
             by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, seen);
         }
     }
-    let estimate = |seen: &Seen| match source {
+    let estimate = |seen: &TallyPath| match source {
         BranchSource::BranchTrace => seen.times,
         _ => (seen.weight.round() as u64).max(1),
     };
@@ -226,7 +226,7 @@ pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize,
         let units = image.units.iter().enumerate().map(|(place, (unit, map))| UnitProfile {
             unit: *unit,
             map: map.clone(),
-            counts: trodden_profile::Counts::of_executions(executions((number, place))),
+            counts: trodden_profile::Counts::from_executions(executions((number, place))),
         });
         units.collect()
     };
@@ -240,6 +240,6 @@ pub(crate) fn image_profiles(images: &[ProbedImage], executions: impl Fn((usize,
 }
 
 /// How often each path of a unit was seen.
-fn observed((image, unit): (usize, usize), paths: &BTreeMap<u64, Seen>) -> Observed {
-    Observed { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
+fn observed((image, unit): (usize, usize), paths: &BTreeMap<u64, TallyPath>) -> ObservedBranches {
+    ObservedBranches { image: image as u32, unit: unit as u32, counts: paths.iter().map(|(at, seen)| (*at, seen.times)).collect() }
 }

@@ -1,6 +1,6 @@
 //! Following a thread from branch to branch: calls, returns, and the paths of each function between.
 //!
-//! Between two records control runs straight from where the older led to where the newer leaves. The marks on that
+//! Between two records control runs straight from where the older led to where the newer leaves. The probes on that
 //! stretch are the blocks executed. A stack holds the functions that are under way as far as they were seen; each knows
 //! where control left it, so that a return to there, from whatever code in between, goes on with it. Who lands
 //! elsewhere in a function that is under way was thrown there (an exception, `longjmp`): functions called since are
@@ -10,17 +10,17 @@
 //! them in `w - n + 1` of its possible positions, so long paths are seen less often than short ones: each counts `w /
 //! (w - n + 1)`.
 
-use super::frame::{Frame, Path, Seeing, weight};
+use super::frame::{BranchFrame, FramePath, Seeing, weight};
 use super::tally::Tally;
 use std::collections::HashMap;
-use trodden_binary::instruction::{Branch, LONGEST_INSTRUCTION};
-use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage};
-use trodden_unit::marks::Event;
+use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
+use trodden_binary::{BinaryError, Connection, ProbeAt, ProbeGraph, ProbedFunction, ProbedImage};
+use trodden_unit::probes::ProbeEvent;
 
 /// Where an address lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// In a function with marks: image, place of its range, address as the file has it.
+pub enum AddressPlace {
+    /// In a function with probes: image, place of its range, address as the file has it.
     Code(usize, usize, u64),
     /// In other code.
     Elsewhere,
@@ -30,10 +30,10 @@ pub enum Place {
 
 /// Graphs of functions, made when they are first needed.
 #[derive(Debug, Default)]
-pub struct ProbeGraphs(HashMap<(usize, FunctionId), ProbeGraph>);
+pub struct ProbeGraphs(HashMap<(usize, ProbedFunction), ProbeGraph>);
 
 impl ProbeGraphs {
-    fn of(&mut self, images: &[ProbedImage], image: usize, function: FunctionId) -> Result<&mut ProbeGraph, BinaryError> {
+    fn of(&mut self, images: &[ProbedImage], image: usize, function: ProbedFunction) -> Result<&mut ProbeGraph, BinaryError> {
         use std::collections::hash_map::Entry;
         match self.0.entry((image, function)) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -56,7 +56,7 @@ enum Now {
         image: usize,
         range: usize,
         address: u64,
-        /// First address whose marks were not seen yet.
+        /// First address whose probes were not seen yet.
         unseen: u64,
         /// It came here by a jump: of several blocks at the address, some may have been passed over.
         jumped: bool,
@@ -67,8 +67,8 @@ enum Now {
 
 /// What is known of a thread.
 #[derive(Clone, Debug)]
-pub struct Walk {
-    frames: Vec<Frame>,
+pub struct ThreadWalk {
+    frames: Vec<BranchFrame>,
     now: Now,
     /// Number of the stretch.
     stretch: u64,
@@ -86,24 +86,26 @@ pub struct World<'a> {
     pub tally: Tally,
 }
 
-impl Walk {
+impl ThreadWalk {
     /// Nothing seen yet, of a window of so many records or of a trace.
-    pub fn new(window: Option<u64>) -> Walk {
-        Walk { frames: Vec::new(), now: Now::Unknown, stretch: 0, window }
+    pub fn new(window: Option<u64>) -> ThreadWalk {
+        ThreadWalk { frames: Vec::new(), now: Now::Unknown, stretch: 0, window }
     }
 
     /// A taken branch.
     ///
     /// # Errors
     /// A map is damaged.
-    pub fn take(&mut self, world: &mut World, from: Place, to: Place) -> Result<(), BinaryError> {
+    pub fn take(&mut self, world: &mut World, from: AddressPlace, to: AddressPlace) -> Result<(), BinaryError> {
         match (self.now, from) {
-            (Now::In { image, range, address, unseen, jumped }, Place::Code(i, r, last)) if (i, r) == (image, range) && last >= address => {
+            (Now::In { image, range, address, unseen, jumped }, AddressPlace::Code(i, r, last))
+                if (i, r) == (image, range) && last >= address =>
+            {
                 self.run(world, image, unseen, last, jumped)?;
             }
-            (Now::In { image, range, address, unseen, jumped }, Place::Outside) => match to {
+            (Now::In { image, range, address, unseen, jumped }, AddressPlace::Outside) => match to {
                 // An interrupt: control comes back to where it was.
-                Place::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
+                AddressPlace::Code(i, r, back) if (i, r) == (image, range) && back >= address => {
                     if back > address {
                         self.run(world, image, unseen, back - 1, jumped)?;
                     }
@@ -114,14 +116,14 @@ impl Walk {
                 _ => self.leave_top(address, world.images[image].ranges[range].end),
             },
             (Now::In { .. }, _) => self.break_off(world),
-            (Now::Elsewhere, Place::Code(..)) => self.break_off(world),
+            (Now::Elsewhere, AddressPlace::Code(..)) => self.break_off(world),
             _ => {}
         }
         match from {
-            Place::Code(image, range, address) => {
+            AddressPlace::Code(image, range, address) => {
                 if self.frames.is_empty() || matches!(self.now, Now::Unknown) {
                     let function = world.images[image].ranges[range].function;
-                    self.frames.push(Frame::unknown(image, function));
+                    self.frames.push(BranchFrame::unknown(image, function));
                 }
                 self.leave(world, (image, range, address), to)?;
             }
@@ -163,32 +165,32 @@ impl Walk {
     }
 
     /// Control leaves the function on top of the stack.
-    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: Place) -> Result<(), BinaryError> {
+    fn leave(&mut self, world: &mut World, (image, range, address): (usize, usize, u64), to: AddressPlace) -> Result<(), BinaryError> {
         let kind = world.images[image].branch(address);
-        if to == Place::Outside {
+        if to == AddressPlace::Outside {
             self.leave_top(address, address + LONGEST_INSTRUCTION);
             return Ok(());
         }
         match kind {
-            Some(Branch::Call(_) | Branch::IndirectCall) => {
+            Some(BranchInstruction::Call(_) | BranchInstruction::IndirectCall) => {
                 self.leave_top(address + 1, address + LONGEST_INSTRUCTION);
                 match to {
-                    Place::Code(i, r, target) if world.images[i].ranges[r].start == target => self.call(world, i, r, target),
+                    AddressPlace::Code(i, r, target) if world.images[i].ranges[r].start == target => self.call(world, i, r, target),
                     _ => self.arrive(world, to, false)?,
                 }
             }
-            Some(Branch::Return) => {
+            Some(BranchInstruction::Return) => {
                 self.finish_top(world, false)?;
                 self.arrive(world, to, true)?;
             }
             _ => {
                 let own = world.images[image].ranges[range].function;
                 match to {
-                    Place::Code(i, r, target) if i == image && world.images[i].ranges[r].function == own => {
+                    AddressPlace::Code(i, r, target) if i == image && world.images[i].ranges[r].function == own => {
                         self.now = Now::In { image, range: r, address: target, unseen: target, jumped: true };
                     }
                     _ => {
-                        self.finish_top(world, matches!(kind, Some(Branch::Conditional(_))))?;
+                        self.finish_top(world, matches!(kind, Some(BranchInstruction::Conditional(_))))?;
                         self.arrive(world, to, false)?;
                     }
                 }
@@ -199,21 +201,21 @@ impl Walk {
 
     fn call(&mut self, world: &World, image: usize, range: usize, address: u64) {
         let function = world.images[image].ranges[range].function;
-        self.frames.push(Frame { fresh: true, ..Frame::unknown(image, function) });
+        self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
         self.now = Now::In { image, range, address, unseen: address, jumped: true };
     }
 
     /// Control comes from other code.
-    fn arrive(&mut self, world: &mut World, to: Place, returned: bool) -> Result<(), BinaryError> {
-        let Place::Code(image, range, address) = to else {
+    fn arrive(&mut self, world: &mut World, to: AddressPlace, returned: bool) -> Result<(), BinaryError> {
+        let AddressPlace::Code(image, range, address) = to else {
             self.now = Now::Elsewhere;
             return Ok(());
         };
-        let Range { start, function } = Range::of(world, image, range);
-        let is_own = |f: &Frame| (f.image, f.function) == (image, function);
-        let came_back = |f: &Frame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
+        let Range { start, function } = Range::new(world, image, range);
+        let is_own = |f: &BranchFrame| (f.image, f.function) == (image, function);
+        let came_back = |f: &BranchFrame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
         if let Some(at) = self.frames.iter().rposition(came_back) {
-            // Interrupted in front of an instruction, whose marks were seen.
+            // Interrupted in front of an instruction, whose probes were seen.
             let unseen = address + u64::from(self.frames[at].left.is_some_and(|(first, _)| first == address));
             self.unwind_to(world, at);
             self.now = Now::In { image, range, address, unseen, jumped: false };
@@ -244,7 +246,7 @@ impl Walk {
             }
             None => {
                 self.cut_off(world);
-                self.frames.push(Frame::unknown(image, function));
+                self.frames.push(BranchFrame::unknown(image, function));
             }
         }
         self.now = Now::In { image, range, address, unseen: address, jumped: true };
@@ -268,10 +270,10 @@ impl Walk {
         let Some(sum) = world.graphs.of(world.images, image, function)?.restart(block) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
         self.leave_unfinished(world, frame);
-        let path = Some(Path { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
+        let path = Some(FramePath { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
         // The block behind the call, which is about to be seen, begins the path: so the path to it is not searched for.
-        *top = Frame { path, fresh: true, ..Frame::unknown(image, function) };
+        *top = BranchFrame { path, fresh: true, ..BranchFrame::unknown(image, function) };
         Ok(())
     }
 
@@ -280,21 +282,21 @@ impl Walk {
         let Some(top) = self.frames.last() else { return Ok(()) };
         let function = top.function;
         let images = world.images;
-        let marks = images[image].marks_in(first, last);
-        let skipped = if jumped { self.passed_over(world, marks, first)? } else { 0 };
-        for mark in marks.iter().skip(skipped).filter(|m| m.function == function) {
-            self.see(world, mark)?;
+        let probes = images[image].probes_in(first, last);
+        let skipped = if jumped { self.passed_over(world, probes, first)? } else { 0 };
+        for probe in probes.iter().skip(skipped).filter(|m| m.function == function) {
+            self.see(world, probe)?;
         }
         Ok(())
     }
 
     /// Several blocks may lie at the address that control jumped to, all but the last empty: how many of them it passed over.
-    fn passed_over(&self, world: &mut World, marks: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
-        let here = marks.iter().take_while(|m| m.address == address && m.mark.event == Event::Begin).count();
+    fn passed_over(&self, world: &mut World, probes: &[ProbeAt], address: u64) -> Result<usize, BinaryError> {
+        let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.at else { return Ok(if top.fresh { 0 } else { here - 1 }) };
         let flow = world.graphs.of(world.images, top.image, top.function)?;
-        let fits = |at: &usize| matches!(flow.connect(block, Some(marks[*at].mark.block)), Connection::Unique(_));
+        let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
             [one] => Ok(one),
@@ -305,20 +307,20 @@ impl Walk {
     fn see(&mut self, world: &mut World, at: &ProbeAt) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let top = self.frames.last().expect("control is in it");
-        let block = at.mark.block;
-        if at.mark.event == Event::Begin && block == 0 && !top.fresh && top.at.is_some() {
+        let block = at.probe.block;
+        if at.probe.event == ProbeEvent::Begin && block == 0 && !top.fresh && top.at.is_some() {
             // Nothing leads to the entry: the function called itself in its own place.
             let (image, function) = (top.image, top.function);
             self.finish_top(world, false)?;
-            self.frames.push(Frame { fresh: true, ..Frame::unknown(image, function) });
+            self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
         }
         let top = self.frames.last_mut().expect("control is in it");
         let flow = world.graphs.of(world.images, top.image, top.function)?;
         let mut seen = Seeing { frame: top, flow, tally: &mut world.tally, stretch, window };
-        match at.mark.event {
-            Event::Begin => seen.block(block),
-            Event::Reach => seen.reach(block, true),
-            Event::End => seen.end(block, true),
+        match at.probe.event {
+            ProbeEvent::Begin => seen.block(block),
+            ProbeEvent::Reach => seen.reach(block, true),
+            ProbeEvent::End => seen.end(block, true),
         }
         Ok(())
     }
@@ -333,7 +335,7 @@ impl Walk {
     }
 
     /// A function is over without having returned.
-    fn leave_unfinished(&self, world: &mut World, mut frame: Frame) {
+    fn leave_unfinished(&self, world: &mut World, mut frame: BranchFrame) {
         match frame.path.take() {
             Some(path) => {
                 let weight = weight(self.window, self.stretch, path.since);
@@ -347,11 +349,11 @@ impl Walk {
 /// Code of a function: where it begins, whose it is.
 struct Range {
     start: u64,
-    function: FunctionId,
+    function: ProbedFunction,
 }
 
 impl Range {
-    fn of(world: &World, image: usize, range: usize) -> Range {
+    fn new(world: &World, image: usize, range: usize) -> Range {
         let range = world.images[image].ranges[range];
         Range { start: range.start, function: range.function }
     }
@@ -360,6 +362,6 @@ impl Range {
 /// The next block that begins in a function's code.
 fn next_block(image: &ProbedImage, address: u64, range: usize) -> Option<u32> {
     let range = image.ranges[range];
-    let marks = image.marks_in(address, range.end);
-    marks.iter().find(|m| m.function == range.function && m.mark.event == Event::Begin).map(|m| m.mark.block)
+    let probes = image.probes_in(address, range.end);
+    probes.iter().find(|m| m.function == range.function && m.probe.event == ProbeEvent::Begin).map(|m| m.probe.block)
 }

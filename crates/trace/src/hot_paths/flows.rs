@@ -5,7 +5,7 @@
 //! row or one column. All numbers are whole, so nothing is lost to rounding.
 
 use super::apportion::{apportion, apportion_within};
-use super::fragment::{Action, Exit, First, Fragment, FunctionKey, Graphs, Start, actions_of};
+use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, NumberAction, actions_of};
 use crate::branch_import::ImportError;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub struct Join {
     /// How often.
     pub count: u64,
     /// What happens between.
-    pub actions: Rc<[Action]>,
+    pub actions: Rc<[NumberAction]>,
 }
 
 /// What may follow each fragment, and how often it did.
@@ -31,10 +31,10 @@ pub struct Join {
 /// A map is damaged.
 pub fn joins(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
     let mut joins: Vec<Vec<Join>> = vec![Vec::new(); fragments.len()];
-    let mut direct: BTreeMap<(FunctionKey, u64), Group> = BTreeMap::new();
-    let mut indirect: BTreeMap<FunctionKey, Group> = BTreeMap::new();
+    let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
+    let mut indirect: BTreeMap<FragmentFunction, Group> = BTreeMap::new();
     for (number, fragment) in fragments.iter().enumerate() {
-        if let Start::At(address) = fragment.start {
+        if let FragmentStart::At(address) = fragment.start {
             direct.entry((fragment.function, address)).or_default().begin.push(number);
             indirect.entry(fragment.function).or_default().begin.push(number);
         }
@@ -95,7 +95,7 @@ impl Group {
 
     /// What may follow each that ends. What is not sure counts only where nothing else may come before.
     fn rows(&self, images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
-        let mut known: HashMap<(u32, First, Start), Option<Way>> = HashMap::new();
+        let mut known: HashMap<(u32, First, FragmentStart), Option<Way>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         let mut is_sure = vec![false; counts.len()];
         for number in &self.end {
@@ -136,12 +136,12 @@ struct Cell {
 /// A way from a block to a fragment.
 #[derive(Clone)]
 struct Way {
-    actions: Rc<[Action]>,
+    actions: Rc<[NumberAction]>,
     is_sure: bool,
 }
 
 impl Way {
-    fn sure(actions: impl Into<Rc<[Action]>>) -> Way {
+    fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Way {
         Way { actions: actions.into(), is_sure: true }
     }
 }
@@ -161,9 +161,9 @@ fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: 
         Connection::Inferred(_) if !is_indirect => Some(Way::sure(actions_of(graph, &connection))),
         // An indirect jump may lead to anywhere, so a block between should have no code of its own.
         Connection::Inferred(_) => {
-            let Start::At(address) = next.start else { return Ok(None) };
-            let marks = images[from.function.0].marks_in(address, address).iter().filter(|m| m.function == from.function.1);
-            let mut found = marks.filter_map(|mark| through(graph, block, mark.mark.block, to));
+            let FragmentStart::At(address) = next.start else { return Ok(None) };
+            let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
+            let mut found = probes.filter_map(|probe| through(graph, block, probe.probe.block, to));
             match (found.next(), found.next()) {
                 (Some(one), None) => Some(Way::sure(one)),
                 _ => Some(Way { actions: actions_of(graph, &connection).into(), is_sure: false }),
@@ -178,7 +178,7 @@ fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: 
 }
 
 /// What happens from a block through another to a third, if there is one way.
-fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Action>> {
+fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
             Some(actions_of(graph, &first).into_iter().chain(actions_of(graph, &second)).collect())

@@ -1,23 +1,23 @@
 //! A path of the detector as what it does to the numbers of a unit's paths.
 //!
-//! The marks along its code are the blocks executed; between two of them the function's graph says what happens to the
+//! The probes along its code are the blocks executed; between two of them the function's graph says what happens to the
 //! number. A jump into another function is a tail call: the detector's path goes on there, and another fragment begins.
 
 use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
 use std::collections::HashMap;
-use trodden_binary::instruction::Branch;
-use trodden_binary::{BinaryError, Connection, FunctionId, ProbeAt, ProbeGraph, ProbedImage, Step};
+use trodden_binary::instruction::BranchInstruction;
+use trodden_binary::{BinaryError, Connection, NumberStep, ProbeAt, ProbeGraph, ProbedFunction, ProbedImage};
 use trodden_flow::Edge;
 use trodden_profile::Losses;
-use trodden_unit::marks::Event;
+use trodden_unit::probes::ProbeEvent;
 
 /// A function of an image.
-pub type FunctionKey = (usize, FunctionId);
+pub type FragmentFunction = (usize, ProbedFunction);
 
 /// What happens to the number of the path under way.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Action {
+pub enum NumberAction {
     /// It begins with this.
     Begin(i64),
     /// It grows by this.
@@ -32,7 +32,7 @@ pub enum Action {
 
 /// Where a fragment begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Start {
+pub enum FragmentStart {
     /// At the entry of the function: a path begins.
     Entry,
     /// In the middle, at an address of the image.
@@ -68,15 +68,15 @@ pub enum Exit {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fragment {
     /// The function.
-    pub function: FunctionKey,
+    pub function: FragmentFunction,
     /// Where it begins.
-    pub start: Start,
+    pub start: FragmentStart,
     /// What it comes to first.
     pub first: First,
     /// The last block; none if it has no block.
     pub last: Option<u32>,
     /// What happens along it.
-    pub actions: Vec<Action>,
+    pub actions: Vec<NumberAction>,
     /// Where it ends.
     pub exit: Exit,
     /// How often it was executed.
@@ -85,14 +85,14 @@ pub struct Fragment {
 
 /// Graphs of functions, made when they are first needed.
 #[derive(Debug, Default)]
-pub struct Graphs(HashMap<FunctionKey, ProbeGraph>);
+pub struct Graphs(HashMap<FragmentFunction, ProbeGraph>);
 
 impl Graphs {
     /// The graph of a function.
     ///
     /// # Errors
     /// Its map is damaged.
-    pub fn of(&mut self, images: &[ProbedImage], function: FunctionKey) -> Result<&mut ProbeGraph, BinaryError> {
+    pub fn of(&mut self, images: &[ProbedImage], function: FragmentFunction) -> Result<&mut ProbeGraph, BinaryError> {
         use std::collections::hash_map::Entry;
         match self.0.entry(function) {
             Entry::Occupied(known) => Ok(known.into_mut()),
@@ -134,9 +134,9 @@ pub fn fragments(
         let is_entry = address == here.start;
         let follower = under_way.get_or_insert_with(|| Follower::new(function, address, is_entry, path.count));
         let graph = graphs.of(images, function)?;
-        let marks: Vec<&ProbeAt> = images[image].marks_in(address, end).iter().filter(|m| m.function == function.1).collect();
-        for mark in marks.iter().skip(follower.passed_over(graph, &marks, address, number > 0)) {
-            follower.see(graph, mark, losses);
+        let probes: Vec<&ProbeAt> = images[image].probes_in(address, end).iter().filter(|m| m.function == function.1).collect();
+        for probe in probes.iter().skip(follower.passed_over(graph, &probes, address, number > 0)) {
+            follower.see(graph, probe, losses);
         }
         follower.last = end;
     }
@@ -160,7 +160,7 @@ pub fn fragments(
 
 fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exit) {
     let Some(follower) = under_way.take() else { return };
-    let start = if follower.is_entry { Start::Entry } else { Start::At(follower.start) };
+    let start = if follower.is_entry { FragmentStart::Entry } else { FragmentStart::At(follower.start) };
     let Follower { function, first, at, actions, count, .. } = follower;
     found.push(Fragment { function, start, first, last: at, actions, exit, count });
 }
@@ -193,18 +193,18 @@ fn leave(
 pub fn leaving(
     images: &[ProbedImage],
     graphs: &mut Graphs,
-    function: FunctionKey,
+    function: FragmentFunction,
     block: u32,
     address: u64,
 ) -> Result<Connection, ImportError> {
-    let by_condition = matches!(images[function.0].branch(address), Some(Branch::Conditional(_)));
+    let by_condition = matches!(images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
     let graph = graphs.of(images, function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 
 /// A function that a path goes through.
 struct Follower {
-    function: FunctionKey,
+    function: FragmentFunction,
     start: u64,
     is_entry: bool,
     first: First,
@@ -214,19 +214,19 @@ struct Follower {
     is_done: bool,
     /// Address of the last instruction.
     last: u64,
-    actions: Vec<Action>,
+    actions: Vec<NumberAction>,
     count: u64,
 }
 
 impl Follower {
-    fn new(function: FunctionKey, start: u64, is_entry: bool, count: u64) -> Follower {
-        let actions = if is_entry { vec![Action::Begin(0)] } else { Vec::new() };
+    fn new(function: FragmentFunction, start: u64, is_entry: bool, count: u64) -> Follower {
+        let actions = if is_entry { vec![NumberAction::Begin(0)] } else { Vec::new() };
         Follower { function, start, is_entry, first: First::Nothing, at: None, is_done: false, last: start, actions, count }
     }
 
     /// Several blocks may lie at an address that was jumped to, all but the last empty: how many of them were passed over.
-    fn passed_over(&self, graph: &mut ProbeGraph, marks: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
-        let here = marks.iter().take_while(|m| m.address == address && m.mark.event == Event::Begin).count();
+    fn passed_over(&self, graph: &mut ProbeGraph, probes: &[&ProbeAt], address: u64, is_jumped_to: bool) -> usize {
+        let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         match self.at {
             _ if here <= 1 || !is_jumped_to && self.at.is_some() => 0,
             None => {
@@ -237,27 +237,27 @@ impl Follower {
                 }
             }
             Some(block) => {
-                let fits = |at: &usize| matches!(graph.connect(block, Some(marks[*at].mark.block)), Connection::Unique(_));
+                let fits = |at: &usize| matches!(graph.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
                 let fitting: Vec<usize> = (0..here).filter(fits).collect();
                 if let [one] = fitting[..] { one } else { here - 1 }
             }
         }
     }
 
-    fn see(&mut self, graph: &mut ProbeGraph, mark: &ProbeAt, losses: &mut Losses) {
-        let block = mark.mark.block;
-        match mark.mark.event {
-            Event::Reach | Event::End => {
+    fn see(&mut self, graph: &mut ProbeGraph, probe: &ProbeAt, losses: &mut Losses) {
+        let block = probe.probe.block;
+        match probe.probe.event {
+            ProbeEvent::Reach | ProbeEvent::End => {
                 // Without its beginning: the fragment begins within it.
                 if self.at.is_none() && !self.is_entry {
                     (self.first, self.at) = (First::Within(block), Some(block));
                 }
-                match mark.mark.event {
-                    Event::Reach => self.reach(graph, block, true),
+                match probe.probe.event {
+                    ProbeEvent::Reach => self.reach(graph, block, true),
                     _ => self.end(graph, block, true),
                 }
             }
-            Event::Begin => {
+            ProbeEvent::Begin => {
                 losses.blocks = losses.blocks.saturating_add(self.count);
                 match self.at {
                     Some(before) => {
@@ -267,7 +267,7 @@ impl Follower {
                     }
                     None if self.is_entry && block != 0 => {
                         self.note(&Connection::None, losses);
-                        self.actions.push(Action::Lose);
+                        self.actions.push(NumberAction::Lose);
                     }
                     None => {}
                 }
@@ -297,14 +297,14 @@ impl Follower {
                 edges.iter().for_each(|edge| self.is_done |= take(graph, *edge, &mut self.actions));
             }
             _ => {
-                self.actions.push(Action::Lose);
+                self.actions.push(NumberAction::Lose);
                 self.is_done = false;
             }
         }
     }
 
     fn reach(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
-        self.actions.extend(graph.reach(block, is_marked).map(Action::Reach));
+        self.actions.extend(graph.reach(block, is_marked).map(NumberAction::Reach));
     }
 
     fn end(&mut self, graph: &ProbeGraph, block: u32, is_marked: bool) {
@@ -315,25 +315,25 @@ impl Follower {
 }
 
 /// What the edges between a fragment and the next do; nothing is known behind a connection that is not one.
-pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<Action> {
+pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberAction> {
     let mut actions = Vec::new();
     match connection {
         Connection::Unique(edges) | Connection::Inferred(edges) => edges.iter().for_each(|edge| _ = take(graph, *edge, &mut actions)),
-        Connection::Ambiguous | Connection::None => actions.push(Action::Lose),
+        Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
     }
     actions
 }
 
 /// Adds what an edge does; says whether the function's path ended with it.
-fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<Action>) -> bool {
+fn take(graph: &ProbeGraph, edge: Edge, actions: &mut Vec<NumberAction>) -> bool {
     match graph.step(edge) {
-        Step::Add(value) => actions.push(Action::Add(value)),
-        Step::End(value) => {
-            actions.push(Action::Finish(value));
+        NumberStep::Add(value) => actions.push(NumberAction::Add(value)),
+        NumberStep::End(value) => {
+            actions.push(NumberAction::Finish(value));
             return true;
         }
-        Step::Cut(leave, enter) => actions.extend([Action::Finish(leave), Action::Begin(enter)]),
-        Step::Dead => actions.push(Action::Lose),
+        NumberStep::Cut(leave, enter) => actions.extend([NumberAction::Finish(leave), NumberAction::Begin(enter)]),
+        NumberStep::Dead => actions.push(NumberAction::Lose),
     }
     false
 }

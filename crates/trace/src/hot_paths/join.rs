@@ -5,11 +5,11 @@
 
 use super::apportion::{apportion, apportion_within};
 use super::flows::{Join, joins};
-use super::fragment::{Action, Fragment, FunctionKey, Graphs};
+use super::fragment::{Fragment, FragmentFunction, Graphs, NumberAction};
 use crate::branch_import::ImportError;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use trodden_binary::{FunctionId, ProbedImage};
+use trodden_binary::{ProbedFunction, ProbedImage};
 
 /// How often a fragment is gone through at most: more than once only if fragments in which no path ends form a circle, as in a
 /// loop of instructions within a block.
@@ -19,7 +19,7 @@ const MOST_VISITS: u32 = 64;
 #[derive(Debug, Default)]
 pub struct Joined {
     /// By image, function, and number in the function.
-    pub paths: BTreeMap<(usize, FunctionId, i64), u64>,
+    pub paths: BTreeMap<(usize, ProbedFunction, i64), u64>,
     /// Executions of paths that lie in one fragment.
     pub whole: u64,
     /// Executions of joined paths.
@@ -40,7 +40,8 @@ pub struct Joined {
 /// A map is damaged.
 pub fn join(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
     let joins = joins(images, graphs, fragments)?;
-    let ends = |actions: &[Action], count: u64| actions.iter().filter(|a| matches!(a, Action::Finish(_))).count() as u64 * count;
+    let ends =
+        |actions: &[NumberAction], count: u64| actions.iter().filter(|a| matches!(a, NumberAction::Finish(_))).count() as u64 * count;
     let in_fragments: u64 = fragments.iter().map(|f| ends(&f.actions, f.count)).sum();
     let between: u64 = joins.iter().flatten().map(|join| ends(&join.actions, join.count)).sum();
     let mut joiner = Joiner { fragments, joins, waiting: BTreeMap::new(), joined: Joined::default() };
@@ -48,16 +49,16 @@ pub fn join(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment])
     joiner.go_through();
     let mut joined = std::mem::take(&mut joiner.joined);
     joined.fragments = fragments.iter().map(|f| f.count).sum();
-    let is_lost = |join: &&Join| join.actions.contains(&Action::Lose);
+    let is_lost = |join: &&Join| join.actions.contains(&NumberAction::Lose);
     joined.ambiguous = joiner.joins.iter().flatten().filter(is_lost).map(|join| join.count).sum();
     joined.without_beginning = (in_fragments + between).saturating_sub(joined.whole + joined.joined);
     Ok(joined)
 }
 
 /// A path under way: what is known of its number, and whether it began in another fragment.
-type UnderWay = (i64, bool);
+type OpenPath = (i64, bool);
 /// How many of each have gone through a fragment, and are at its end.
-type Waiting = BTreeMap<UnderWay, u64>;
+type Waiting = BTreeMap<OpenPath, u64>;
 
 struct Joiner<'a> {
     fragments: &'a [Fragment],
@@ -126,7 +127,7 @@ impl Joiner<'_> {
         let counts: Vec<f64> = joins.iter().map(|join| join.count as f64).collect();
         let mut left = apportion(total, &counts);
         self.joined.without_end += total - left.iter().sum::<u64>();
-        let mut waiting: Vec<(UnderWay, u64)> = waiting.into_iter().collect();
+        let mut waiting: Vec<(OpenPath, u64)> = waiting.into_iter().collect();
         waiting.sort_by_key(|(_, count)| Reverse(*count));
         for ((sum, _), count) in waiting {
             let weights: Vec<f64> = left.iter().map(|count| *count as f64).collect();
@@ -140,7 +141,7 @@ impl Joiner<'_> {
     }
 
     /// Paths come to the beginning of a fragment.
-    fn enter(&mut self, number: usize, path: UnderWay, count: u64) {
+    fn enter(&mut self, number: usize, path: OpenPath, count: u64) {
         let fragment = &self.fragments[number];
         if let Some(path) = self.carry(fragment.function, &fragment.actions, path, count) {
             *self.waiting.entry(number).or_default().entry(path).or_default() += count;
@@ -148,9 +149,9 @@ impl Joiner<'_> {
     }
 
     /// What becomes of a path that is under way; what begins behind its end is another's business.
-    fn carry(&mut self, function: FunctionKey, actions: &[Action], mut path: UnderWay, count: u64) -> Option<UnderWay> {
+    fn carry(&mut self, function: FragmentFunction, actions: &[NumberAction], mut path: OpenPath, count: u64) -> Option<OpenPath> {
         for action in actions {
-            if matches!(action, Action::Begin(_)) {
+            if matches!(action, NumberAction::Begin(_)) {
                 return None;
             }
             path = self.step(function, *action, path, count)?;
@@ -159,11 +160,11 @@ impl Joiner<'_> {
     }
 
     /// What begins along actions; the last of it, if it is still under way behind them.
-    fn play(&mut self, function: FunctionKey, actions: &[Action], count: u64) -> Option<UnderWay> {
+    fn play(&mut self, function: FragmentFunction, actions: &[NumberAction], count: u64) -> Option<OpenPath> {
         let mut path = None;
         for action in actions {
             path = match (action, path) {
-                (Action::Begin(sum), _) => Some((*sum, false)),
+                (NumberAction::Begin(sum), _) => Some((*sum, false)),
                 (action, Some(path)) => self.step(function, *action, path, count),
                 (_, None) => None,
             };
@@ -171,19 +172,19 @@ impl Joiner<'_> {
         path
     }
 
-    fn step(&mut self, function: FunctionKey, action: Action, path: UnderWay, count: u64) -> Option<UnderWay> {
+    fn step(&mut self, function: FragmentFunction, action: NumberAction, path: OpenPath, count: u64) -> Option<OpenPath> {
         let (sum, is_joined) = path;
         let mut add = |id: i64| *self.joined.paths.entry((function.0, function.1, id)).or_default() += count;
         match action {
-            Action::Begin(_) => {}
-            Action::Add(value) => return Some((sum.wrapping_add(value), is_joined)),
-            Action::Reach(value) => add(sum.wrapping_add(value)),
-            Action::Finish(value) => {
+            NumberAction::Begin(_) => {}
+            NumberAction::Add(value) => return Some((sum.wrapping_add(value), is_joined)),
+            NumberAction::Reach(value) => add(sum.wrapping_add(value)),
+            NumberAction::Finish(value) => {
                 add(sum.wrapping_add(value));
                 *(if is_joined { &mut self.joined.joined } else { &mut self.joined.whole }) += count;
                 return None;
             }
-            Action::Lose => {
+            NumberAction::Lose => {
                 self.joined.without_end += count;
                 return None;
             }
@@ -192,11 +193,11 @@ impl Joiner<'_> {
     }
 }
 
-fn begins(actions: &[Action]) -> bool {
-    actions.iter().any(|action| matches!(action, Action::Begin(_)))
+fn begins(actions: &[NumberAction]) -> bool {
+    actions.iter().any(|action| matches!(action, NumberAction::Begin(_)))
 }
 
 /// Whether a path that is under way still is behind them.
-fn passes(actions: &[Action]) -> bool {
-    !actions.iter().any(|action| matches!(action, Action::Begin(_) | Action::Finish(_) | Action::Lose))
+fn passes(actions: &[NumberAction]) -> bool {
+    !actions.iter().any(|action| matches!(action, NumberAction::Begin(_) | NumberAction::Finish(_) | NumberAction::Lose))
 }

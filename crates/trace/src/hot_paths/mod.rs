@@ -22,7 +22,7 @@ use fragment::{Fragment, Graphs, fragments};
 use join::{Joined, join};
 use rests::place_rests;
 use std::collections::BTreeMap;
-use trodden_binary::{AddressSpace, FunctionId, Mapping, ProbedImage};
+use trodden_binary::{AddressSpace, MappedFile, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
 /// How a path of the detector ended.
@@ -70,7 +70,12 @@ pub struct HotPathImport {
 ///
 /// # Errors
 /// A program's map is damaged, or none of the paths lies in any of them.
-pub fn import_hot_paths(images: Vec<ProbedImage>, mappings: &[Mapping], paths: &[HotPath], run: Run) -> Result<HotPathImport, ImportError> {
+pub fn import_hot_paths(
+    images: Vec<ProbedImage>,
+    mappings: &[MappedFile],
+    paths: &[HotPath],
+    run: Run,
+) -> Result<HotPathImport, ImportError> {
     let mut space = AddressSpace::new(&images);
     for mapping in mappings {
         space.map(mapping)?;
@@ -104,9 +109,9 @@ pub fn import_hot_paths(images: Vec<ProbedImage>, mappings: &[Mapping], paths: &
 /// Puts counts into the model.
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
     let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, u64>> = BTreeMap::new();
-    for ((image, FunctionId(function), id), count) in joined.paths {
+    for ((image, ProbedFunction(function), id), count) in joined.paths {
         let (unit, _) = images[image].functions[function as usize];
-        let map = images[image].map(FunctionId(function));
+        let map = images[image].map(ProbedFunction(function));
         // Sums along paths of a sound numbering lie in the function's range.
         if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters && count > 0) {
             by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, count);

@@ -5,7 +5,7 @@
 //! before it, so it becomes one fragment for each block from which control came, with shares of its count.
 
 use super::apportion::apportion;
-use super::fragment::{Exit, First, Fragment, FunctionKey, Graphs, Start, actions_of, leaving};
+use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, actions_of, leaving};
 use crate::branch_import::ImportError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_binary::{Connection, ProbedImage};
@@ -14,7 +14,7 @@ use trodden_binary::{Connection, ProbedImage};
 const LONGEST: usize = 16;
 
 /// How often control came to an address from a block.
-type Coming = HashMap<(FunctionKey, u64), BTreeMap<u32, u64>>;
+type Coming = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 
 /// Gives a block to all fragments that have none; those that no block comes before are left out.
 ///
@@ -29,7 +29,7 @@ pub fn place_rests(images: &[ProbedImage], graphs: &mut Graphs, found: Vec<Fragm
         add_indirect(images, graphs, &fragments, &rests, &mut coming)?;
         let mut next = Vec::new();
         for rest in rests.iter().filter(|rest| goes_on(rest)) {
-            let Start::At(address) = rest.start else { continue };
+            let FragmentStart::At(address) = rest.start else { continue };
             let Some(blocks) = coming.get(&(rest.function, address)) else { continue };
             let weights: Vec<f64> = blocks.values().map(|count| *count as f64).collect();
             for (block, count) in blocks.keys().zip(apportion(rest.count, &weights)).filter(|(_, count)| *count > 0) {
@@ -49,7 +49,7 @@ pub fn place_rests(images: &[ProbedImage], graphs: &mut Graphs, found: Vec<Fragm
 /// Whether anything follows from it: not of a loop of instructions within a block, which what comes in leaves again.
 fn goes_on(rest: &Fragment) -> bool {
     match (rest.start, rest.exit) {
-        (Start::At(from), Exit::At(to)) => from != to,
+        (FragmentStart::At(from), Exit::At(to)) => from != to,
         (_, Exit::Over) => false,
         _ => true,
     }
@@ -75,20 +75,20 @@ fn add_indirect(
     rests: &[Fragment],
     coming: &mut Coming,
 ) -> Result<(), ImportError> {
-    let mut indirect: BTreeMap<FunctionKey, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut begin: HashMap<(FunctionKey, u64), (u64, BTreeSet<u32>)> = HashMap::new();
+    let mut indirect: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
+    let mut begin: HashMap<(FragmentFunction, u64), (u64, BTreeSet<u32>)> = HashMap::new();
     for fragment in fragments.iter().chain(rests) {
         if let (Some(block), Exit::Indirect) = (fragment.last, fragment.exit) {
             *indirect.entry(fragment.function).or_default().entry(block).or_default() += fragment.count;
         }
-        if let Start::At(address) = fragment.start {
+        if let FragmentStart::At(address) = fragment.start {
             let (count, blocks) = begin.entry((fragment.function, address)).or_default();
             *count += fragment.count;
             blocks.extend(if let First::Begin(block) = fragment.first { Some(block) } else { None });
         }
     }
     for rest in rests {
-        let (Start::At(address), Exit::At(to)) = (rest.start, rest.exit) else { continue };
+        let (FragmentStart::At(address), Exit::At(to)) = (rest.start, rest.exit) else { continue };
         let (Some(from), Some((_, blocks))) = (indirect.get(&rest.function), begin.get(&(rest.function, to))) else { continue };
         let key = (rest.function, address);
         let direct: u64 = coming.get(&key).map_or(0, |blocks| blocks.values().sum());

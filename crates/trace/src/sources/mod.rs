@@ -39,7 +39,7 @@ pub use recorded_writer::{RecordedWriter, Recording};
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use trodden_binary::Mapping;
+use trodden_binary::MappedFile;
 use trodden_hardware::{Instruction, StreamEvent, ThreadId};
 
 /// What a source knows of each instruction.
@@ -78,7 +78,7 @@ pub struct SourceNotes {
     /// What is not as one would expect, for the user to read.
     pub notes: Vec<String>,
     /// Which files were mapped where. Later mappings come last.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<MappedFile>,
     /// Instructions that were executed.
     pub instructions: u64,
     /// Further iterations of string instructions, which count as no instructions; known while a program runs.
@@ -205,7 +205,7 @@ impl<R: Read> Bytes<R> {
 }
 
 /// Reads the text of `/proc/PID/maps`; `base` is what the process adds to the program's addresses.
-pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<Mapping> {
+pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<MappedFile> {
     let number = |text: &str| u64::from_str_radix(text, 16).ok();
     let line = |line: &str| {
         let (range, rest) = line.split_once(' ')?;
@@ -216,7 +216,7 @@ pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<Mapping> {
         let path = &rest[rest.find('/')?..];
         let (from, to) = (number(from)?, number(to)?);
         let start = from.wrapping_sub(base);
-        Some(Mapping { process: 0, start, length: to - from, offset, build_id: None, path: path.to_owned() })
+        Some(MappedFile { process: 0, start, length: to - from, offset, build_id: None, path: path.to_owned() })
     };
     text.lines().filter_map(line).collect()
 }
@@ -230,7 +230,7 @@ mod tests {
         let text = "10001000-10003000 r-xp 00001000 fe:00 12 /usr/bin/my prog\n7f00-7f10 rw-p 00000000 00:00 0 \n7ffe00-7fff00 rw-p 0 \
             00:00 0 [stack]\n";
         let expected =
-            Mapping { process: 0, start: 0x1000, length: 0x2000, offset: 0x1000, build_id: None, path: "/usr/bin/my prog".into() };
+            MappedFile { process: 0, start: 0x1000, length: 0x2000, offset: 0x1000, build_id: None, path: "/usr/bin/my prog".into() };
         assert_eq!(parse_maps(text, 0x1000_0000), [expected]);
     }
 

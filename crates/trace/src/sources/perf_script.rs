@@ -9,12 +9,12 @@
 
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
-use crate::perf_script::{self, Line, Record, Thread};
+use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
 use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use trodden_binary::instruction::{Branch, branch, decode};
-use trodden_binary::{Binary, Mapping};
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
+use trodden_binary::{Binary, MappedFile};
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// Between two taken branches lie at most so many instructions; more are no straight line.
@@ -24,8 +24,8 @@ const LONGEST_WALK: u32 = 1 << 16;
 pub struct PerfScriptSource<R> {
     lines: Lines<R>,
     code: Code,
-    threads: HashMap<Thread, State>,
-    mappings: Vec<Mapping>,
+    threads: HashMap<ScriptThread, State>,
+    mappings: Vec<MappedFile>,
     instructions: u64,
     records: u64,
     /// Pairs of branches without a straight line of code between them.
@@ -69,27 +69,27 @@ impl<R: BufRead> PerfScriptSource<R> {
         })
     }
 
-    fn state(&mut self, thread: Thread) -> &mut State {
+    fn state(&mut self, thread: ScriptThread) -> &mut State {
         let next = ThreadId(self.threads.len() as u32);
         self.threads.entry(thread).or_insert(State { id: next, at: None, has_begun: false })
     }
 
-    fn take(&mut self, line: Line, batch: &mut Batch) {
+    fn take(&mut self, line: ScriptLine, batch: &mut Batch) {
         match line {
-            Line::Nothing | Line::Fork { .. } => {}
-            Line::Mapping(mapping) => {
+            ScriptLine::Nothing | ScriptLine::Fork { .. } => {}
+            ScriptLine::Mapping(mapping) => {
                 self.code.map(&mapping);
                 self.mappings.push(mapping);
             }
-            Line::Window(thread, records) => {
+            ScriptLine::Window(thread, records) => {
                 self.state(thread).at = None;
                 records.iter().for_each(|record| self.record(thread, *record, batch));
                 self.state(thread).at = None;
             }
-            Line::Branch(thread, record) => self.record(thread, record, batch),
-            Line::Lost(Some(thread)) => self.state(thread).at = None,
-            Line::Lost(None) => self.threads.values_mut().for_each(|state| state.at = None),
-            Line::Exit(thread) => {
+            ScriptLine::Branch(thread, record) => self.record(thread, record, batch),
+            ScriptLine::Lost(Some(thread)) => self.state(thread).at = None,
+            ScriptLine::Lost(None) => self.threads.values_mut().for_each(|state| state.at = None),
+            ScriptLine::Exit(thread) => {
                 let state = self.state(thread);
                 state.at = None;
                 if state.has_begun {
@@ -99,7 +99,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         }
     }
 
-    fn record(&mut self, thread: Thread, record: Record, batch: &mut Batch) {
+    fn record(&mut self, thread: ScriptThread, record: Record, batch: &mut Batch) {
         self.records += 1;
         let (id, at) = (self.state(thread).id, self.state(thread).at);
         let mut walked = None;
@@ -169,7 +169,7 @@ struct Code {
 }
 
 impl Code {
-    fn map(&mut self, mapping: &Mapping) {
+    fn map(&mut self, mapping: &MappedFile) {
         let path = Path::new(&mapping.path);
         let known = self.files.iter().position(|(known, _)| known.file_name() == path.file_name());
         let file = known.unwrap_or_else(|| {
@@ -208,7 +208,7 @@ impl Code {
                     return Some(branches);
                 }
                 None => {}
-                Some(Branch::Conditional(target)) => {
+                Some(BranchInstruction::Conditional(target)) => {
                     push(BranchKind::Conditional, target, false);
                     instructions = 0;
                 }
@@ -222,15 +222,15 @@ impl Code {
 }
 
 /// The kind of a branch that was taken to an address; `None` if it cannot lead there.
-fn kind_to(branch: Branch, to: u64) -> Option<BranchKind> {
+fn kind_to(branch: BranchInstruction, to: u64) -> Option<BranchKind> {
     let kind = match branch {
-        Branch::Conditional(_) => BranchKind::Conditional,
-        Branch::Jump(_) => BranchKind::Jump,
-        Branch::Call(_) => BranchKind::Call,
-        Branch::IndirectCall => BranchKind::IndirectCall,
-        Branch::IndirectJump => BranchKind::IndirectJump,
-        Branch::Return => BranchKind::Return,
-        Branch::System | Branch::Stop => return None,
+        BranchInstruction::Conditional(_) => BranchKind::Conditional,
+        BranchInstruction::Jump(_) => BranchKind::Jump,
+        BranchInstruction::Call(_) => BranchKind::Call,
+        BranchInstruction::IndirectCall => BranchKind::IndirectCall,
+        BranchInstruction::IndirectJump => BranchKind::IndirectJump,
+        BranchInstruction::Return => BranchKind::Return,
+        BranchInstruction::System | BranchInstruction::Stop => return None,
     };
     branch.target().is_none_or(|target| target == to).then_some(kind)
 }

@@ -12,8 +12,8 @@ fn place(binary: &Binary) -> [u64; 5] {
             let Some(instruction) = binary.code_at(address).and_then(|code| decode(code, address)) else { break };
             let behind = address + instruction.len() as u64;
             match (branch(&instruction), conditional) {
-                (Some(Branch::Conditional(_)), None) => conditional = Some((address, behind)),
-                (Some(Branch::Jump(target)), Some((at, end))) => return [function.address, at, end, address, target],
+                (Some(BranchInstruction::Conditional(_)), None) => conditional = Some((address, behind)),
+                (Some(BranchInstruction::Jump(target)), Some((at, end))) => return [function.address, at, end, address, target],
                 (None, _) => {}
                 _ => break,
             }

@@ -1,16 +1,16 @@
 //! Branches of an unmodified program that QEMU's user mode runs: reads the stream of executed blocks that the plugin writes.
 //!
 //! The stream's layout is `trodden_wire::blocks`. A branch is known when the block behind it is executed
-//! ([`Block::transition`]). A thread that is interrupted by a signal's handler keeps what it was about to do, and does
+//! ([`TranslatedBlock::transition`]). A thread that is interrupted by a signal's handler keeps what it was about to do, and does
 //! it when the handler has returned.
 
-use super::qemu_blocks::{Block, Transition};
+use super::qemu_blocks::{BlockTransition, TranslatedBlock};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes, parse_maps};
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
 use std::path::Path;
-use trodden_binary::Mapping;
-use trodden_binary::instruction::Branch;
+use trodden_binary::MappedFile;
+use trodden_binary::instruction::BranchInstruction;
 use trodden_hardware::{Address, Instruction, RetiredBranch, StreamEvent, ThreadId};
 use trodden_wire::blocks::{FrameKind, HEADER_BYTES, LEAVES_HANDLER, MAGIC, MemoryAccess, VERSION, memory_access};
 
@@ -21,9 +21,9 @@ const LARGEST_FRAME: u64 = 1 << 28;
 pub struct QemuSource<R> {
     level: Level,
     bytes: Bytes<R>,
-    blocks: Vec<Block>,
+    blocks: Vec<TranslatedBlock>,
     threads: Threads,
-    mappings: Vec<Mapping>,
+    mappings: Vec<MappedFile>,
     is_ended: bool,
     is_replaced: bool,
     forks: u64,
@@ -72,7 +72,7 @@ impl<R: Read> QemuSource<R> {
         }
         let [kind, thread] = [0, 4].map(|at| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
         let size = word(&header, 8).unwrap_or(0);
-        let Some(kind) = FrameKind::of(kind).filter(|_| size <= LARGEST_FRAME) else {
+        let Some(kind) = FrameKind::from_number(kind).filter(|_| size <= LARGEST_FRAME) else {
             return Err(self.bytes.damaged(offset, format!("a frame of kind {kind} and {size} bytes")));
         };
         let mut frame = std::mem::take(&mut self.frame);
@@ -180,7 +180,7 @@ struct Thread {
 }
 
 impl Threads {
-    fn execute(&mut self, number: u32, words: &[u8], blocks: &[Block], batch: &mut Batch) -> Result<(), String> {
+    fn execute(&mut self, number: u32, words: &[u8], blocks: &[TranslatedBlock], batch: &mut Batch) -> Result<(), String> {
         let thread = self.by_number.entry(number).or_insert_with(|| {
             self.begun += 1;
             Thread { id: ThreadId(self.begun - 1), ..Thread::default() }
@@ -205,7 +205,7 @@ impl Threads {
         Ok(())
     }
 
-    fn end(&mut self, number: u32, blocks: &[Block], batch: &mut Batch) {
+    fn end(&mut self, number: u32, blocks: &[TranslatedBlock], batch: &mut Batch) {
         let Some(mut thread) = self.by_number.remove(&number) else { return };
         if let Some((last, skipped)) = thread.last {
             self.instructions += thread.count(&blocks[last], blocks[last].instructions(), skipped);
@@ -214,7 +214,7 @@ impl Threads {
         batch.events.push((thread.id, StreamEvent::End(thread.instructions)));
     }
 
-    fn end_all(&mut self, blocks: &[Block], batch: &mut Batch) {
+    fn end_all(&mut self, blocks: &[TranslatedBlock], batch: &mut Batch) {
         let mut numbers: Vec<u32> = self.by_number.keys().copied().collect();
         numbers.sort_unstable();
         numbers.into_iter().for_each(|number| self.end(number, blocks, batch));
@@ -227,7 +227,7 @@ struct Context<'a> {
     unexplained: u64,
     instructions: u64,
     iterations: u64,
-    blocks: &'a [Block],
+    blocks: &'a [TranslatedBlock],
     batch: &'a mut Batch,
 }
 
@@ -253,16 +253,18 @@ impl Thread {
         let block = &blocks[last];
         let enters_handler = context.handlers.contains(&next);
         match block.transition(next) {
-            Transition::Branch(..) if enters_handler && block.branch == Some(Branch::Return) => self.interrupt(next, context),
-            Transition::Unexplained if enters_handler => self.interrupt(next, context),
-            Transition::Straight => context.instructions += self.count(block, block.instructions(), skipped),
-            Transition::Iteration => {
+            BlockTransition::Branch(..) if enters_handler && block.branch == Some(BranchInstruction::Return) => {
+                self.interrupt(next, context)
+            }
+            BlockTransition::Unexplained if enters_handler => self.interrupt(next, context),
+            BlockTransition::Straight => context.instructions += self.count(block, block.instructions(), skipped),
+            BlockTransition::Iteration => {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 context.iterations += 1;
                 return 1;
             }
-            Transition::Restart(executed) => context.instructions += self.count(block, executed, skipped),
-            Transition::Branch(kind, target, is_taken) => {
+            BlockTransition::Restart(executed) => context.instructions += self.count(block, executed, skipped),
+            BlockTransition::Branch(kind, target, is_taken) => {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 let (address, fall_through) = (Address(block.last()), Address(block.end));
                 let instructions = std::mem::take(&mut self.instructions);
@@ -270,7 +272,7 @@ impl Thread {
                 context.batch.instructions.append(&mut self.details);
                 context.batch.events.push((self.id, StreamEvent::Branch(branch)));
             }
-            Transition::Unexplained => {
+            BlockTransition::Unexplained => {
                 context.instructions += self.count(block, block.instructions(), skipped);
                 context.unexplained += 1;
                 context.batch.events.push((self.id, StreamEvent::Gap(Address(next))));
@@ -306,7 +308,7 @@ impl Thread {
     }
 
     /// Counts so many instructions of a block, but for those that count for nothing.
-    fn count(&mut self, block: &Block, executed: usize, skipped: u32) -> u64 {
+    fn count(&mut self, block: &TranslatedBlock, executed: usize, skipped: u32) -> u64 {
         let more = (executed as u32).saturating_sub(skipped);
         self.instructions = self.instructions.saturating_add(more);
         if !block.details.is_empty() {
@@ -329,15 +331,15 @@ fn word(content: &[u8], at: usize) -> Option<u64> {
 }
 
 /// A block's number and the block.
-fn parse_block(content: &[u8], level: Level) -> Option<(usize, Block)> {
+fn parse_block(content: &[u8], level: Level) -> Option<(usize, TranslatedBlock)> {
     let (number, address, count) = (word(content, 0)?, word(content, 8)?, word(content, 16)?);
     let behind = 24usize.checked_add(usize::try_from(count).ok()?)?;
     let (sizes, code) = (content.get(24..behind)?, &content[behind..]);
     // A block of which nothing can be decoded faults when it is executed.
-    let block = Block::new(address, sizes, code, level == Level::Instructions).unwrap_or(Block {
+    let block = TranslatedBlock::new(address, sizes, code, level == Level::Instructions).unwrap_or(TranslatedBlock {
         start: address,
         end: address,
-        ..Block::default()
+        ..TranslatedBlock::default()
     });
     Some((usize::try_from(number).ok()?, block))
 }

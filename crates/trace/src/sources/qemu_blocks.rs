@@ -9,12 +9,12 @@
 //! - a signal's handler begins between any two blocks.
 
 use super::x86;
-use trodden_binary::instruction::{Branch, branch, decode};
+use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_hardware::{Address, BranchKind, Instruction};
 
 /// A translated block.
 #[derive(Clone, Debug, Default)]
-pub struct Block {
+pub struct TranslatedBlock {
     /// First address.
     pub start: u64,
     /// First address behind it.
@@ -22,7 +22,7 @@ pub struct Block {
     /// Where each of its instructions begins, counted from its start.
     pub offsets: Vec<u16>,
     /// What its last instruction does to control flow.
-    pub branch: Option<Branch>,
+    pub branch: Option<BranchInstruction>,
     /// Its last instruction is a string instruction with a REP prefix.
     pub repeats: bool,
     /// Its instructions for the processor model, without addresses of data; empty unless they are asked for.
@@ -31,7 +31,7 @@ pub struct Block {
 
 /// What lies between two blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transition {
+pub enum BlockTransition {
     /// Straight on.
     Straight,
     /// A branch: kind, target, taken.
@@ -44,11 +44,11 @@ pub enum Transition {
     Unexplained,
 }
 
-impl Block {
+impl TranslatedBlock {
     /// Makes a block of its address, the sizes of its instructions, and their bytes. `None` if the bytes do not
     /// suffice, or none can be decoded.
-    pub fn new(start: u64, sizes: &[u8], code: &[u8], with_details: bool) -> Option<Block> {
-        let mut block = Block { start, end: start, ..Block::default() };
+    pub fn new(start: u64, sizes: &[u8], code: &[u8], with_details: bool) -> Option<TranslatedBlock> {
+        let mut block = TranslatedBlock { start, end: start, ..TranslatedBlock::default() };
         let mut at = 0;
         for size in sizes.iter().map(|s| usize::from(*s)) {
             let address = start + at as u64;
@@ -80,26 +80,30 @@ impl Block {
     }
 
     /// What lies between this block and the execution of what starts at `next`.
-    pub fn transition(&self, next: u64) -> Transition {
+    pub fn transition(&self, next: u64) -> BlockTransition {
         let explained = match self.branch {
-            None | Some(Branch::System) if next == self.end => Transition::Straight,
-            None if self.repeats && next == self.last() => Transition::Iteration,
-            Some(Branch::Conditional(target)) if next == self.end => Transition::Branch(BranchKind::Conditional, Address(target), false),
-            Some(Branch::Conditional(target)) if next == target => Transition::Branch(BranchKind::Conditional, Address(target), true),
-            Some(Branch::Jump(target)) if next == target => Transition::Branch(BranchKind::Jump, Address(target), true),
-            Some(Branch::Call(target)) if next == target => Transition::Branch(BranchKind::Call, Address(target), true),
-            Some(Branch::IndirectJump) => Transition::Branch(BranchKind::IndirectJump, Address(next), true),
-            Some(Branch::IndirectCall) => Transition::Branch(BranchKind::IndirectCall, Address(next), true),
-            Some(Branch::Return) => Transition::Branch(BranchKind::Return, Address(next), true),
-            _ => Transition::Unexplained,
+            None | Some(BranchInstruction::System) if next == self.end => BlockTransition::Straight,
+            None if self.repeats && next == self.last() => BlockTransition::Iteration,
+            Some(BranchInstruction::Conditional(target)) if next == self.end => {
+                BlockTransition::Branch(BranchKind::Conditional, Address(target), false)
+            }
+            Some(BranchInstruction::Conditional(target)) if next == target => {
+                BlockTransition::Branch(BranchKind::Conditional, Address(target), true)
+            }
+            Some(BranchInstruction::Jump(target)) if next == target => BlockTransition::Branch(BranchKind::Jump, Address(target), true),
+            Some(BranchInstruction::Call(target)) if next == target => BlockTransition::Branch(BranchKind::Call, Address(target), true),
+            Some(BranchInstruction::IndirectJump) => BlockTransition::Branch(BranchKind::IndirectJump, Address(next), true),
+            Some(BranchInstruction::IndirectCall) => BlockTransition::Branch(BranchKind::IndirectCall, Address(next), true),
+            Some(BranchInstruction::Return) => BlockTransition::Branch(BranchKind::Return, Address(next), true),
+            _ => BlockTransition::Unexplained,
         };
-        if explained != Transition::Unexplained {
+        if explained != BlockTransition::Unexplained {
             return explained;
         }
         let inside = next.checked_sub(self.start).and_then(|o| u16::try_from(o).ok());
         match inside.and_then(|offset| self.offsets.binary_search(&offset).ok()) {
-            Some(instructions) => Transition::Restart(instructions),
-            None => Transition::Unexplained,
+            Some(instructions) => BlockTransition::Restart(instructions),
+            None => BlockTransition::Unexplained,
         }
     }
 }
@@ -108,50 +112,50 @@ impl Block {
 mod tests {
     use super::*;
 
-    fn block(start: u64, instructions: &[&[u8]]) -> Block {
+    fn block(start: u64, instructions: &[&[u8]]) -> TranslatedBlock {
         let sizes: Vec<u8> = instructions.iter().map(|i| i.len() as u8).collect();
-        Block::new(start, &sizes, &instructions.concat(), true).unwrap()
+        TranslatedBlock::new(start, &sizes, &instructions.concat(), true).unwrap()
     }
 
     #[test]
     fn what_the_last_instruction_did() {
         let conditional = block(0x1000, &[&[0x90], &[0x74, 0x10]]);
         assert_eq!((conditional.instructions(), conditional.end, conditional.last()), (2, 0x1003, 0x1001));
-        assert_eq!(conditional.transition(0x1003), Transition::Branch(BranchKind::Conditional, Address(0x1013), false));
-        assert_eq!(conditional.transition(0x1013), Transition::Branch(BranchKind::Conditional, Address(0x1013), true));
-        assert_eq!(conditional.transition(0x5000), Transition::Unexplained);
+        assert_eq!(conditional.transition(0x1003), BlockTransition::Branch(BranchKind::Conditional, Address(0x1013), false));
+        assert_eq!(conditional.transition(0x1013), BlockTransition::Branch(BranchKind::Conditional, Address(0x1013), true));
+        assert_eq!(conditional.transition(0x5000), BlockTransition::Unexplained);
         let back = block(0x1000, &[&[0xc3]]);
-        assert_eq!(back.transition(0x77), Transition::Branch(BranchKind::Return, Address(0x77), true));
+        assert_eq!(back.transition(0x77), BlockTransition::Branch(BranchKind::Return, Address(0x77), true));
         let system = block(0x1000, &[&[0x0f, 0x05]]);
-        assert_eq!(system.transition(0x1002), Transition::Straight);
-        assert_eq!(system.transition(0x2000), Transition::Unexplained);
+        assert_eq!(system.transition(0x1002), BlockTransition::Straight);
+        assert_eq!(system.transition(0x2000), BlockTransition::Unexplained);
     }
 
     #[test]
     fn string_instructions_iterate() {
         let repeated = block(0x1000, &[&[0x90], &[0xf3, 0xa4]]);
-        assert_eq!(repeated.transition(0x1001), Transition::Iteration);
-        assert_eq!(repeated.transition(0x1003), Transition::Straight);
-        assert_eq!(block(0x1001, &[&[0xf3, 0xa4]]).transition(0x1001), Transition::Iteration);
+        assert_eq!(repeated.transition(0x1001), BlockTransition::Iteration);
+        assert_eq!(repeated.transition(0x1003), BlockTransition::Straight);
+        assert_eq!(block(0x1001, &[&[0xf3, 0xa4]]).transition(0x1001), BlockTransition::Iteration);
         // The same prefix before other instructions means something else.
-        assert_eq!(block(0x1001, &[&[0xf3, 0x90]]).transition(0x1001), Transition::Restart(0));
+        assert_eq!(block(0x1001, &[&[0xf3, 0x90]]).transition(0x1001), BlockTransition::Restart(0));
     }
 
     #[test]
     fn an_instruction_that_crosses_a_page_is_not_executed() {
         let cut = block(0x1ffc, &[&[0x90], &[0x90], &[0xe8, 0x01]]);
         assert_eq!((cut.instructions(), cut.end, cut.branch), (2, 0x1ffe, None));
-        assert_eq!(cut.transition(0x1ffe), Transition::Straight);
-        assert!(Block::new(0x1fff, &[1], &[0xe8], false).is_none());
+        assert_eq!(cut.transition(0x1ffe), BlockTransition::Straight);
+        assert!(TranslatedBlock::new(0x1fff, &[1], &[0xe8], false).is_none());
     }
 
     #[test]
     fn blocks_may_be_left_in_their_middle() {
         let left = block(0x1000, &[&[0x90], &[0x90], &[0xc3]]);
         // Everything may follow a return, so only the others are known.
-        assert_eq!(left.transition(0x1001), Transition::Branch(BranchKind::Return, Address(0x1001), true));
+        assert_eq!(left.transition(0x1001), BlockTransition::Branch(BranchKind::Return, Address(0x1001), true));
         let left = block(0x1000, &[&[0x90], &[0x90], &[0x74, 0x10]]);
-        assert_eq!(left.transition(0x1001), Transition::Restart(1));
-        assert_eq!(left.transition(0x1000), Transition::Restart(0));
+        assert_eq!(left.transition(0x1001), BlockTransition::Restart(1));
+        assert_eq!(left.transition(0x1000), BlockTransition::Restart(0));
     }
 }

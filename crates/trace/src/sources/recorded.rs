@@ -6,7 +6,7 @@ use super::recorded_writer::{ChunkKind, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
 use std::io::Read;
 use std::path::Path;
-use trodden_binary::Mapping;
+use trodden_binary::MappedFile;
 use trodden_hardware::{Address, BranchKind, RetiredBranch, StreamEvent, ThreadId};
 
 /// No chunk holds more bytes.
@@ -129,7 +129,7 @@ impl<R: Read> RecordedSource<R> {
         for _ in 0..at.number()? {
             let [start, length, offset] = [at.number()?, at.number()?, at.number()?];
             let path = at.text()?;
-            self.notes.mappings.push(Mapping { process: 0, start, length, offset, build_id: None, path });
+            self.notes.mappings.push(MappedFile { process: 0, start, length, offset, build_id: None, path });
         }
         Some(())
     }

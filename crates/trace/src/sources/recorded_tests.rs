@@ -39,7 +39,7 @@ fn events(seed: u64, number: usize) -> Vec<(ThreadId, StreamEvent)> {
 }
 
 fn notes() -> SourceNotes {
-    let mapping = Mapping { process: 0, start: 0x1000, length: 0x2000, offset: 0x40, build_id: None, path: "/usr/bin/my prog".into() };
+    let mapping = MappedFile { process: 0, start: 0x1000, length: 0x2000, offset: 0x40, build_id: None, path: "/usr/bin/my prog".into() };
     SourceNotes { notes: vec!["a note".into()], mappings: vec![mapping], instructions: 12345, ..SourceNotes::default() }
 }
 

@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_flow::Scheme;
+use trodden_flow::NumberingScheme;
 
 /// What to number, and how.
 #[derive(Debug, Args)]
@@ -12,7 +12,7 @@ pub struct NumberJob {
     pub file: PathBuf,
     /// Numbering of paths.
     #[arg(long, default_value = "ball-larus", value_parser = schemes())]
-    pub scheme: Scheme,
+    pub scheme: NumberingScheme,
     #[command(flatten)]
     pub interesting: Interesting,
     /// Orders of out-edges that ppp tries besides that of the graph.
@@ -29,7 +29,7 @@ pub struct NumberJob {
 impl Default for NumberJob {
     fn default() -> Self {
         let interesting = Interesting::default();
-        NumberJob { file: PathBuf::from("-"), scheme: Scheme::BallLarus, interesting, restarts: 16, time_limit: 60, list: 1000 }
+        NumberJob { file: PathBuf::from("-"), scheme: NumberingScheme::BallLarus, interesting, restarts: 16, time_limit: 60, list: 1000 }
     }
 }
 
@@ -59,22 +59,22 @@ pub enum ModelScheme {
     Measured,
 }
 
-fn schemes() -> impl TypedValueParser<Value = Scheme> {
-    let value = |scheme: &Scheme| PossibleValue::new(scheme.name()).help(help(*scheme));
-    let named = |name: String| Scheme::ALL.into_iter().find(|s| s.name() == name).expect("clap lets no other value pass");
-    PossibleValuesParser::new(Scheme::ALL.iter().map(value)).map(named)
+fn schemes() -> impl TypedValueParser<Value = NumberingScheme> {
+    let value = |scheme: &NumberingScheme| PossibleValue::new(scheme.name()).help(help(*scheme));
+    let named = |name: String| NumberingScheme::ALL.into_iter().find(|s| s.name() == name).expect("clap lets no other value pass");
+    PossibleValuesParser::new(NumberingScheme::ALL.iter().map(value)).map(named)
 }
 
-fn help(scheme: Scheme) -> &'static str {
+fn help(scheme: NumberingScheme) -> &'static str {
     match scheme {
-        Scheme::BallLarus => "Every acyclic path has a number (Ball and Larus)",
-        Scheme::Spp => "Selective: few probes; other paths may have the number of an interesting one",
-        Scheme::Mspp => "Selective, with probes put back until that is no longer so; small graphs only",
-        Scheme::Pertinent => "Compact numbers for the paths over some edges; other paths have higher ones",
-        Scheme::Pspp => "Precise selective: no other path has the number of an interesting one",
-        Scheme::Ppp => "Preferential: compact numbers for a list of paths, checked against the Ball-Larus number",
-        Scheme::KnownTable => "Ball-Larus numbers in a perfect hash table of the known ones",
-        Scheme::PppOptimal => "As ppp with the most compact numbers, and a bound on how compact they can be",
-        Scheme::Approximate => "As ppp without the check",
+        NumberingScheme::BallLarus => "Every acyclic path has a number (Ball and Larus)",
+        NumberingScheme::Spp => "Selective: few probes; other paths may have the number of an interesting one",
+        NumberingScheme::Mspp => "Selective, with probes put back until that is no longer so; small graphs only",
+        NumberingScheme::Pertinent => "Compact numbers for the paths over some edges; other paths have higher ones",
+        NumberingScheme::Pspp => "Precise selective: no other path has the number of an interesting one",
+        NumberingScheme::Ppp => "Preferential: compact numbers for a list of paths, checked against the Ball-Larus number",
+        NumberingScheme::KnownTable => "Ball-Larus numbers in a perfect hash table of the known ones",
+        NumberingScheme::PppOptimal => "As ppp with the most compact numbers, and a bound on how compact they can be",
+        NumberingScheme::Approximate => "As ppp without the check",
     }
 }

@@ -5,15 +5,15 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Command, Parser, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_unit::experiment::{Input, Keep, Observe, Reach, Scheme, Settings, Spelling, Threads, Timing};
+use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, SettingsFile, Spelling, Threads, Timing};
 use trodden_unit::{EventSource, experiment::spelling::MOST_PATHS};
 
 /// How paths are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Parameters {
     /// Numbering of paths.
-    #[arg(long, value_parser = spelled::<Scheme>())]
-    pub scheme: Option<Scheme>,
+    #[arg(long, value_parser = spelled::<ExperimentScheme>())]
+    pub scheme: Option<ExperimentScheme>,
     /// Cut the paths of functions that have more than this many.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MOST_PATHS))]
     pub max_paths: Option<u64>,
@@ -105,11 +105,11 @@ impl Parameters {
             chords: self.chords,
             reach: self.reach,
             keep: self.keep,
-            weights: self.weights.clone().map(Input::File),
+            weights: self.weights.clone().map(SettingsFile::File),
             observe: self.observe(),
             tail_merging: self.tail_merging,
             events: self.events,
-            known: self.residual.as_ref().map(|profile| Input::File(profile.into())),
+            known: self.residual.as_ref().map(|profile| SettingsFile::File(profile.into())),
             recorder: self.flight_recorder.clone().map(Into::into),
             when: self.sample.then_some(Timing::Bursts),
             ..Settings::default()
@@ -131,11 +131,11 @@ impl Parameters {
         }))
     }
 
-    /// Those among words of another command: takes them out, with their values.
+    /// Those among the arguments of another command: takes them out, with their values.
     ///
     /// # Errors
     /// A value is missing or means nothing; the message is clap's.
-    pub fn taken_from(words: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
+    pub fn taken_from(command: &mut Vec<OsString>) -> Result<Parameters, clap::Error> {
         #[derive(Parser)]
         #[command(no_binary_name = true, disable_help_flag = true)]
         struct Own {
@@ -144,13 +144,13 @@ impl Parameters {
         }
         let known = Parameters::augment_args(Command::new("build"));
         let (mut own, mut others) = (Vec::new(), Vec::new());
-        let mut rest = std::mem::take(words).into_iter();
-        while let Some(word) = rest.next() {
-            let name = word.to_str().and_then(|w| w.strip_prefix("--")).map(|w| w.split_once('=').map_or((w, false), |(n, _)| (n, true)));
+        let mut rest = std::mem::take(command).into_iter();
+        while let Some(text) = rest.next() {
+            let name = text.to_str().and_then(|w| w.strip_prefix("--")).map(|w| w.split_once('=').map_or((w, false), |(n, _)| (n, true)));
             let found = name.and_then(|(name, joined)| Some((known.get_arguments().find(|a| a.get_long() == Some(name))?, joined)));
             match found {
                 Some((argument, joined)) => {
-                    own.push(word);
+                    own.push(text);
                     let value = if argument.get_action().takes_values() && !argument.is_require_equals_set() && !joined {
                         rest.next()
                     } else {
@@ -158,10 +158,10 @@ impl Parameters {
                     };
                     own.extend(value);
                 }
-                None => others.push(word),
+                None => others.push(text),
             }
         }
-        *words = others;
+        *command = others;
         Ok(Own::try_parse_from(own)?.parameters)
     }
 }
@@ -173,9 +173,9 @@ mod tests {
     use trodden_unit::Experiment;
 
     fn taken(text: &str) -> (Parameters, String) {
-        let mut words = text.split(' ').map(OsString::from).collect();
-        let parameters = Parameters::taken_from(&mut words).unwrap_or_else(|e| panic!("{e}"));
-        (parameters, words.join(OsStr::new(" ")).into_string().unwrap())
+        let mut command = text.split(' ').map(OsString::from).collect();
+        let parameters = Parameters::taken_from(&mut command).unwrap_or_else(|e| panic!("{e}"));
+        (parameters, command.join(OsStr::new(" ")).into_string().unwrap())
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         let (parameters, _) = taken("--scheme ppp");
         let error = Experiment::new(&parameters.settings()).unwrap_err().to_string();
         assert!(error.contains("--interesting"), "{error}");
-        let watched = Settings { watched: Some(Input::File("x".into())), ..parameters.settings() };
+        let watched = Settings { watched: Some(SettingsFile::File("x".into())), ..parameters.settings() };
         assert!(Experiment::new(&watched).unwrap_err().to_string().contains("does not go together with --watch"));
     }
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(others, "run --bin x --release");
         let settings = parameters.settings();
         assert_eq!(settings.to_string(), "max-paths=9 reach=all when=bursts weights=a=b");
-        let mut words = vec![OsString::from("--max-paths")];
-        assert!(Parameters::taken_from(&mut words).unwrap_err().to_string().contains("--max-paths"));
+        let mut command = vec![OsString::from("--max-paths")];
+        assert!(Parameters::taken_from(&mut command).unwrap_err().to_string().contains("--max-paths"));
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_flow::partition::{Measure, Strategy};
+use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// Most copies that can be asked for.
 const MOST_COPIES: usize = 4096;
@@ -73,13 +73,13 @@ impl CopyStrategy {
     }
 }
 
-impl From<CopyStrategy> for Strategy {
-    fn from(strategy: CopyStrategy) -> Strategy {
+impl From<CopyStrategy> for PartitionStrategy {
+    fn from(strategy: CopyStrategy) -> PartitionStrategy {
         match strategy {
-            CopyStrategy::Sbl => Strategy::Sbl,
-            CopyStrategy::Pbl => Strategy::Pbl,
-            CopyStrategy::P3 => Strategy::P3,
-            CopyStrategy::Weighted => Strategy::Weighted,
+            CopyStrategy::Sbl => PartitionStrategy::Sbl,
+            CopyStrategy::Pbl => PartitionStrategy::Pbl,
+            CopyStrategy::P3 => PartitionStrategy::P3,
+            CopyStrategy::Weighted => PartitionStrategy::Weighted,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use trodden_sequence::Method;
+use trodden_sequence::CompressionMethod;
 
 /// Questions about sequences of paths and calls.
 #[derive(Debug, Subcommand)]
@@ -59,12 +59,12 @@ pub enum StreamMethod {
 
 impl StreamMethod {
     /// The library's method.
-    pub fn method(self) -> Method {
+    pub fn method(self) -> CompressionMethod {
         match self {
-            StreamMethod::Sequitur => Method::Sequitur,
-            StreamMethod::RePair => Method::RePair,
-            StreamMethod::LocallyConsistent => Method::LocallyConsistent,
-            StreamMethod::Phrases => Method::Phrases,
+            StreamMethod::Sequitur => CompressionMethod::Sequitur,
+            StreamMethod::RePair => CompressionMethod::RePair,
+            StreamMethod::LocallyConsistent => CompressionMethod::LocallyConsistent,
+            StreamMethod::Phrases => CompressionMethod::Phrases,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use trodden_flow::witness::{Lookahead, Order, Placement, Strategy};
+use trodden_flow::witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
 
 /// Most profiles that can be asked for.
 const MOST_PROFILES: usize = 4096;
@@ -82,13 +82,13 @@ pub enum WitnessStrategy {
     Weighted,
 }
 
-impl From<WitnessStrategy> for Strategy {
-    fn from(strategy: WitnessStrategy) -> Strategy {
+impl From<WitnessStrategy> for DistributionStrategy {
+    fn from(strategy: WitnessStrategy) -> DistributionStrategy {
         match strategy {
-            WitnessStrategy::Fine => Strategy::Fine,
-            WitnessStrategy::Function => Strategy::Function,
-            WitnessStrategy::Grouped => Strategy::Grouped,
-            WitnessStrategy::Weighted => Strategy::Weighted,
+            WitnessStrategy::Fine => DistributionStrategy::Fine,
+            WitnessStrategy::Function => DistributionStrategy::Function,
+            WitnessStrategy::Grouped => DistributionStrategy::Grouped,
+            WitnessStrategy::Weighted => DistributionStrategy::Weighted,
         }
     }
 }
@@ -136,11 +136,11 @@ pub enum JobOrder {
     Longest,
 }
 
-impl From<JobOrder> for Order {
-    fn from(order: JobOrder) -> Order {
+impl From<JobOrder> for WitnessJobOrder {
+    fn from(order: JobOrder) -> WitnessJobOrder {
         match order {
-            JobOrder::Given => Order::Given,
-            JobOrder::Longest => Order::LongestFirst,
+            JobOrder::Given => WitnessJobOrder::Given,
+            JobOrder::Longest => WitnessJobOrder::LongestFirst,
         }
     }
 }

@@ -4,7 +4,7 @@
 use crate::cli::{Advise, Color, FindingKind};
 use crate::commands::remarks;
 use crate::commands::sequences::in_report;
-use crate::commands::sequences::iterations::Pattern;
+use crate::commands::sequences::iterations::IterationPattern;
 use crate::driver::properties::{self, KnownProperties};
 use crate::notes::note;
 use crate::output;
@@ -12,7 +12,7 @@ use crate::profiles;
 use crate::sources;
 use anyhow::{Result, bail};
 use std::process::ExitCode;
-use trodden_analysis::advise::{AdviseOptions, Kind};
+use trodden_analysis::advise::{AdviceKind, AdviseOptions};
 use trodden_report::advice::{AdviceSelection, json, sarif, text};
 use trodden_report::sarif::append;
 use trodden_report::{SourceCache, View};
@@ -24,16 +24,16 @@ use trodden_report::{SourceCache, View};
 pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     let wanted = wanted(job)?;
     let profile = profiles::load(&job.profile)?;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let known = match wanted.includes(Kind::Redundant) {
+    let known = match wanted.includes(AdviceKind::Redundant) {
         true => properties::of(&wanted.functions(&view)?)?,
         false => KnownProperties::default(),
     };
     let advice = wanted.advise(&view, &|function| known.of(function))?;
     // Of iterations only the sequence says which follows which.
-    let patterns = if wanted.includes(Kind::Loop) { patterns(job)? } else { Vec::new() };
+    let patterns = if wanted.includes(AdviceKind::Loop) { patterns(job)? } else { Vec::new() };
     if let Some(file) = &job.sarif {
         let mut log = sarif::advice(&advice, &sources);
         if !patterns.is_empty() {
@@ -56,7 +56,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
 }
 
 /// Patterns that iterations repeat, if the run has a stream.
-fn patterns(job: &Advise) -> Result<Vec<Pattern>> {
+fn patterns(job: &Advise) -> Result<Vec<IterationPattern>> {
     let Some(sequence) = in_report::of_profile(&job.profile) else { return Ok(Vec::new()) };
     let mut patterns = sequence.patterns()?;
     patterns.retain(|p| job.function.as_ref().is_none_or(|f| p.function == *f));
@@ -74,10 +74,10 @@ fn wanted(job: &Advise) -> Result<AdviceSelection> {
         bail!("--decided {} would call every branch decided: give more than 50", job.decided);
     }
     let kinds = job.kind.iter().map(|kind| match kind {
-        FindingKind::Correlated => Kind::Correlated,
-        FindingKind::Loop => Kind::Loop,
-        FindingKind::Redundant => Kind::Redundant,
-        FindingKind::Never => Kind::Never,
+        FindingKind::Correlated => AdviceKind::Correlated,
+        FindingKind::Loop => AdviceKind::Loop,
+        FindingKind::Redundant => AdviceKind::Redundant,
+        FindingKind::Never => AdviceKind::Never,
     });
     Ok(AdviceSelection {
         function: job.function.clone(),

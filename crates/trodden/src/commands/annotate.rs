@@ -1,14 +1,14 @@
 //! `trodden annotate`: a path over its source.
 
 use super::coverage::view_of;
-use super::remarks::{remarks, tell_partial};
+use super::remarks::{remarks, report_partial};
 use crate::cli::{Annotate, Color};
 use crate::output::{json_text, print, print_text, text_options};
 use crate::profiles;
 use crate::sources::sources;
 use anyhow::Result;
 use std::process::ExitCode;
-use trodden_report::annotate::{Request, annotate};
+use trodden_report::annotate::{AnnotateRequest, annotate};
 use trodden_report::{SourceCache, events, json};
 
 /// Prints the path.
@@ -23,9 +23,9 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     events::check(&profile, job.measure.measure())?;
     if !job.json {
-        tell_partial(&profile);
+        report_partial(&profile);
     }
-    let request = Request { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
+    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
     } else {

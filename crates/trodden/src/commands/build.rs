@@ -4,7 +4,7 @@ use crate::cli::Build;
 use crate::commands::instrument::WRITES_NOTHING;
 use crate::driver::assets;
 use crate::driver::cc::LTO_VARIABLE;
-use crate::driver::events::{self, Event, LOG_VARIABLE};
+use crate::driver::events::{self, DriverEvent, LOG_VARIABLE};
 use crate::driver::experiment;
 use crate::driver::link::exit_code;
 use crate::driver::toolchain::Tool;
@@ -108,15 +108,15 @@ struct Outcome {
 }
 
 /// Sums a build up. What does not exist any more (the trials of `configure`) does not count, nor do the trials that CMake keeps.
-fn outcome(events: &[Event], exists: &dyn Fn(&Path) -> bool) -> Outcome {
+fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     let mut objects = BTreeSet::new();
     let mut linked = BTreeMap::new();
     for event in events {
         match event {
-            Event::Compile { output: Some(output), .. } | Event::Link { output, .. } if is_trial(output) => {}
-            Event::Compile { output: Some(output), .. } => _ = objects.insert(output),
-            Event::Compile { output: None, .. } => {}
-            Event::Link { output, units, .. } => _ = linked.insert(output, units),
+            DriverEvent::Compile { output: Some(output), .. } | DriverEvent::Link { output, .. } if is_trial(output) => {}
+            DriverEvent::Compile { output: Some(output), .. } => _ = objects.insert(output),
+            DriverEvent::Compile { output: None, .. } => {}
+            DriverEvent::Link { output, units, .. } => _ = linked.insert(output, units),
         }
     }
     let mut out = Outcome { objects: objects.into_iter().filter(|o| exists(o)).count(), ..Outcome::default() };
@@ -140,7 +140,7 @@ fn is_trial(path: &Path) -> bool {
 }
 
 /// Says what the build made; gives its instrumented images. Those that are built for traces have nothing that counts.
-fn summary(events: &[Event], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
+fn summary(events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> Vec<PathBuf> {
     let found = outcome(events, &|path| path.is_file());
     let images = found.images.iter().map(|i| name(i)).collect::<Vec<_>>();
     match (found.images.len(), found.objects) {
@@ -189,12 +189,12 @@ mod tests {
 
     #[test]
     fn what_is_gone_does_not_count_and_the_last_link_does() {
-        let link = |output: &str, units: &[&str]| Event::Link {
+        let link = |output: &str, units: &[&str]| DriverEvent::Link {
             output: output.into(),
             image: None,
             units: units.iter().map(|u| (*u).to_owned()).collect(),
         };
-        let compile = |output: &str| Event::Compile { source: "a.c".into(), output: Some(output.into()) };
+        let compile = |output: &str| DriverEvent::Compile { source: "a.c".into(), output: Some(output.into()) };
         let events = [
             compile("/a.o"),
             compile("/a.o"),
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn trials_of_cmake_do_not_count() {
-        let link = |output: &str| Event::Link { output: output.into(), image: None, units: vec!["1".into()] };
-        let compile = |output: &str| Event::Compile { source: "a.c".into(), output: Some(output.into()) };
+        let link = |output: &str| DriverEvent::Link { output: output.into(), image: None, units: vec!["1".into()] };
+        let compile = |output: &str| DriverEvent::Compile { source: "a.c".into(), output: Some(output.into()) };
         let events = [
             link("/b/CMakeFiles/3.25.1/CompilerIdC/a.out"),
             link("/b/CMakeFiles/CMakeScratch/TryCompile-x/cmTC_1"),

@@ -29,7 +29,7 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
     if job.json {
         print(&json_text(&difference::json(&found))?)?;
     } else {
-        let functions = View::of(&before).totals.instrumented;
+        let functions = View::from_profile(&before).totals.instrumented;
         print_text(&difference::text(&found, functions, job.top))?;
     }
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();

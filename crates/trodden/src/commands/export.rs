@@ -1,7 +1,7 @@
 //! `trodden export`: a profile in the format of another tool. What is written is made by the crate `trodden-report`.
 
 use super::coverage::{files::Files, view_of};
-use super::remarks::{left_out, tell_partial};
+use super::remarks::{left_out, report_partial};
 use super::residual;
 use crate::cli::{Export, Format};
 use crate::driver::profdata;
@@ -23,7 +23,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     let of_files = !job.include.is_empty() || !job.exclude.is_empty() || job.relative_to.is_some();
     ensure!(!of_files || job.format == Format::Lcov, "--include, --exclude and --relative-to are for `trodden export lcov`");
     let profile = profiles::load(&job.profile)?;
-    let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::of(&profile) };
+    let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
@@ -44,7 +44,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     };
     // The others say so themselves, or have a place for it.
     if !matches!(job.format, Format::Json | Format::Html) {
-        tell_partial(&profile);
+        report_partial(&profile);
     }
     match &job.output {
         Some(file) if file.as_os_str() != "-" => write_file(file, &bytes)?,

@@ -5,7 +5,7 @@ mod rows;
 use crate::cli::{Aggregate as AggregateJob, Color, Field, Pack};
 use crate::commands::copies::distribute;
 use crate::commands::remarks;
-use crate::commands::residual::{Known, inputs};
+use crate::commands::residual::{KnownInput, inputs};
 use crate::driver::assets;
 use crate::notes::{note, warn};
 use crate::output::{self, json_text};
@@ -19,15 +19,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_analysis::FieldError;
-use trodden_analysis::field::aggregate::{Aggregate, Aggregator, Limits, SeenPath, UnitKey};
-use trodden_analysis::field::estimate::Sample;
+use trodden_analysis::field::aggregate::{Aggregate, AggregateLimits, Aggregator, SeenPath, UnitKey};
+use trodden_analysis::field::estimate::UserSample;
 use trodden_analysis::field::reporting::ReportingUsers;
 use trodden_analysis::field::{FieldReport, user_of};
 use trodden_analysis::untested::Sightings;
 use trodden_profile::copies::{PartitionedProgram, is_copy};
 use trodden_profile::{Builds, Counts, ImageProfile, Merger, Profile, Run, UnitProfile, raw_files};
 use trodden_report::select::limit;
-use trodden_report::users::{AllTaken, CopyReports, Estimate, Taken, Tomography, users_json, users_text};
+use trodden_report::users::{AllTaken, CopyReports, TakenPath, Tomography, UserEstimate, users_json, users_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_unit::{UnitMap, UnitStore};
@@ -48,7 +48,7 @@ pub fn run(job: &Field, color: Color) -> Result<ExitCode> {
 
 fn pack(job: &Pack) -> Result<ExitCode> {
     let copy = job.copy.as_deref().map(distribute::identity).transpose()?;
-    let mut report = FieldReport::of(&filtered(job)?, user_of(&job.user))?;
+    let mut report = FieldReport::new(&filtered(job)?, user_of(&job.user))?;
     if let Some((image, unit)) = copy {
         anyhow::ensure!(
             report.units.iter().all(|u| u.image == image),
@@ -83,8 +83,8 @@ fn append(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
 
 /// What was counted and is not known, of all profiles. Of copies that watch a part of the paths, only theirs.
 fn filtered(job: &Pack) -> Result<Profile> {
-    let mut known = Known::default();
-    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
+    let mut known = KnownInput::default();
+    job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
     let (mut sightings, mut merger) = (Sightings::default(), Merger::new(Builds::Separate));
     let (mut of_copies, mut read) = (job.copy.is_some(), 0);
     // A copy of which nothing came up has written nothing.
@@ -114,7 +114,7 @@ fn is_empty_folder(path: &Path) -> bool {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = Limits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
+    let limits = AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
     let handed = job.copies.as_deref().map(distribute::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {
@@ -123,7 +123,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         (0..handed.copies().len() as u32).map(|copy| handed.functions(copy).into_iter().map(str::to_owned).collect()).collect::<Vec<_>>()
     });
     let mut aggregator = match handed {
-        Some(handed) => Aggregator::of_copies(limits, handed),
+        Some(handed) => Aggregator::from_copies(limits, handed),
         None => Aggregator::new(limits),
     };
     for file in files_of(&job.reports, EXTENSION, "reports", "`trodden field pack` makes them")? {
@@ -144,7 +144,7 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
         }
         None => aggregator.finish(&mut |_| Ok(())).context("cannot use temporary files")?,
     };
-    let tomography = copies.zip(sums.reporting.as_ref()).map(|(functions, present)| of_copies(job, functions, present)).transpose()?;
+    let tomography = copies.zip(sums.reporting.as_ref()).map(|(functions, reporting)| of_copies(job, functions, reporting)).transpose()?;
     show(job, color, &sums, tomography.as_ref(), &mut maps)?;
     if sums.foreign > 0 {
         warn(format_args!("left out, since of none of the copies: {} in these reports", plural(sums.foreign as u128, "path", "paths")));
@@ -153,14 +153,14 @@ fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
 }
 
 /// Who reported of which copy, and for how many users estimates are.
-fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, present: &ReportingUsers) -> Result<Tomography> {
-    let reported = present.users();
+fn of_copies(job: &AggregateJob, functions: Vec<Vec<String>>, reporting: &ReportingUsers) -> Result<Tomography> {
+    let reported = reporting.users();
     let all = job.population.unwrap_or(reported);
     anyhow::ensure!(all >= reported, "{reported} users reported: --population cannot be less");
     anyhow::ensure!(reported > 0, "none of these reports is of these copies: were others distributed?");
     let row = |(functions, copy): (Vec<String>, u32)| CopyReports {
-        users: present.users_with_any(&[copy]),
-        reports: present.reports(copy),
+        users: reporting.users_with_any(&[copy]),
+        reports: reporting.reports(copy),
         functions,
     };
     Ok(Tomography { reported, all, copies: functions.into_iter().zip(0..).map(row).collect() })
@@ -231,8 +231,8 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let images =
         units.into_iter().map(|(key, unit)| ImageProfile { identity: key.image, path: String::new(), build_id: None, units: vec![unit] });
     let profile = Profile { run: Run::default(), images: images.collect(), sampling: None };
-    let view = View::of(&profile);
-    let taken: Vec<Taken> = sums.top.iter().map(|path| taken(path, tomography)).collect();
+    let view = View::from_profile(&profile);
+    let taken: Vec<TakenPath> = sums.top.iter().map(|path| taken(path, tomography)).collect();
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = sources::sources(&job.source, ".");
     let sources = SourceCache::new(&provider);
@@ -251,14 +251,14 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     Ok(())
 }
 
-fn taken(path: &SeenPath, tomography: Option<&Tomography>) -> Taken {
+fn taken(path: &SeenPath, tomography: Option<&Tomography>) -> TakenPath {
     let SeenPath { unit, counter, users, reports, count, squares, watching, ref most } = *path;
     let most = most.iter().map(|(user, count)| (rows::user(user), *count)).collect();
     let estimate = tomography.zip(watching).map(|(tomography, watching)| {
-        let sample = Sample { all: tomography.all, watching: watching.max(users) };
-        Estimate { watching: sample.watching, users: sample.users(users), count: sample.count(count, squares) }
+        let sample = UserSample { all: tomography.all, watching: watching.max(users) };
+        UserEstimate { watching: sample.watching, users: sample.users(users), count: sample.count(count, squares) }
     });
-    Taken { image: unit.image, unit: unit.unit, counter, users, reports, count, most, estimate }
+    TakenPath { image: unit.image, unit: unit.unit, counter, users, reports, count, most, estimate }
 }
 
 /// Whether a file is to be Parquet.

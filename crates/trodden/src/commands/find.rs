@@ -9,7 +9,7 @@ use crate::sources;
 use anyhow::Result;
 use std::process::ExitCode;
 use trodden_analysis::expression::Expression;
-use trodden_report::found::{Answer, Found};
+use trodden_report::found::{FoundAnswer, FoundPaths};
 use trodden_report::{SourceCache, View};
 
 /// Exit status with `--fail` if a path matches.
@@ -29,10 +29,10 @@ const REMEDY: &str = "`trodden instrument PROGRAM --output NEW --table-slots 409
 pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let expression: Expression = job.expression.parse()?;
     let profile = profiles::load(&job.profile)?;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let found = Found::of(&expression, &job.expression, &view)?;
+    let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::most(job.top, job.json);
     match job.json {
         true => output::print(&output::json_text(&found.json(top))?)?,
@@ -43,14 +43,14 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
             1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        let what = if found.answer() == Answer::Unknown { "a path may match" } else { "more paths may match" };
+        let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
         note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted separately: {REMEDY}"));
     }
-    remarks::tell_partial(&profile);
+    remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
     Ok(match found.answer() {
-        Answer::Unknown => ExitCode::from(UNKNOWN),
-        Answer::Yes if job.fail => ExitCode::from(FOUND),
-        Answer::Yes | Answer::No => ExitCode::SUCCESS,
+        FoundAnswer::Unknown => ExitCode::from(UNKNOWN),
+        FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),
+        FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })
 }

@@ -45,7 +45,7 @@ pub fn store(imported: BranchImport, name: &Path, destination: &Destination) -> 
     let sampling =
         imported.profile.sampling.as_ref().and_then(|s| s.branches()).cloned().context("an imported profile says how it was sampled")?;
     anyhow::ensure!(sampling.records > 0, "{} holds no branches: {}", name.display(), remedy(sampling.samples));
-    tell(&imported, &sampling);
+    report(&imported, &sampling);
     anyhow::ensure!(sampling.whole_paths > 0, "no path was seen from its beginning to its end");
     deliver(&Collected { profile: imported.profile, problems: Vec::new() }, destination).map(drop)
 }
@@ -58,7 +58,7 @@ fn remedy(samples: u64) -> &'static str {
 }
 
 /// What was seen, and what was lost.
-fn tell(imported: &BranchImport, sampling: &BranchSampling) {
+fn report(imported: &BranchImport, sampling: &BranchSampling) {
     note(sampling.summary());
     let losses = &sampling.losses;
     let mut parts = Vec::new();

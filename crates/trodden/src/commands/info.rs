@@ -180,7 +180,7 @@ impl ImageSummary {
             self.cut.extend(cut_function(map, function));
         }
         let named = |function: &Skipped| SkippedFunction {
-            function: Name::of(&function.name).full,
+            function: Name::from_linkage(&function.name).full,
             source: map.source.clone(),
             reason: function.reason.clone(),
         };
@@ -238,7 +238,7 @@ impl ImageSummary {
             .iter()
             .map(|c| format!("{}  {}, cut at {}  ({})", c.function, plural(c.paths.into(), "path", "paths"), places(&c.cuts), c.source));
         list(out, "Paths cut elsewhere than at loops", lines.collect(), shown)?;
-        let lines = self.uninstrumented.iter().map(|f| Name::of(f).full);
+        let lines = self.uninstrumented.iter().map(|f| Name::from_linkage(f).full);
         list(out, "Not counted, because not compiled by trodden", lines.collect(), shown)?;
         self.print_libraries(out)
     }
@@ -280,7 +280,7 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
             Some(CutPlace { reason: cut_reason(*reason)?, from_line: line(edge.from, false), to_line: line(edge.to, true) })
         })
         .collect();
-    let name = Name::of(function.plain_name()).full;
+    let name = Name::from_linkage(function.plain_name()).full;
     (!cuts.is_empty()).then(|| CutFunction { function: name, source: map.source.clone(), paths: function.counters, cuts })
 }
 

@@ -9,7 +9,7 @@ mod place;
 mod watch;
 
 use crate::cli::{Instrument, OnUntested};
-use crate::commands::residual::{FIELD_FOLDER, tell_known};
+use crate::commands::residual::{FIELD_FOLDER, report_known};
 use crate::commands::segments;
 use crate::driver::assets;
 use crate::driver::cc::arguments::CommandLine;
@@ -17,13 +17,13 @@ use crate::driver::compile_step::read;
 use crate::driver::experiment;
 use crate::driver::frames;
 use crate::driver::link::{self};
-use crate::driver::rebuild::{Compiler, Rebuilder};
-use crate::driver::recipe::{Driver, Made, Recipe, RecipeStore};
+use crate::driver::rebuild::{DriverCompiler, Rebuilder};
+use crate::driver::recipe::{BuildProduct, Driver, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use place::Place;
+use place::LinkPlace;
 use std::collections::HashMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputKind, Request, exclusions};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
@@ -48,17 +48,17 @@ pub const WRITES_NOTHING: &str =
 pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     let request = request(job)?;
-    let defaults = Defaults::of(job);
+    let defaults = Defaults::from_job(job);
     let made = make_with(program, output, &request, &defaults)?;
     let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
-    tell(&made);
+    report(&made);
     if let Some(set) = request.experiment.segments() {
         segments::check_variant(&made, set, program, output)?;
     }
     if let Some(known) = request.experiment.known_set() {
         let known = experiment::paths_of(InputKind::Known, known)?;
         let maps: Vec<UnitMap> = made.frames.iter().filter_map(|f| f.map().ok()).collect();
-        tell_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
+        report_known(&known, &maps.iter().collect::<Vec<_>>(), "all their paths are counted");
     }
     note(format_args!(
         "{}: image {}, {}, {}",
@@ -79,8 +79,8 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
 }
 
 /// What is asked for. It is checked before anything is read.
-fn request(job: &Instrument) -> Result<Request> {
-    let place = || Some(Input::File(PathBuf::new()));
+fn request(job: &Instrument) -> Result<PluginRequest> {
+    let place = || Some(SettingsFile::File(PathBuf::new()));
     let mut settings = Settings { time_limit_s: job.time_limit, ..job.parameters.settings() };
     settings.interesting = if job.interesting.is_empty() { None } else { place() };
     settings.watched = job.watch.as_ref().and_then(|_| place());
@@ -104,7 +104,7 @@ fn request(job: &Instrument) -> Result<Request> {
     if let Some(set) = set.map(|set| set.with_growth(job.growth)) {
         let functions = plural(set.functions().len() as u128, "function", "functions");
         note(format_args!("{} through {functions}", plural(set.len() as u128, "segment", "segments")));
-        settings.segments = Some(Input::Stored(experiment::inputs()?.put(&set.to_bytes())?));
+        settings.segments = Some(SettingsFile::Stored(experiment::inputs()?.put(&set.to_bytes())?));
     }
     experiment::resolve(settings)
 }
@@ -113,16 +113,16 @@ fn request(job: &Instrument) -> Result<Request> {
 ///
 /// # Errors
 /// The program is not instrumented, its recipe or bitcode is missing, or a tool fails.
-pub fn make(program: &Path, output: &Path, request: &Request) -> Result<Option<Image>> {
+pub fn make(program: &Path, output: &Path, request: &PluginRequest) -> Result<Option<Image>> {
     make_with(program, output, request, &Defaults::default())
 }
 
-fn make_with(program: &Path, output: &Path, request: &Request, defaults: &Defaults) -> Result<Option<Image>> {
+fn make_with(program: &Path, output: &Path, request: &PluginRequest, defaults: &Defaults) -> Result<Option<Image>> {
     let request = experiment::file(request)?;
-    let inputs = Inputs::of(program)?;
-    let place = Place::new(&inputs.recipe)?;
+    let inputs = Inputs::from_program(program)?;
+    let place = LinkPlace::new(&inputs.recipe)?;
     note(format_args!("compiling {} from bitcode", plural(inputs.frames.len() as u128, "unit", "units")));
-    let rebuilder = Rebuilder::compile(&Compiler::new(request.clone().into())?, &inputs.frames, &place.folder.path().join("units"))?;
+    let rebuilder = Rebuilder::compile(&DriverCompiler::new(request.clone().into())?, &inputs.frames, &place.folder.path().join("units"))?;
     inputs.link(&place, rebuilder, output, &request, defaults, None)
 }
 
@@ -142,7 +142,7 @@ impl Inputs {
     ///
     /// # Errors
     /// The program is not instrumented, or the store does not have them.
-    pub fn of(program: &Path) -> Result<Inputs> {
+    pub fn from_program(program: &Path) -> Result<Inputs> {
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
         let store = assets::store()?;
@@ -151,7 +151,7 @@ impl Inputs {
         let contents = recipe.files.iter().map(|f| recipes.content(&f.content)).collect::<Result<Vec<_>>>()?;
         let mut frames: Vec<Frame> = contents.iter().flat_map(|bytes| frames::of_file(bytes)).collect();
         for source in &recipe.sources {
-            if let Made::Unit(unit) = &source.made {
+            if let BuildProduct::Unit(unit) = &source.made {
                 frames.push(unit_of_store(&store, unit)?);
             }
         }
@@ -172,15 +172,15 @@ impl Inputs {
         request: &Path,
         writes: Option<&str>,
     ) -> Result<Option<Image>> {
-        let place = Place::new(&self.recipe)?;
-        let rebuilder = Rebuilder::of(objects, place.folder.path());
+        let place = LinkPlace::new(&self.recipe)?;
+        let rebuilder = Rebuilder::new(objects, place.folder.path());
         let defaults = Defaults { output: writes.map(str::to_owned), ..Defaults::default() };
         self.link(&place, rebuilder, output, request, &defaults, Some(&self.origin))
     }
 
     fn link(
         &self,
-        place: &Place,
+        place: &LinkPlace,
         rebuilder: Rebuilder,
         output: &Path,
         request: &Path,
@@ -213,7 +213,7 @@ struct Defaults {
 }
 
 impl Defaults {
-    fn of(job: &Instrument) -> Defaults {
+    fn from_job(job: &Instrument) -> Defaults {
         let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
         let output = store.and_then(|store| {
             let folder = store.folder().join(FIELD_FOLDER);
@@ -246,7 +246,7 @@ impl Defaults {
 }
 
 /// Names the functions of which other paths are counted than the interesting ones.
-fn tell(image: &Image) {
+fn report(image: &Image) {
     for map in image.frames.iter().filter_map(|f| f.map().ok()) {
         for function in &map.instead {
             warn(format_args!("{}: all paths of `{}` are counted: {}", map.source, function.name, function.reason));
@@ -263,7 +263,7 @@ fn scheme(image: &Image) -> String {
 }
 
 /// Puts every input in its place, rebuilt where it has bitcode; gives the objects that stand for sources.
-fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
+fn lay_out(inputs: &Inputs, place: &LinkPlace, mut rebuilder: Rebuilder) -> Result<Vec<(usize, PathBuf)>> {
     let Inputs { recipe, contents, .. } = inputs;
     place.make_way(&place.directory.join("x"))?;
     for (file, bytes) in recipe.files.iter().zip(contents) {
@@ -276,11 +276,11 @@ fn lay_out(inputs: &Inputs, place: &Place, mut rebuilder: Rebuilder) -> Result<V
     let mut objects = Vec::new();
     for source in &recipe.sources {
         let object = match &source.made {
-            Made::Unit(unit) => {
+            BuildProduct::Unit(unit) => {
                 let made = Identity::parse(unit).and_then(|u| rebuilder.unit(u).map(Path::to_owned));
                 made.ok_or_else(|| anyhow!("unit {unit} was not compiled"))?
             }
-            Made::Object(content) => {
+            BuildProduct::Object(content) => {
                 let path = place.folder.path().join(format!("source-{}.o", source.at));
                 fs::write(&path, RecipeStore::beside(&assets::store()?).content(content)?)?;
                 path
@@ -300,7 +300,7 @@ fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
 }
 
 /// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
-fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
+fn link_there(recipe: &Recipe, place: &LinkPlace, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
     let driver = match recipe.driver {
         Driver::Clang => Tool::Clang,
         Driver::ClangCxx => Tool::ClangCxx,
@@ -308,7 +308,7 @@ fn link_there(recipe: &Recipe, place: &Place, line: &CommandLine, request: &Path
     let clang = driver.find()?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
-    let job = link::Job { clang: &clang, arguments: &line.words, line, added: Vec::new(), environment };
+    let job = link::LinkJob { clang: &clang, arguments: &line.arguments, line, added: Vec::new(), environment };
     let back = env::current_dir();
     env::set_current_dir(place.of(&place.directory))?;
     let linked = link::run(&job);

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_analysis::isolate::{Isolation, Score};
-use trodden_profile::{Builds, Ending, Maps, Merger, Profile};
+use trodden_profile::{Builds, Maps, Merger, ProcessEnding, Profile};
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::words::{base_name, plural};
 use trodden_report::{SourceCache, View};
@@ -34,7 +34,7 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
             runs.passing
         );
     }
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let by = match job.by {
@@ -42,13 +42,16 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         SuspectScore::Tarantula => Score::Tarantula,
         SuspectScore::Importance => Score::Importance,
     };
-    let suspects =
-        Suspects::of(&isolation, &view, &SuspectSelection { by, top: output::most(job.top, job.json), function: job.function.as_deref() })?;
+    let suspects = Suspects::new(
+        &isolation,
+        &view,
+        &SuspectSelection { by, top: output::most(job.top, job.json), function: job.function.as_deref() },
+    )?;
     match job.json {
         true => output::print(&output::json_text(&suspects.json())?)?,
         false => output::print_text(&suspects.text(&sources, &output::text_options(color, job.steps)))?,
     }
-    remarks::tell_partial(&profile);
+    remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }
@@ -94,7 +97,7 @@ fn runs(job: &Isolate) -> Result<Vec<Run>> {
             empty.push(file.display().to_string());
             continue;
         };
-        match failed.or(profile.run.ending.map(|ending| ending != Ending::Exit(0))) {
+        match failed.or(profile.run.ending.map(|ending| ending != ProcessEnding::Exit(0))) {
             Some(failed) => runs.push(Run { file, failed, images, program }),
             None => endless.push(file.display().to_string()),
         }

@@ -22,7 +22,7 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
         files.extend(profiles::files(name)?);
     }
     let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
-    let progress = Progress::of(files.len(), "profiles");
+    let progress = Progress::new(files.len(), "profiles");
     let merged = merge_files(&files, builds, |_| progress.step());
     for (file, reason) in &merged.refused {
         warn(format_args!("{} is left out: {reason}", file.display()));

@@ -56,15 +56,15 @@ mod waits;
 
 use crate::cli::{Cli, Command};
 use crate::driver::cc;
-use crate::driver::compile_step::Language;
+use crate::driver::compile_step::SourceLanguage;
 use anyhow::Result;
 use std::process::ExitCode;
 
 /// Runs the command that the line names.
 pub fn run(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Cc { arguments } => cc::drive(Language::C, arguments),
-        Command::Cxx { arguments } => cc::drive(Language::Cxx, arguments),
+        Command::Cc { arguments } => cc::drive(SourceLanguage::C, arguments),
+        Command::Cxx { arguments } => cc::drive(SourceLanguage::Cxx, arguments),
         Command::Build(build) => build::run(&build),
         Command::Pgo(job) => pgo::run(&job),
         Command::Record(record) => record::run(&record),

@@ -24,7 +24,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
-use trodden_unit::experiment::Input;
+use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{Settings, Transformation};
 
 /// Builds, trains, builds, trains, and makes the program.
@@ -35,7 +35,7 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
     let profile = folder.path().join("edges.profdata");
     note("1 of 5: building to collect an edge profile");
-    let building = Building::of(job)?;
+    let building = Building::from_job(job)?;
     let program = building.run(None)?;
     note("2 of 5: training");
     fs::write(&profile, profdata::indexed(&record::train(&job.train, &program)?)?)
@@ -49,9 +49,9 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
     let output = job.output.clone().unwrap_or_else(|| with_ending(&program));
     let file = folder.path().join("transformation-plan");
     fs::write(&file, plan(&transformed).to_bytes()).with_context(|| format!("cannot write {}", file.display()))?;
-    let settings = Settings { apply: Some(Input::File(file)), ..Settings::default() };
+    let settings = Settings { apply: Some(SettingsFile::File(file)), ..Settings::default() };
     instrument::make(&program, &output, &experiment::resolve(settings)?)?;
-    tell(&output, &transformed);
+    report(&output, &transformed);
     if let Some(kept) = &job.keep_profile {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
     }
@@ -76,7 +76,7 @@ fn with_ending(program: &Path) -> PathBuf {
     env::current_dir().unwrap_or_default().join(name)
 }
 
-fn tell(output: &Path, transformed: &[TransformedFunction]) {
+fn report(output: &Path, transformed: &[TransformedFunction]) {
     for one in transformed.iter().filter(|d| d.is_changed()) {
         let of = |kind: fn(&Transformation) -> bool| one.transformations.iter().filter(|d| kind(d)).count();
         let (copies, loops) = (of(|d| matches!(d, Transformation::Copy(_))), of(|d| matches!(d, Transformation::LastIterations(_))));

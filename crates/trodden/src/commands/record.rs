@@ -13,7 +13,7 @@ use crate::commands::copies;
 use crate::commands::stream;
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
-use crate::running::bursts::{self, Bursting, Files};
+use crate::running::bursts::{self, BurstFiles, Bursting};
 use crate::running::{
     Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, nothing_counted,
     run_folder, wait_forwarding,
@@ -54,12 +54,12 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     counted.run.test = test();
     let status = counted.status;
     let kept = folder.check().and_then(|()| keep(record, counted, folder.path()));
-    let is_whole = tell_kept(kept, folder);
+    let is_whole = report_kept(kept, folder);
     Ok(exit_code_with(status, is_whole))
 }
 
 /// Says what is wrong with a run's profile, and keeps raw files that may help; whether nothing is.
-fn tell_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
+fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     let lacking = match kept {
         Ok(Lacking { problems: 0, .. }) => return true,
         Ok(lacking) => lacking,
@@ -124,8 +124,8 @@ pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {
-        let words = ["sh".into(), "-c".into(), line.into()];
-        let counted = count_with(&words, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), "%m.raw", bursts)?;
+        let arguments = ["sh".into(), "-c".into(), line.into()];
+        let counted = count_with(&arguments, &[(PROGRAM_VARIABLE, program.as_os_str())], folder.path(), "%m.raw", bursts)?;
         anyhow::ensure!(counted.status.success(), "the training `{line}` ends with {}", counted.status);
         last = Some(counted);
     }
@@ -159,27 +159,27 @@ impl Counted {
 const ENDING: Duration = Duration::from_millis(50);
 
 /// Runs a command whose counts go to files of these names in a folder.
-fn count(words: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
-    count_with(words, &[], folder, names, bursts)
+fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
+    count_with(arguments, &[], folder, names, bursts)
 }
 
 /// The same with further variables.
-fn count_with(words: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
-    let mut command = command(words, folder, names);
+fn count_with(arguments: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
+    let mut command = command(arguments, folder, names);
     command.envs(variables.iter().copied());
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let bursting = Bursting::start(Files::of_folder(folder), bursts)?;
+    let bursting = Bursting::start(BurstFiles::from_folder(folder), bursts)?;
     let status = wait_forwarding(&mut command);
     let sampling = bursting.stop();
-    let status = status.map_err(|error| not_run(&words[0], error))?;
-    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(words, started, ending(status)) };
-    warn_of_processes_that_go_on(words, folder);
+    let status = status.map_err(|error| not_run(&arguments[0], error))?;
+    let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, ..circumstances(arguments, started, ending(status)) };
+    warn_of_processes_that_go_on(arguments, folder);
     Ok(Counted { run, status, sampling })
 }
 
 /// Says so if a process that the command started still counts.
-fn warn_of_processes_that_go_on(words: &[OsString], folder: &Path) {
+fn warn_of_processes_that_go_on(arguments: &[OsString], folder: &Path) {
     let is_used = || trodden_profile::raw_files(folder).unwrap_or_default().iter().any(|file| is_in_use(file));
     // One that is just ending is none.
     if is_used() && {
@@ -189,7 +189,7 @@ fn warn_of_processes_that_go_on(words: &[OsString], folder: &Path) {
         note(format_args!(
             "warning: `{}` has ended, but a process that it started still runs: what it counts from now on is not in this profile (to \
                 have it all, record a command that waits for it, or set TRODDEN_OUTPUT and use `trodden collect` at the end)",
-            words[0].display()
+            arguments[0].display()
         ));
     }
 }
@@ -209,7 +209,7 @@ fn keep(record: &Record, counted: Counted, folder: &Path) -> Result<Lacking> {
         return Ok(Lacking::default());
     }
     match (&counted.sampling, record.sample) {
-        (Some(sampling), _) => bursts::tell(sampling),
+        (Some(sampling), _) => bursts::report(sampling),
         (None, true) => warn("nothing was sampled: no program that ran was built with --sample, so all was counted in full"),
         (None, false) => {}
     }

@@ -15,7 +15,7 @@ pub fn left_out(files: &Files) {
 }
 
 /// Says what a profile does not have, where what is printed does not say it.
-pub fn tell_partial(profile: &Profile) {
+pub fn report_partial(profile: &Profile) {
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 

@@ -20,7 +20,7 @@ use trodden_report::{Selection, SourceCache, View, events, html, json, text};
 pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
     let (profile, lost) = profiles::recover(&job.profile)?;
     // Only the page shows whole sources.
-    let mut view = if job.html.is_some() { view_of(&profile) } else { View::of(&profile) };
+    let mut view = if job.html.is_some() { view_of(&profile) } else { View::from_profile(&profile) };
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);

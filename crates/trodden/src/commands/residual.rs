@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
-use trodden_report::residual::{Order, Residual as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
+use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedOrder, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::experiment::{InputError, InputKind};
@@ -56,8 +56,8 @@ pub fn run(job: &Residual, color: Color) -> Result<ExitCode> {
 /// The same, with what was compared before.
 fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<ExitCode> {
     let inputs = inputs(&job.profiles)?;
-    let mut known = Known::default();
-    job.known.iter().try_for_each(|wanted| known.add_wanted(wanted))?;
+    let mut known = KnownInput::default();
+    job.known.iter().try_for_each(|wanted| known.add_named(wanted))?;
     let (mut sightings, mut runs) = (Sightings::default(), Vec::new());
     let (mut field, mut across) = (Merger::new(Builds::Separate), SegmentProfiles::new());
     for input in inputs {
@@ -77,26 +77,26 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     }
     let maps: Vec<&UnitMap> = profile.images.iter().flat_map(|i| &i.units).map(|u| &*u.map).collect();
     if !known.paths.is_empty() {
-        tell_known(&known.paths, &maps, "all their paths count as untested");
+        report_known(&known.paths, &maps, "all their paths count as untested");
     }
-    let view = View::of_untested(&profile);
+    let view = View::from_untested(&profile);
     if let Some(top) = job.hot {
         return hot(job, color, &view, &known.paths, top as usize);
     }
     let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
     let top = trodden_report::select::limit(most);
     let order = match job.by {
-        ResidualOrder::Count => Order::Count,
-        ResidualOrder::Newest => Order::Newest,
-        ResidualOrder::Runs => Order::Runs,
+        ResidualOrder::Count => UntestedOrder::Count,
+        ResidualOrder::Newest => UntestedOrder::Newest,
+        ResidualOrder::Runs => UntestedOrder::Runs,
     };
     let function = job.function.as_deref();
     let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
-    let untested = Untested::of(field, &wanted)?;
+    let untested = Untested::new(field, &wanted)?;
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let across = across.as_ref().map(|observed| UntestedSegments::of(observed, job, most)).transpose()?;
+    let across = across.as_ref().map(|observed| UntestedSegments::new(observed, job, most)).transpose()?;
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
     write(job, &form(job, color, &both, &sources, &profile.run.directory)?)?;
     remarks::remarks(&view, &sources);
@@ -179,21 +179,21 @@ fn write(job: &Residual, bytes: &[u8]) -> Result<()> {
 }
 
 /// A profile, or what becomes one.
-pub enum Input {
+pub enum ProfileInput {
     /// A stored profile, with its number in the run store.
     Stored(PathBuf, Option<u64>),
     /// What a program wrote.
     Raw(PathBuf),
 }
 
-impl Input {
+impl ProfileInput {
     /// Reads it. Of raw files, which gather over time, one that makes no sense any more is left out with a warning.
     ///
     /// # Errors
     /// A stored profile cannot be read.
     pub fn read_or_warn(&self) -> Result<Option<(RunLabel, Profile)>> {
         match self.read() {
-            Err(error) if matches!(self, Input::Raw(_)) => {
+            Err(error) if matches!(self, ProfileInput::Raw(_)) => {
                 warn(format_args!("{}; it is left out", reasons(&error)));
                 Ok(None)
             }
@@ -203,7 +203,7 @@ impl Input {
 
     fn read(&self) -> Result<(RunLabel, Profile)> {
         match self {
-            Input::Stored(file, number) => {
+            ProfileInput::Stored(file, number) => {
                 let found = Profile::recover(file)?;
                 profiles::losses(file, &found.lost).iter().for_each(warn);
                 let profile = found.profile;
@@ -211,7 +211,7 @@ impl Input {
                 let words = if command.is_empty() { file.display().to_string() } else { command };
                 Ok((RunLabel { number: *number, words }, profile))
             }
-            Input::Raw(file) => {
+            ProfileInput::Raw(file) => {
                 let raw = RawProfile::read(file)?;
                 let words = raw_words(file, &raw);
                 let run = Run { started_ns: raw.created_ns, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
@@ -241,7 +241,7 @@ fn raw_words(file: &Path, raw: &RawProfile) -> String {
 ///
 /// # Errors
 /// There is none of such a name, or, where none is named, none of a residual build.
-pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
+pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
     if wanted.is_empty() {
         return of_residual_builds();
     }
@@ -249,15 +249,15 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
     for name in wanted {
         let path = Path::new(name);
         if path.is_file() {
-            out.push(if is_raw(path) { Input::Raw(path.to_owned()) } else { Input::Stored(path.to_owned(), None) });
+            out.push(if is_raw(path) { ProfileInput::Raw(path.to_owned()) } else { ProfileInput::Stored(path.to_owned(), None) });
             continue;
         }
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
         let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
         match entries {
             // A suite may well have the name of a folder.
-            Ok(entries) => out.extend(entries.into_iter().map(|e| Input::Stored(e.profile, Some(e.number)))),
-            Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(Input::Raw)),
+            Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
+            Err(_) if !raws.is_empty() => out.extend(raws.into_iter().map(ProfileInput::Raw)),
             Err(_) if path.is_dir() => bail!("{name} is a folder without raw files (*.raw), and no run or suite has that name"),
             Err(ProfileError::NoStore { .. }) => bail!("there is neither a file nor a folder {name}, nor a run store here"),
             Err(ProfileError::NoRun { store, known, .. }) => {
@@ -269,7 +269,7 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<Input>> {
     // Named twice, it is one all the same.
     let mut seen = BTreeSet::new();
     out.retain(|input| {
-        let (Input::Stored(file, _) | Input::Raw(file)) = input;
+        let (ProfileInput::Stored(file, _) | ProfileInput::Raw(file)) = input;
         seen.insert(fs::canonicalize(file).unwrap_or_else(|_| file.clone()))
     });
     Ok(out)
@@ -281,9 +281,9 @@ fn is_raw(file: &Path) -> bool {
 }
 
 /// What residual builds wrote into the run store by themselves, and the runs of such builds.
-fn of_residual_builds() -> Result<Vec<Input>> {
+fn of_residual_builds() -> Result<Vec<ProfileInput>> {
     let store = RunStore::find(Path::new("."))?;
-    let mut out: Vec<Input> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(Input::Raw).collect();
+    let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
     // Runs of one build are all alike in this: one of them is looked at.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());
     for entry in store.list()? {
@@ -299,7 +299,7 @@ fn of_residual_builds() -> Result<Vec<Input>> {
             }
         }
         if entry.images.iter().any(|i| residual.contains(&i.identity)) {
-            out.push(Input::Stored(entry.profile, Some(entry.number)));
+            out.push(ProfileInput::Stored(entry.profile, Some(entry.number)));
         }
     }
     if out.is_empty() {
@@ -313,7 +313,7 @@ fn of_residual_builds() -> Result<Vec<Input>> {
 
 /// What is known.
 #[derive(Default)]
-pub struct Known {
+pub struct KnownInput {
     /// All of it.
     pub paths: KnownPaths,
     /// Identities of the sets that builds knew, which were added.
@@ -322,12 +322,12 @@ pub struct Known {
     missing: BTreeSet<Identity>,
 }
 
-impl Known {
+impl KnownInput {
     /// Adds what the user names.
     ///
     /// # Errors
     /// There is no such profile, or its paths are cut otherwise.
-    pub fn add_wanted(&mut self, wanted: &str) -> Result<()> {
+    pub fn add_named(&mut self, wanted: &str) -> Result<()> {
         let known = experiment::known_paths(OsStr::new(wanted)).with_context(|| format!("--known {wanted}"))?;
         Ok(self.paths.unite(known)?)
     }
@@ -375,7 +375,7 @@ impl Known {
 }
 
 /// Says so where tests are of another program, or of another state of it: what they know is of no use then.
-pub fn tell_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
+pub fn report_known(known: &KnownPaths, maps: &[&UnitMap], then: &str) {
     let (mut same, mut changed) = (false, BTreeSet::new());
     for map in maps {
         for function in map.functions.iter().filter(|f| known.names(&map.source, &f.name)) {

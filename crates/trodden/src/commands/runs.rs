@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::store::Left;
-use trodden_profile::{Ending, RunEntry, RunStore};
+use trodden_profile::{ProcessEnding, RunEntry, RunStore};
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -30,7 +30,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
         }
         None => {
             print_text(&table(&store.list()?))?;
-            tell_left(&store.left()?);
+            report_left(&store.left()?);
         }
         Some(RunsCommand::Clean) => clean(&store.left()?)?,
         Some(RunsCommand::Remove { runs }) => {
@@ -48,7 +48,7 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
 }
 
 /// Says what killed recordings left.
-fn tell_left(left: &[Left]) {
+fn report_left(left: &[Left]) {
     if !left.is_empty() {
         note(format_args!(
             "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` \
@@ -91,8 +91,8 @@ fn table(runs: &[RunEntry]) -> String {
     let mut out = format!("{:>5}  {:<12} {:>10}  {:<10}  {}\n", "run", "suite", "seconds", "ending", "test or command");
     for entry in runs {
         let ending = match entry.run.ending {
-            Some(Ending::Exit(status)) => format!("exit {status}"),
-            Some(Ending::Signal(signal)) => format!("signal {signal}"),
+            Some(ProcessEnding::Exit(status)) => format!("exit {status}"),
+            Some(ProcessEnding::Signal(signal)) => format!("signal {signal}"),
             None if entry.run.runs > 1 => "several".into(),
             None => "unknown".into(),
         };

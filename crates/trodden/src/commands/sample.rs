@@ -13,7 +13,7 @@
 
 use crate::cli::Sample;
 use crate::driver::assets;
-use crate::running::bursts::{Bursting, Files, read};
+use crate::running::bursts::{BurstFiles, Bursting, read};
 use crate::running::deliver;
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
@@ -73,8 +73,8 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
 }
 
 /// Raw files, and the processes by which some of them were named.
-fn subjects(names: &[PathBuf]) -> Result<(Files, Vec<u32>)> {
-    let (mut files, mut processes) = (Files::default(), Vec::new());
+fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
+    let (mut files, mut processes) = (BurstFiles::default(), Vec::new());
     for name in names {
         let number = name.to_str().and_then(|n| n.parse::<u32>().ok()).filter(|_| !name.exists());
         match number {
@@ -109,6 +109,6 @@ fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
 }
 
 fn command_of(process: u32) -> Vec<String> {
-    let words = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-    words.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
+    let arguments = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+    arguments.split(|b| *b == 0).filter(|w| !w.is_empty()).map(|w| String::from_utf8_lossy(w).into_owned()).collect()
 }

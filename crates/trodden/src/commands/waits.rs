@@ -56,7 +56,7 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
     } else {
         import::report(&job.recording, job)?
     };
-    let summary = summary::Summary::new(replayed, job);
+    let summary = summary::WaitSummary::new(replayed, job);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());
         write(path, page::page(&summary, &title).as_bytes())?;

@@ -52,7 +52,7 @@ pub fn start_object(store: &UnitStore) -> Result<PathBuf> {
 }
 
 fn object(store: &UnitStore, content: &[u8]) -> Result<PathBuf> {
-    let path = store.root().join("runtime").join(format!("{}.o", Identity::of(content)));
+    let path = store.root().join("runtime").join(format!("{}.o", Identity::from_content(content)));
     if fs::read(&path).is_ok_and(|bytes| bytes == content) {
         return Ok(path);
     }
@@ -154,7 +154,7 @@ fn preloadable(library: &Path) -> Result<PathBuf> {
         return Ok(library.to_owned());
     }
     let folder = store()?.root().join("runtime");
-    let own = folder.join(format!("{}.so", Identity::of(library.as_os_str().as_encoded_bytes())));
+    let own = folder.join(format!("{}.so", Identity::from_content(library.as_os_str().as_encoded_bytes())));
     if separates(&own) {
         bail!(
             "neither {} nor {} can be preloaded, for the blanks or colons in their names: set {STORE_VARIABLE} to a folder without",
@@ -216,7 +216,7 @@ const DRIVERS: &[&str] = &["trodden-cc", "trodden-c++", "cargo-trodden"];
 /// The store cannot be written.
 pub fn drivers(store: &UnitStore) -> Result<PathBuf> {
     let own = own_program()?;
-    let folder = store.root().join("drivers").join(&Identity::of(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
+    let folder = store.root().join("drivers").join(&Identity::from_content(own.as_os_str().as_encoded_bytes()).to_string()[..16]);
     link_drivers(&own, &folder)?;
     fs::create_dir_all(folder.join("path"))?;
     stand_ins::names().iter().try_for_each(|name| link(&own, &folder.join("path").join(name)))?;

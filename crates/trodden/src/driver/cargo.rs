@@ -72,11 +72,11 @@ pub fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn test_as_suite(words: Vec<OsString>, suite: &str) -> Result<ExitCode> {
+pub fn test_as_suite(arguments: Vec<OsString>, suite: &str) -> Result<ExitCode> {
     let project = env::current_dir()?;
     let project = project.to_str().context("the path of the current folder is not UTF-8")?;
     let step = ["suite", "step", "--suite", suite, "--project", project];
-    run_cargo(&mut cargo("test", &Invocation::read(words)?, &step.map(str::to_owned))?)
+    run_cargo(&mut cargo("test", &Invocation::read(arguments)?, &step.map(str::to_owned))?)
 }
 
 fn run_cargo(command: &mut Command) -> Result<ExitCode> {
@@ -87,8 +87,8 @@ fn run_cargo(command: &mut Command) -> Result<ExitCode> {
 /// What is asked of cargo.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Invocation {
-    /// Cargo's words, trodden's taken out.
-    words: Vec<OsString>,
+    /// Cargo's arguments, trodden's taken out.
+    arguments: Vec<OsString>,
     /// How many of them come before `--`.
     own: usize,
     /// How paths are counted.
@@ -108,12 +108,12 @@ impl Invocation {
         let parameters = Parameters::taken_from(&mut own)?;
         let mut out = Invocation { parameters, ..Invocation::default() };
         let mut rest = own.into_iter().chain(arguments[end..].iter().cloned());
-        while let Some(word) = rest.next() {
-            let text = word.to_string_lossy().into_owned();
+        while let Some(argument) = rest.next() {
+            let text = argument.to_string_lossy().into_owned();
             if text == "--" {
-                out.own = out.words.len();
-                out.words.push(word);
-                out.words.extend(rest);
+                out.own = out.arguments.len();
+                out.arguments.push(argument);
+                out.arguments.extend(rest);
                 return Ok(out);
             }
             let (option, joined) = match text.split_once('=') {
@@ -124,7 +124,7 @@ impl Invocation {
                 if text == "--release" || text == "-r" {
                     out.profile = Some("release".into());
                 }
-                out.words.push(word);
+                out.arguments.push(argument);
                 continue;
             }
             let value = joined.or_else(|| rest.next().map(|v| v.to_string_lossy().into_owned()));
@@ -133,13 +133,13 @@ impl Invocation {
                 "--target" => out.target = Some(value),
                 "--target-dir" => out.folder = Some(value.into()),
                 "--profile" => {
-                    out.words.push(format!("--profile={value}").into());
+                    out.arguments.push(format!("--profile={value}").into());
                     out.profile = Some(value);
                 }
                 _ => {}
             }
         }
-        out.own = out.words.len();
+        out.own = out.arguments.len();
         Ok(out)
     }
 
@@ -165,15 +165,15 @@ fn cargo(verb: &str, invocation: &Invocation, recorder: &[String]) -> Result<Com
     }
     let folder = match &invocation.folder {
         Some(folder) => std::path::absolute(folder)?,
-        None => target_folder(&invocation.words)?.join("trodden"),
+        None => target_folder(&invocation.arguments)?.join("trodden"),
     };
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(&invocation.words[..invocation.own]);
+    command.args(&invocation.arguments[..invocation.own]);
     command.arg(format!("--target={target}")).arg("--target-dir").arg(&folder);
     if verb != "build" && verb != "b" {
         command.arg("--config").arg(runner(&target, recorder)?);
     }
-    command.args(&invocation.words[invocation.own..]);
+    command.args(&invocation.arguments[invocation.own..]);
     let settings = invocation.parameters.settings().over(experiment::of_environment()?);
     let names_matter = pgo::names_matter(&settings);
     let request = experiment::file(&experiment::resolve(settings)?)?;
@@ -207,26 +207,26 @@ fn way(request: &Path) -> Result<Identity> {
     let plugin = assets::plugin()?;
     let bytes = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
     let name = request.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Identity::of(format!("{name} {}", Identity::of(&bytes)).as_bytes()))
+    Ok(Identity::from_content(format!("{name} {}", Identity::from_content(&bytes)).as_bytes()))
 }
 
-/// The words by which `trodden` records what cargo runs.
+/// The arguments by which `trodden` records what cargo runs.
 fn recorder(verb: &str) -> Vec<String> {
     let suite = match verb {
         "bench" => Some("bench"),
         "test" | "t" => Some("test"),
         _ => None,
     };
-    let words = ["record"].into_iter().chain(suite.iter().flat_map(|suite| ["--suite", *suite]));
-    words.map(str::to_owned).collect()
+    let arguments = ["record"].into_iter().chain(suite.iter().flat_map(|suite| ["--suite", *suite]));
+    arguments.map(str::to_owned).collect()
 }
 
-/// Cargo's setting that has `trodden` run what cargo runs, with these words.
+/// Cargo's setting that has `trodden` run what cargo runs, with these arguments.
 fn runner(target: &str, recorder: &[String]) -> Result<OsString> {
     let trodden = assets::own_folder()?.join("trodden");
     let trodden = trodden.to_str().with_context(|| format!("the path {} is not UTF-8", trodden.display()))?;
-    let words = [trodden].into_iter().chain(recorder.iter().map(String::as_str)).chain(["--"]);
-    let list = words.map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
+    let arguments = [trodden].into_iter().chain(recorder.iter().map(String::as_str)).chain(["--"]);
+    let list = arguments.map(|w| serde_json::to_string(w).expect("text")).collect::<Vec<_>>().join(",");
     Ok(format!("target.{target}.runner=[{list}]").into())
 }
 
@@ -234,16 +234,16 @@ fn runner(target: &str, recorder: &[String]) -> Result<OsString> {
 ///
 /// # Errors
 /// There is no cargo, or no package here.
-pub fn target_folder(words: &[OsString]) -> Result<PathBuf> {
+pub fn target_folder(arguments: &[OsString]) -> Result<PathBuf> {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["metadata", "--no-deps", "--format-version=1"]);
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let text = word.to_string_lossy();
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_string_lossy();
         if text == "--manifest-path" {
-            command.arg(word).args(words.next());
+            command.arg(argument).args(arguments.next());
         } else if text.starts_with("--manifest-path=") || text == "--offline" || text == "--frozen" || text == "--locked" {
-            command.arg(word);
+            command.arg(argument);
         }
     }
     let output = command.output().context("cannot run cargo: install Rust from https://rustup.rs")?;
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn own_options_are_taken_out_and_cargos_stay() {
         let found = read("run --release --pgo --max-paths 9 --bin x --scheme=ball-larus --reach all --sample -- --release --target y");
-        assert_eq!(found.words, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
+        assert_eq!(found.arguments, ["run", "--release", "--bin", "x", "--", "--release", "--target", "y"].map(OsString::from));
         assert_eq!(found.own, 4);
         let settings = found.parameters.settings().to_string();
         assert_eq!(settings, "scheme=ball-larus max-paths=9 reach=all when=bursts observe=edge-profile");

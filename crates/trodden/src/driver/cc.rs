@@ -1,6 +1,6 @@
 //! The compiler drivers `trodden cc` and `trodden c++`: clang, with paths counted.
 //!
-//! The user's words reach clang as they are; a few are added, depending on what the command does ([`arguments::Kind`]):
+//! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CompileKind`]):
 //!
 //! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO
 //!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
@@ -15,8 +15,8 @@ pub mod pgo;
 mod response_files;
 
 use crate::driver::assets;
-use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, Language, read, with_added};
-use crate::driver::events::{self, Event};
+use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, SourceLanguage, read, with_added};
+use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
 use crate::driver::link;
 use crate::notes::note;
@@ -53,7 +53,7 @@ const SETTING_OPTIONS: [(&str, &str); 10] = [
 ///
 /// # Errors
 /// Clang or a part of trodden is missing.
-pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCode> {
+pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<ExitCode> {
     let own = take_settings(&mut arguments)?;
     if own != Settings::default() || experiment::settings_variable().is_some() {
         return drive_again(language, &arguments, own);
@@ -69,7 +69,7 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
         return become_clang(&clang, &arguments, &[], &[]);
     }
     // Assembly cannot wait for the link: it is instrumented now.
-    let to_assembly = line.words.iter().any(|w| w == "-S");
+    let to_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !to_assembly {
         return crate::driver::lto::drive(&clang, &arguments, &line);
     }
@@ -77,9 +77,9 @@ pub fn drive(language: Language, mut arguments: Vec<OsString>) -> Result<ExitCod
     let environment = compile_environment(&line)?;
     if line.kind.links() {
         let environment = if line.kind.compiles() { environment } else { Vec::new() };
-        return link::drive(&link::Job { clang: &clang, arguments: &arguments, line: &line, added, environment });
+        return link::drive(&link::LinkJob { clang: &clang, arguments: &arguments, line: &line, added, environment });
     }
-    events::log(&Event::compiled(&line));
+    events::log(&DriverEvent::compiled(&line));
     become_clang(&clang, &arguments, &added, &environment)
 }
 
@@ -114,13 +114,16 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
 
 /// Whether code is optimised: by the last of the options that say so.
 fn is_optimised(line: &CommandLine) -> bool {
-    let level = line.words.iter().filter_map(|word| word.to_str()?.strip_prefix("-O")).next_back();
+    let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
 }
 
 /// Whether LLVM's code is asked for: it passes no plugin.
 fn is_bitcode(line: &CommandLine) -> bool {
-    line.words.iter().filter_map(|word| word.to_str()).any(|word| word == "-emit-llvm" || word.starts_with("-fembed-bitcode"))
+    line.arguments
+        .iter()
+        .filter_map(|argument| argument.to_str())
+        .any(|argument| argument == "-emit-llvm" || argument.starts_with("-fembed-bitcode"))
 }
 
 /// What the plugin finds in its environment.
@@ -131,17 +134,17 @@ fn compile_environment(line: &CommandLine) -> Result<Vec<(OsString, OsString)>> 
 }
 
 fn become_clang(clang: &Path, arguments: &[OsString], added: &[OsString], environment: &[(OsString, OsString)]) -> Result<ExitCode> {
-    let words = with_added(arguments, added);
-    let error = Command::new(clang).args(words).envs(environment.iter().map(|(k, v)| (k, v))).exec();
+    let arguments = with_added(arguments, added);
+    let error = Command::new(clang).args(arguments).envs(environment.iter().map(|(k, v)| (k, v))).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
 
 /// Runs the driver again with its settings resolved where all of its parts find them: in the environment.
-fn drive_again(language: Language, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
+fn drive_again(language: SourceLanguage, arguments: &[OsString], own: Settings) -> Result<ExitCode> {
     let request = experiment::resolve(own.over(experiment::of_environment()?))?;
     let trodden = assets::own_folder()?.join("trodden");
     let mut command = Command::new(&trodden);
-    command.arg(if language == Language::C { "cc" } else { "c++" }).args(arguments);
+    command.arg(if language == SourceLanguage::C { "cc" } else { "c++" }).args(arguments);
     experiment::set(&mut command, &experiment::file(&request)?);
     Err(command.exec()).with_context(|| format!("cannot run {}", trodden.display()))
 }
@@ -161,9 +164,9 @@ fn take_settings(arguments: &mut Vec<OsString>) -> Result<Settings> {
     let asked = SETTING_OPTIONS.iter().filter(|(option, _)| take_option(arguments, option));
     let text: Vec<&str> = asked.map(|(_, setting)| *setting).collect();
     let mut settings: Settings = text.join(" ").parse()?;
-    let value = |word: &OsString| word.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
+    let value = |argument: &OsString| argument.to_str()?.strip_prefix(EVENTS_OPTION)?.strip_prefix('=').map(OsString::from);
     if let Some(name) = arguments.iter().find_map(value) {
-        arguments.retain(|word| value(word).is_none());
+        arguments.retain(|argument| value(argument).is_none());
         settings.set("events", &name).with_context(|| format!("{EVENTS_OPTION}={}", name.display()))?;
     }
     Ok(settings)

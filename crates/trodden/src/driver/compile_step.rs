@@ -8,19 +8,19 @@ use std::path::Path;
 
 /// The language whose driver clang is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Language {
+pub enum SourceLanguage {
     /// `clang`
     C,
     /// `clang++`
     Cxx,
 }
 
-impl Language {
+impl SourceLanguage {
     /// Clang under the name for that language.
     pub fn tool(self) -> Tool {
         match self {
-            Language::C => Tool::Clang,
-            Language::Cxx => Tool::ClangCxx,
+            SourceLanguage::C => Tool::Clang,
+            SourceLanguage::Cxx => Tool::ClangCxx,
         }
     }
 }
@@ -28,7 +28,7 @@ impl Language {
 /// Variable with the options by which machine code is made, for the plugin to keep; separated by [`CODEGEN_SEPARATOR`].
 pub const CODEGEN_VARIABLE: &str = "TRODDEN_CODEGEN";
 
-/// Separates words in [`CODEGEN_VARIABLE`].
+/// Separates arguments in [`CODEGEN_VARIABLE`].
 pub const CODEGEN_SEPARATOR: &str = "\u{1f}";
 
 /// Reads a command line, with its response files.
@@ -36,7 +36,7 @@ pub fn read(arguments: &[OsString]) -> CommandLine {
     CommandLine::read(arguments, &|file| fs::read(Path::new(file)).ok())
 }
 
-/// Puts words behind the user's options, but before a `--` that makes inputs of all that follows.
+/// Puts arguments behind the user's options, but before a `--` that makes inputs of all that follows.
 pub fn with_added(arguments: &[OsString], added: &[OsString]) -> Vec<OsString> {
     let end = arguments.iter().position(|a| a == "--").unwrap_or(arguments.len());
     [&arguments[..end], added, &arguments[end..]].concat()

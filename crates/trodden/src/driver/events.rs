@@ -19,7 +19,7 @@ pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
 /// Something that a driver did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
-pub enum Event {
+pub enum DriverEvent {
     /// A unit goes to the compiler with the plugin.
     Compile {
         /// The (first) source.
@@ -38,23 +38,23 @@ pub enum Event {
     },
 }
 
-impl Event {
+impl DriverEvent {
     /// A compile step is about to run.
-    pub fn compiled(line: &CommandLine) -> Event {
+    pub fn compiled(line: &CommandLine) -> DriverEvent {
         let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok());
-        Event::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
+        DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }
 
     /// A link made an image.
-    pub fn linked(output: &Path, image: Option<&Image>) -> Event {
+    pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
         let identity = image.map(|i: &Image| -> Identity { i.identity });
-        Event::Link { output: output.to_owned(), image: identity.map(|i| i.to_string()), units }
+        DriverEvent::Link { output: output.to_owned(), image: identity.map(|i| i.to_string()), units }
     }
 }
 
 /// Adds an event to the log, if there is one.
-pub fn log(event: &Event) {
+pub fn log(event: &DriverEvent) {
     let Some(path) = env::var_os(LOG_VARIABLE).filter(|p| !p.is_empty()) else { return };
     let mut text = serde_json::to_string(event).expect("events are plain data");
     text.push('\n');
@@ -68,7 +68,7 @@ pub fn log(event: &Event) {
 ///
 /// # Errors
 /// The file cannot be read or is none.
-pub fn read(path: &Path) -> anyhow::Result<Vec<Event>> {
+pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
     text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not an event: {line}"))).collect()

@@ -2,7 +2,7 @@
 //! environment, resolved in the unit store.
 //!
 //! Three steps, in this order: read settings (no file is touched), check that they make sense together, resolve the
-//! files that they name. What is resolved is a [`Request`]; its file is named by its content and goes down to drivers
+//! files that they name. What is resolved is a [`PluginRequest`]; its file is named by its content and goes down to drivers
 //! and plugin in [`EXPERIMENT_VARIABLE`]. Drivers take that over, and settings in [`SETTINGS_VARIABLE`] or options over it.
 
 use crate::driver::assets;
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_unit::experiment::spelling::SETTINGS_VARIABLE;
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Input, InputFolder, InputKind, Request, Settings, exclusions};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputFolder, InputKind, PluginRequest, Settings, SettingsFile, exclusions};
 use trodden_unit::{Identity, KnownPaths};
 
 /// What the environment asks of builds: the settings in it over the request in it.
@@ -23,7 +23,7 @@ use trodden_unit::{Identity, KnownPaths};
 /// The settings cannot be read, or the request's file is damaged.
 pub fn of_environment() -> Result<Settings> {
     let said = settings_variable().map(|value| Settings::from_variable(&value)).transpose()?.unwrap_or_default();
-    let request = variable(EXPERIMENT_VARIABLE).map(|file| Request::read(Path::new(&file))).transpose()?;
+    let request = variable(EXPERIMENT_VARIABLE).map(|file| PluginRequest::read(Path::new(&file))).transpose()?;
     Ok(said.over(request.map(|(request, _)| request.settings()).unwrap_or_default()))
 }
 
@@ -36,9 +36,9 @@ pub fn settings_variable() -> Option<OsString> {
 ///
 /// # Errors
 /// The file cannot be read, or is of another version.
-pub fn request_in(value: Option<OsString>) -> Result<Request> {
+pub fn request_in(value: Option<OsString>) -> Result<PluginRequest> {
     let file = value.filter(|value| !value.is_empty());
-    Ok(file.map(|file| Request::read(Path::new(&file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
+    Ok(file.map(|file| PluginRequest::read(Path::new(&file))).transpose()?.map(|(request, _)| request).unwrap_or_default())
 }
 
 /// The value of [`EXPERIMENT_VARIABLE`], which the driver's first process has set.
@@ -59,13 +59,13 @@ pub fn inputs() -> Result<InputFolder> {
 ///
 /// # Errors
 /// The settings make no sense together, or a file cannot be read or stored.
-pub fn resolve(mut settings: Settings) -> Result<Request> {
+pub fn resolve(mut settings: Settings) -> Result<PluginRequest> {
     exclusions::check(&settings)?;
     // Programs run in any folder.
     if let Some(pattern) = &settings.recorder {
         settings.recorder = Some(std::path::absolute(pattern).context("the files of the flight recorder")?.into());
     }
-    if let Some(Input::File(wanted)) = &settings.known {
+    if let Some(SettingsFile::File(wanted)) = &settings.known {
         let known = known_paths(wanted.as_os_str()).with_context(|| format!("known paths: {}", wanted.display()))?;
         settings.known = Some(stored(&known)?);
     }
@@ -76,7 +76,7 @@ pub fn resolve(mut settings: Settings) -> Result<Request> {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn file(request: &Request) -> Result<PathBuf> {
+pub fn file(request: &PluginRequest) -> Result<PathBuf> {
     Ok(request.write(&inputs()?)?)
 }
 
@@ -89,8 +89,8 @@ pub fn set(command: &mut Command, file: &Path) {
 ///
 /// # Errors
 /// It cannot be written.
-pub fn stored(paths: &KnownPaths) -> Result<Input> {
-    Ok(Input::Stored(inputs()?.put(&paths.to_bytes())?))
+pub fn stored(paths: &KnownPaths) -> Result<SettingsFile> {
+    Ok(SettingsFile::Stored(inputs()?.put(&paths.to_bytes())?))
 }
 
 /// The set of paths that a build was given.

@@ -17,7 +17,7 @@ const OWN_SYMBOLS: &[u8] = b"__trodden_";
 
 /// A member of an archive.
 #[derive(Clone, Debug)]
-pub struct Member {
+pub struct ArchiveMember {
     /// Its name; several members may have the same.
     pub name: String,
     /// Its content.
@@ -57,12 +57,12 @@ pub fn counter_bytes(bytes: &[u8]) -> u64 {
 ///
 /// # Errors
 /// The archive is damaged.
-pub fn members(bytes: &[u8]) -> Result<Vec<Member>> {
+pub fn members(bytes: &[u8]) -> Result<Vec<ArchiveMember>> {
     let archive = ArchiveFile::parse(bytes)?;
     let mut out = Vec::new();
     for member in archive.members() {
         let member = member?;
-        out.push(Member { name: String::from_utf8_lossy(member.name()).into_owned(), bytes: member.data(bytes)?.to_vec() });
+        out.push(ArchiveMember { name: String::from_utf8_lossy(member.name()).into_owned(), bytes: member.data(bytes)?.to_vec() });
     }
     Ok(out)
 }
@@ -94,7 +94,7 @@ pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let file = folder.join(&name);
         let content = fs::read(&file).with_context(|| format!("cannot read {}, a member of {}", file.display(), path.display()))?;
         let name = Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
-        found.push(Member { name, bytes: content });
+        found.push(ArchiveMember { name, bytes: content });
     }
     let place = tempfile::tempdir()?;
     let whole = place.path().join("whole.a");
@@ -106,7 +106,7 @@ pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// `ar` is missing or fails.
-pub fn write_archive(path: &Path, members: &[Member], scratch: &Path) -> Result<()> {
+pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> Result<()> {
     let mut files = Vec::new();
     for (i, member) in members.iter().enumerate() {
         let folder = scratch.join(i.to_string());

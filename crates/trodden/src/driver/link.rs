@@ -1,15 +1,15 @@
 //! Linking: clang links with the runtime object added, and the link's recipe is kept for other variants of the same program.
 //!
 //! Which files a link reads is the linker's to say: all of GNU ld, gold, lld and mold write it with `--dependency-file`. Files that other
-//! options name (version scripts, lists of symbols) are found among the words of the command line.
+//! options name (version scripts, lists of symbols) are found among the arguments of the command line.
 
 use crate::driver::assets;
 use crate::driver::cc::arguments::{CommandLine, InputKind};
 use crate::driver::compile_step::with_added;
-use crate::driver::events::{self, Event};
+use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment::request_in;
 use crate::driver::frames;
-use crate::driver::recipe::{Driver, FileInput, Made, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
+use crate::driver::recipe::{BuildProduct, Driver, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::notes::{fail, reasons, warn};
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
@@ -21,19 +21,19 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, Request};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, Keep, PluginRequest};
 use trodden_unit::{Identity, Image, UnitStore};
 
 /// A link to make.
 #[derive(Debug)]
-pub struct Job<'a> {
+pub struct LinkJob<'a> {
     /// The compiler driver.
     pub clang: &'a Path,
-    /// The user's words.
+    /// The user's arguments.
     pub arguments: &'a [OsString],
     /// What they mean.
     pub line: &'a CommandLine,
-    /// Words to add for compiling.
+    /// Arguments to add for compiling.
     pub added: Vec<OsString>,
     /// Variables to set for compiling.
     pub environment: Vec<(OsString, OsString)>,
@@ -50,7 +50,7 @@ const HEEDED: &[&str] =
 ///
 /// # Errors
 /// Clang cannot be run, or the store cannot be written.
-pub fn drive(job: &Job) -> Result<ExitCode> {
+pub fn drive(job: &LinkJob) -> Result<ExitCode> {
     let (status, _) = run(job)?;
     Ok(exit_code(status))
 }
@@ -59,7 +59,7 @@ pub fn drive(job: &Job) -> Result<ExitCode> {
 ///
 /// # Errors
 /// Clang cannot be run, or the store cannot be written.
-pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
+pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
     let (store, request) = (assets::store()?, request_of(job)?);
     let dependencies = tempfile::Builder::new().prefix("trodden-link-").suffix(".d").tempfile().context("cannot make a temporary file")?;
     let listed = listed_dependencies(job.line, dependencies.path());
@@ -83,12 +83,12 @@ pub fn run(job: &Job) -> Result<(ExitStatus, Option<Image>)> {
     {
         warn(format_args!("other variants of {} cannot be made later: {}", Path::new(job.line.image()).display(), reasons(&error)));
     }
-    events::log(&Event::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
+    events::log(&DriverEvent::linked(&std::path::absolute(job.line.image())?, image.as_ref()));
     Ok((status, image))
 }
 
 /// Says why a link failed, if its counters take more than code can reach: linkers complain of relocations then, by the thousand.
-fn explain(job: &Job) {
+fn explain(job: &LinkJob) {
     let files = job.line.inputs_of(InputKind::Linkable).filter_map(|file| fs::read(file).ok());
     let bytes: u64 = files.map(|bytes| frames::counter_bytes(&bytes)).sum();
     if bytes >= MOST_COUNTER_BYTES {
@@ -101,20 +101,20 @@ fn explain(job: &Job) {
     }
 }
 
-fn linker(job: &Job, added: &[OsString]) -> Command {
+fn linker(job: &LinkJob, added: &[OsString]) -> Command {
     let mut command = Command::new(job.clang);
     command.args(with_added(job.arguments, added)).envs(job.environment.iter().map(|(k, v)| (k, v)));
     command
 }
 
-fn cannot_run(job: &Job) -> String {
+fn cannot_run(job: &LinkJob) -> String {
     format!("cannot run {}", job.clang.display())
 }
 
 /// Links an executable that starts at a `_start` of its own, so that it has thread-local storage. The entry object's
 /// reference to `_start` is weak: if that finds none, an archive may have one, which `-u` pulls in. Without any, it is
 /// linked as it is without us: linkers warn, and enter it where they like.
-fn link_with_entry(job: &Job, added: &[OsString], object: &Path) -> Result<ExitStatus> {
+fn link_with_entry(job: &LinkJob, added: &[OsString], object: &Path) -> Result<ExitStatus> {
     let image = Path::new(job.line.image());
     let entry: [OsString; 3] = ["-Xlinker".into(), object.into(), format!("-Wl,-e,{}", assets::START_SYMBOL).into()];
     let entered = [added, &entry].concat();
@@ -189,7 +189,7 @@ fn listed_dependencies(line: &CommandLine, own: &Path) -> Option<PathBuf> {
     known.then(|| own.to_owned())
 }
 
-/// Reads an image; `None` if it is none, or nothing in it is instrumented.
+/// Reads an image; `None` if the file is no image, or nothing in it is instrumented.
 fn read_image(path: &Path) -> Option<Image> {
     if !path.is_file() {
         return None;
@@ -198,13 +198,13 @@ fn read_image(path: &Path) -> Option<Image> {
 }
 
 /// What the units that are linked were made by.
-fn request_of(job: &Job) -> Result<Request> {
+fn request_of(job: &LinkJob) -> Result<PluginRequest> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
     request_in(own.or_else(|| env::var_os(EXPERIMENT_VARIABLE)))
 }
 
 /// Keeps the recipe of a link that was made.
-fn keep(job: &Job, store: &UnitStore, image: &Image, listed: Option<&Path>) -> Result<()> {
+fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) -> Result<()> {
     let listed = listed.ok_or_else(|| anyhow!("the linker `{}` does not list what it reads", linker_name(job.line).display()))?;
     let directory = env::current_dir()?;
     let recipes = RecipeStore::beside(store);
@@ -220,7 +220,7 @@ fn keep(job: &Job, store: &UnitStore, image: &Image, listed: Option<&Path>) -> R
     let recipe = Recipe {
         schema_version: SCHEMA_VERSION,
         driver: if job.clang.to_string_lossy().contains("++") { Driver::ClangCxx } else { Driver::Clang },
-        arguments: job.line.words.iter().map(|w| w.as_os_str().into()).collect(),
+        arguments: job.line.arguments.iter().map(|w| w.as_os_str().into()).collect(),
         directory: directory.as_os_str().into(),
         environment: HEEDED.iter().filter_map(|n| env::var_os(n).map(|v| ((*n).to_owned(), v.as_os_str().into()))).collect(),
         sources: if job.line.kind.compiles() { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
@@ -231,21 +231,21 @@ fn keep(job: &Job, store: &UnitStore, image: &Image, listed: Option<&Path>) -> R
 
 /// The user's own files among those that a link read.
 fn own_files(listed: &[u8], line: &CommandLine, directory: &Path) -> BTreeSet<PathBuf> {
-    let named = line.words.iter().flat_map(|word| names_in(word));
+    let named = line.arguments.iter().flat_map(|argument| names_in(argument));
     let sources: HashSet<usize> = line.inputs.iter().filter(|i| i.kind != InputKind::Linkable).map(|i| i.at).collect();
     let not_inputs: HashSet<&OsStr> =
-        sources.iter().map(|at| line.words[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
+        sources.iter().map(|at| line.arguments[*at].as_os_str()).chain([line.image()]).chain(line.dependency_file.as_deref()).collect();
     let named = named.filter(|n| !not_inputs.contains(n));
     let all = dependencies(listed).into_iter().chain(named.map(PathBuf::from));
     all.map(|path| directory.join(path)).filter(|path| path.is_file() && !is_of_the_system(path)).collect()
 }
 
-/// What in a word may be a file's name: the word, its parts between commas, and what follows a `=`.
-pub fn names_in(word: &OsStr) -> Vec<&OsStr> {
-    let parts = word.as_bytes().split(|b| *b == b',');
+/// What in an argument may be a file's name: the argument, its parts between commas, and what follows a `=`.
+pub fn names_in(argument: &OsStr) -> Vec<&OsStr> {
+    let parts = argument.as_bytes().split(|b| *b == b',');
     let values = parts.clone().filter_map(|p| p.iter().position(|b| *b == b'=').map(|at| &p[at + 1..]));
-    let joined = word.as_bytes().strip_prefix(b"-T");
-    std::iter::once(word.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
+    let joined = argument.as_bytes().strip_prefix(b"-T");
+    std::iter::once(argument.as_bytes()).chain(parts.clone().skip(1)).chain(values).chain(joined).map(OsStr::from_bytes).collect()
 }
 
 /// Reads the list of dependencies, one on each line after the first. lld escapes blanks and others, GNU ld does not.
@@ -282,7 +282,7 @@ pub fn is_of_the_system(path: &Path) -> bool {
 }
 
 /// What was made of the sources on the command line: a unit of the image that no input file brought along, else an object made once more.
-fn sources(job: &Job, store: &UnitStore, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
+fn sources(job: &LinkJob, store: &UnitStore, recipes: &RecipeStore, image: &Image, known: &HashSet<Identity>) -> Result<Vec<SourceInput>> {
     let own = |unit: &Identity| !known.contains(unit);
     let mut units = Vec::new();
     for unit in image.units.iter().map(|p| p.unit).filter(own) {
@@ -296,13 +296,13 @@ fn sources(job: &Job, store: &UnitStore, recipes: &RecipeStore, image: &Image, k
     }
     let mut out = Vec::new();
     for input in job.line.inputs.iter().filter(|i| i.kind != InputKind::Linkable) {
-        let name = job.line.words[input.at].to_string_lossy();
+        let name = job.line.arguments[input.at].to_string_lossy();
         let made = match units.iter().find(|(source, _)| *source == name).filter(|_| input.kind == InputKind::Source) {
             Some((_, frame)) => {
                 store.put(frame)?;
-                Made::Unit(frame.unit.to_string())
+                BuildProduct::Unit(frame.unit.to_string())
             }
-            None => Made::Object(object_of(job, recipes, input.at)?),
+            None => BuildProduct::Object(object_of(job, recipes, input.at)?),
         };
         out.push(SourceInput { at: input.at, made });
     }
@@ -310,22 +310,22 @@ fn sources(job: &Job, store: &UnitStore, recipes: &RecipeStore, image: &Image, k
 }
 
 /// The assembly sources of a command that compiles nothing else.
-fn assembled(job: &Job, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
+fn assembled(job: &LinkJob, recipes: &RecipeStore) -> Result<Vec<SourceInput>> {
     let assembly = job.line.inputs.iter().filter(|i| i.kind == InputKind::Assembly);
-    assembly.map(|i| Ok(SourceInput { at: i.at, made: Made::Object(object_of(job, recipes, i.at)?) })).collect()
+    assembly.map(|i| Ok(SourceInput { at: i.at, made: BuildProduct::Object(object_of(job, recipes, i.at)?) })).collect()
 }
 
 /// Makes an object of one source of the command line and stores it.
-fn object_of(job: &Job, recipes: &RecipeStore, at: usize) -> Result<String> {
-    let source = &job.line.words[at];
+fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> {
+    let source = &job.line.arguments[at];
     if source == "-" {
         bail!("a source came from standard input and left no instrumented unit");
     }
     let object = tempfile::Builder::new().suffix(".o").tempfile()?;
     let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.at).filter(|other| *other != at).collect();
-    let words = without_output(&job.line.words, &others);
+    let arguments = without_output(&job.line.arguments, &others);
     let mut command = Command::new(job.clang);
-    command.args(words).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(object.path()).stdin(Stdio::null());
+    command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(object.path()).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
     if !output.status.success() {
         bail!("{} cannot be compiled a second time: {}", source.display(), String::from_utf8_lossy(&output.stderr).trim());
@@ -333,19 +333,19 @@ fn object_of(job: &Job, recipes: &RecipeStore, at: usize) -> Result<String> {
     recipes.put_content(&fs::read(object.path())?)
 }
 
-/// Words of a command line without some inputs and without `-o`.
-fn without_output(words: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
+/// Arguments of a command line without some inputs and without `-o`.
+fn without_output(arguments: &[OsString], left_out: &HashSet<usize>) -> Vec<OsString> {
     let mut out = Vec::new();
     let mut skip_value = false;
-    for (at, word) in words.iter().enumerate() {
-        if std::mem::take(&mut skip_value) || left_out.contains(&at) || word.as_bytes().starts_with(b"-Wl,") {
+    for (at, argument) in arguments.iter().enumerate() {
+        if std::mem::take(&mut skip_value) || left_out.contains(&at) || argument.as_bytes().starts_with(b"-Wl,") {
             continue;
         }
-        match word.as_bytes() {
+        match argument.as_bytes() {
             b"-o" => skip_value = true,
             other if other.starts_with(b"-o") => {}
             b"--" => {}
-            _ => out.push(word.clone()),
+            _ => out.push(argument.clone()),
         }
     }
     out
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_found_inside_words() {
+    fn names_of_files_are_found_inside_arguments() {
         let names = |w: &'static str| names_in(OsStr::new(w)).into_iter().map(|n| n.to_str().unwrap()).collect::<Vec<_>>();
         assert!(names("-Wl,--version-script=lib.map").contains(&"lib.map"));
         assert!(names("-Wl,--version-script,lib.map").contains(&"lib.map"));

@@ -7,11 +7,11 @@
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
 use crate::driver::compile_step::{read, with_added};
-use crate::driver::events::{self, Event};
+use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
-use crate::driver::frames::{self, Member};
+use crate::driver::frames::{self, ArchiveMember};
 use crate::driver::link::{self, exit_code};
-use crate::driver::rebuild::Compiler;
+use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result
     if line.kind.links() {
         return link_whole(clang, arguments, line, added);
     }
-    events::log(&Event::compiled(line));
+    events::log(&DriverEvent::compiled(line));
     let error = Command::new(clang).args(with_added(arguments, &added)).exec();
     Err(error).with_context(|| format!("cannot run {}", clang.display()))
 }
@@ -57,15 +57,15 @@ fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut adde
     if !merging.success() {
         return Ok(exit_code(merging));
     }
-    let words = if is_bitcode(&fs::read(&module)?) {
+    let arguments = if is_bitcode(&fs::read(&module)?) {
         let object = place.path().join("whole.o");
-        Compiler::new(experiment::variable_for_plugin())?.object(&module, &codegen(line), &object)?;
+        DriverCompiler::new(experiment::variable_for_plugin())?.object(&module, &codegen(line), &object)?;
         without_bitcode(line, &object, place.path())?
     } else {
         arguments.to_vec()
     };
-    let line = read(&words);
-    link::drive(&link::Job { clang, arguments: &words, line: &line, added: vec!["-fno-lto".into()], environment: Vec::new() })
+    let line = read(&arguments);
+    link::drive(&link::LinkJob { clang, arguments: &arguments, line: &line, added: vec!["-fno-lto".into()], environment: Vec::new() })
 }
 
 fn is_bitcode(bytes: &[u8]) -> bool {
@@ -74,44 +74,44 @@ fn is_bitcode(bytes: &[u8]) -> bool {
 
 /// How machine code is made of the whole, going by the options of the link: builds pass theirs for compiling there, too.
 fn codegen(line: &CommandLine) -> CodegenOptions {
-    let mut words = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
-    words.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
-    if !words.iter().any(|w| w.starts_with("-O")) {
-        words.push("-O2".into());
+    let mut arguments = vec!["-ffunction-sections".to_owned(), "-fdata-sections".to_owned()];
+    arguments.extend(line.codegen.iter().filter(|w| *w != "-static-pie").cloned());
+    if !arguments.iter().any(|w| w.starts_with("-O")) {
+        arguments.push("-O2".into());
     }
     if line.shared {
-        words.push("-fPIC".into());
+        arguments.push("-fPIC".into());
     }
-    CodegenOptions::of_command_line(words)
+    CodegenOptions::from_command_line(arguments)
 }
 
-/// The words of the link, with the whole program's object first and without what went into it.
+/// The arguments of the link, with the whole program's object first and without what went into it.
 fn without_bitcode(line: &CommandLine, object: &Path, scratch: &Path) -> Result<Vec<OsString>> {
     let archives = rebuilt_archives(&named_archives(line), scratch)?;
     let inputs: HashMap<usize, InputKind> = line.inputs.iter().map(|i| (i.at, i.kind)).collect();
     let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-Xlinker".into(), object.into()];
     let mut skip = false;
-    for (at, word) in line.words.iter().enumerate() {
+    for (at, argument) in line.arguments.iter().enumerate() {
         if std::mem::take(&mut skip) {
             continue;
         }
         match inputs.get(&at) {
             Some(InputKind::Source | InputKind::Header) => continue,
-            Some(InputKind::Linkable) if fs::read(Path::new(word)).is_ok_and(|b| is_bitcode(&b)) => continue,
+            Some(InputKind::Linkable) if fs::read(Path::new(argument)).is_ok_and(|b| is_bitcode(&b)) => continue,
             _ => {}
         }
-        if word == "-x" {
+        if argument == "-x" {
             skip = true;
             continue;
         }
-        if word.as_bytes().starts_with(b"-x") || word.as_bytes().starts_with(b"-flto") {
+        if argument.as_bytes().starts_with(b"-x") || argument.as_bytes().starts_with(b"-flto") {
             continue;
         }
-        let (word, next) = library_name(word, line.words.get(at + 1));
+        let (argument, next) = library_name(argument, line.arguments.get(at + 1));
         skip = next;
-        let parts: Vec<&[u8]> = match word.as_bytes().starts_with(b"-Wl,") {
-            true => word.as_bytes().split(|b| *b == b',').collect(),
-            false => vec![word.as_bytes()],
+        let parts: Vec<&[u8]> = match argument.as_bytes().starts_with(b"-Wl,") {
+            true => argument.as_bytes().split(|b| *b == b',').collect(),
+            false => vec![argument.as_bytes()],
         };
         let parts = parts.into_iter().map(OsStr::from_bytes).map(|part| archive_of(part, &archives).map_or(part, |a| a.as_os_str()));
         out.push(parts.collect::<Vec<_>>().join(OsStr::new(",")));
@@ -119,38 +119,38 @@ fn without_bitcode(line: &CommandLine, object: &Path, scratch: &Path) -> Result<
     Ok(out)
 }
 
-/// `-l foo` as one word; whether the next word went into it.
-fn library_name(word: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
+/// `-l foo` as one argument; whether the next argument went into it.
+fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
-        Some(next) if word == "-l" => {
+        Some(next) if argument == "-l" => {
             let mut joined = OsString::from("-l");
             joined.push(next);
             (joined, true)
         }
-        _ => (word.to_owned(), false),
+        _ => (argument.to_owned(), false),
     }
 }
 
-/// The archive that a word names, if it is one that was rebuilt.
-fn archive_of<'a>(word: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
-    if let Some(name) = word.as_bytes().strip_prefix(b"-l") {
+/// The archive that an argument names, if it is one that was rebuilt.
+fn archive_of<'a>(argument: &OsStr, archives: &'a HashMap<PathBuf, PathBuf>) -> Option<&'a PathBuf> {
+    if let Some(name) = argument.as_bytes().strip_prefix(b"-l") {
         let file = library_file(name);
         return archives.iter().find(|(path, _)| path.file_name().is_some_and(|n| n.as_bytes() == file)).map(|(_, new)| new);
     }
-    archives.get(Path::new(word))
+    archives.get(Path::new(argument))
 }
 
-/// The files that may be archives: those that words name, and those that `-l` finds in the folders of `-L`. (lld lists
+/// The files that may be archives: those that arguments name, and those that `-l` finds in the folders of `-L`. (lld lists
 /// what it reads only where it links to the end.)
 fn named_archives(line: &CommandLine) -> Vec<PathBuf> {
-    let words = &line.words;
-    let after = |at: usize, option: &[u8]| match words[at].as_bytes().strip_prefix(option)? {
-        b"" => words.get(at + 1).cloned(),
+    let arguments = &line.arguments;
+    let after = |at: usize, option: &[u8]| match arguments[at].as_bytes().strip_prefix(option)? {
+        b"" => arguments.get(at + 1).cloned(),
         joined => Some(OsStr::from_bytes(joined).to_owned()),
     };
-    let folders: Vec<PathBuf> = (0..words.len()).filter_map(|at| after(at, b"-L")).map(PathBuf::from).collect();
-    let mut out: Vec<PathBuf> = words.iter().flat_map(|w| link::names_in(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
-    for library in (0..words.len()).filter_map(|at| after(at, b"-l")) {
+    let folders: Vec<PathBuf> = (0..arguments.len()).filter_map(|at| after(at, b"-L")).map(PathBuf::from).collect();
+    let mut out: Vec<PathBuf> = arguments.iter().flat_map(|w| link::names_in(w)).map(PathBuf::from).filter(|p| p.is_file()).collect();
+    for library in (0..arguments.len()).filter_map(|at| after(at, b"-l")) {
         let file = library_file(library.as_bytes());
         out.extend(folders.iter().map(|folder| folder.join(OsStr::from_bytes(&file))).find(|p| p.is_file()));
     }
@@ -175,7 +175,7 @@ fn rebuilt_archives(paths: &[PathBuf], scratch: &Path) -> Result<HashMap<PathBuf
             continue;
         }
         let all = frames::members(&bytes).with_context(|| format!("the archive {} is damaged", path.display()))?;
-        let rest: Vec<Member> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
+        let rest: Vec<ArchiveMember> = all.iter().filter(|m| !is_bitcode(&m.bytes)).cloned().collect();
         if rest.len() < all.len() {
             let folder = scratch.join(format!("archive-{i}"));
             let new = folder.join("rest.a");

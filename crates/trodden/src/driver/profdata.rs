@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use trodden_profile::{EdgeCounts, EdgeError, ImageProfile, Profile, Target, Targets};
+use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
 use trodden_report::{profraw, proftext};
 use trodden_unit::EdgeProfile;
 
@@ -24,7 +24,7 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>> {
 }
 
 fn edges(profile: &Profile) -> Result<EdgeCounts> {
-    let edges = EdgeCounts::of(profile, &targets)?;
+    let edges = EdgeCounts::new(profile, &targets)?;
     if let Some(first) = edges.without_markers.first() {
         let more = if edges.without_markers.len() > 1 { format!(" and {} more", edges.without_markers.len() - 1) } else { String::new() };
         note(format_args!("built without LLVM's counters, and not in the profile: {first}{more}"));
@@ -101,7 +101,7 @@ fn targets(image: &ImageProfile) -> Targets {
     }
     let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
     let edges = image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
-    let names = Names::of(edges.flat_map(|e| e.names.iter().map(String::as_str)));
+    let names = Names::new(edges.flat_map(|e| e.names.iter().map(String::as_str)));
     let mut targets = Targets::new();
     let mut source = String::new();
     for symbol in file.symbols() {
@@ -110,7 +110,7 @@ fn targets(image: &ImageProfile) -> Targets {
             SymbolKind::File => source = name.to_owned(),
             SymbolKind::Text if symbol.address() >= start => {
                 if let Some(own) = names.find(name, symbol.is_local(), &source) {
-                    targets.entry(symbol.address() - start).or_insert(Target { symbol: name.to_owned(), name: own.to_owned() });
+                    targets.entry(symbol.address() - start).or_insert(CallTarget { symbol: name.to_owned(), name: own.to_owned() });
                 }
             }
             _ => {}
@@ -127,7 +127,7 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn of(all: impl Iterator<Item = &'a str>) -> Names<'a> {
+    fn new(all: impl Iterator<Item = &'a str>) -> Names<'a> {
         let mut names = Names::default();
         for name in all {
             match name.rsplit_once(';') {

@@ -3,7 +3,7 @@
 
 use crate::driver::assets;
 use crate::driver::experiment;
-use crate::driver::rebuild::{Compiler, codegen_of, on_all_processors};
+use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::note;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use trodden_report::Function;
-use trodden_unit::experiment::{Action, InputFolder, Request};
+use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
 use trodden_unit::{CodegenOptions, Frame, Identity, Image, UnitMap, UnitStore};
 
@@ -103,7 +103,7 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
     if work.is_empty() {
         return Ok(Vec::new());
     }
-    let compiler = Compiler::new(OsString::new())?;
+    let compiler = DriverCompiler::new(OsString::new())?;
     let folder = tempfile::Builder::new().prefix("trodden-properties-").tempdir().context("cannot make a temporary folder")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
@@ -114,11 +114,11 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
     Ok(done.into_inner().unwrap_or_else(|e| e.into_inner()))
 }
 
-fn one(compiler: &Compiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
+fn one(compiler: &DriverCompiler, folder: &Path, Job { unit, map, codegen, bitcode }: &Job) -> Result<UnitProperties> {
     let [input, output, result] = ["bc", "o", "properties"].map(|end| format!("{unit}.{end}"));
     fs::write(folder.join(&input), bitcode)?;
     let mut command = compiler.command(Path::new(&input), codegen, Path::new(&output));
-    let request = Request { action: Action::Describe { output: folder.join(&result).into() }, ..Request::default() };
+    let request = PluginRequest { action: UnitAction::Describe { output: folder.join(&result).into() }, ..PluginRequest::default() };
     command.current_dir(folder);
     experiment::set(&mut command, &request.write(&InputFolder::at(folder))?);
     compiler.run(command, Path::new(&input))?;

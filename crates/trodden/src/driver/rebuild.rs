@@ -6,7 +6,7 @@
 
 use crate::driver::assets;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
-use crate::driver::frames::{self, Member};
+use crate::driver::frames::{self, ArchiveMember};
 use crate::driver::toolchain::Tool;
 use crate::notes::Progress;
 use anyhow::{Context, Result, bail};
@@ -24,22 +24,22 @@ use trodden_unit::{CodegenOptions, Frame, Identity, UnitMap};
 
 /// Compiles bitcode through the plugin.
 #[derive(Debug)]
-pub struct Compiler {
+pub struct DriverCompiler {
     clang: PathBuf,
     plugin: OsString,
     store: PathBuf,
     request: OsString,
 }
 
-impl Compiler {
+impl DriverCompiler {
     /// A compiler with the file of a request to the plugin; empty: by default.
     ///
     /// # Errors
     /// Clang, the plugin or the store is missing.
-    pub fn new(request: OsString) -> Result<Compiler> {
+    pub fn new(request: OsString) -> Result<DriverCompiler> {
         let mut plugin = OsString::from("-fpass-plugin=");
         plugin.push(assets::plugin()?);
-        Ok(Compiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), request })
+        Ok(DriverCompiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), request })
     }
 
     /// Makes an object.
@@ -60,20 +60,20 @@ impl Compiler {
         let file = fs::metadata(&clang).with_context(|| format!("cannot read {}", clang.display()))?;
         let plugin = assets::plugin()?;
         let content = fs::read(&plugin).with_context(|| format!("cannot read {}", plugin.display()))?;
-        let all = format!("{} {} {:?} {}", clang.display(), file.len(), file.modified()?, Identity::of(&content));
-        Ok(Identity::of(all.as_bytes()))
+        let all = format!("{} {} {:?} {}", clang.display(), file.len(), file.modified()?, Identity::from_content(&content));
+        Ok(Identity::from_content(all.as_bytes()))
     }
 
     /// The command that makes an object.
     pub fn command(&self, bitcode: &Path, codegen: &CodegenOptions, output: &Path) -> Command {
         let mut command = Command::new(&self.clang);
         command
-            .args(codegen.words())
+            .args(codegen.arguments())
             .args(["-Qunused-arguments", "-Wno-override-module", "-Xclang", "-disable-llvm-passes"])
             .arg(&self.plugin);
         command.args(["-x", "ir", "-c"]).arg(bitcode).arg("-o").arg(output);
         command.env(STORE_VARIABLE, &self.store).env(EXPERIMENT_VARIABLE, &self.request).env_remove(SETTINGS_VARIABLE);
-        command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
+        command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
         command
     }
 
@@ -105,17 +105,17 @@ impl Rebuilder {
     ///
     /// # Errors
     /// A unit's bitcode was not kept, or does not compile.
-    pub fn compile(compiler: &Compiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
+    pub fn compile(compiler: &DriverCompiler, frames: &[Frame], folder: &Path) -> Result<Rebuilder> {
         let mut distinct: Vec<&Frame> = frames.iter().collect();
         distinct.sort_by_key(|f| f.unit);
         distinct.dedup_by_key(|f| f.unit);
         fs::create_dir_all(folder)?;
         on_all_processors(&distinct, "units", |frame| compile_unit(compiler, frame, folder))?;
-        Ok(Rebuilder::of(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
+        Ok(Rebuilder::new(distinct.iter().map(|f| (f.unit, object_path(folder, f.unit))).collect(), folder))
     }
 
     /// Takes objects that were made of units before; `folder` is for what else it has to write.
-    pub fn of(made: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
+    pub fn new(made: HashMap<Identity, PathBuf>, folder: &Path) -> Rebuilder {
         Rebuilder { folder: folder.to_owned(), made, scratch: 0, kept: Vec::new() }
     }
 
@@ -138,7 +138,7 @@ impl Rebuilder {
         let mut members = Vec::new();
         for member in frames::members(&bytes).with_context(|| format!("the archive {name} is damaged"))? {
             let bytes = self.object(&format!("{name}({})", member.name), member.bytes)?;
-            members.push(Member { name: member.name, bytes });
+            members.push(ArchiveMember { name: member.name, bytes });
         }
         let scratch = self.scratch_folder()?;
         let path = scratch.join("archive.a");
@@ -194,7 +194,7 @@ impl Rebuilder {
 /// It fails for one.
 pub fn on_all_processors<T: Sync>(items: &[T], what: &'static str, work: impl Fn(&T) -> Result<()> + Sync) -> Result<()> {
     let next = AtomicUsize::new(0);
-    let progress = Progress::of(items.len(), what);
+    let progress = Progress::new(items.len(), what);
     let each = || -> Result<()> {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
             work(item)?;
@@ -209,7 +209,7 @@ pub fn on_all_processors<T: Sync>(items: &[T], what: &'static str, work: impl Fn
     })
 }
 
-fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()> {
+fn compile_unit(compiler: &DriverCompiler, frame: &Frame, folder: &Path) -> Result<()> {
     let map = frame.map()?;
     let bitcode = folder.join(format!("{}.bc", frame.unit));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no other variant of {}", map.source))?)?;
@@ -224,7 +224,7 @@ fn compile_unit(compiler: &Compiler, frame: &Frame, folder: &Path) -> Result<()>
 /// # Errors
 /// Its map asks for something else than code generation: it may come from anywhere.
 pub fn codegen_of(map: &UnitMap) -> Result<CodegenOptions> {
-    Ok(CodegenOptions::of_map(&map.codegen)?)
+    Ok(CodegenOptions::from_map(&map.codegen)?)
 }
 
 fn object_path(folder: &Path, unit: Identity) -> PathBuf {

@@ -29,11 +29,11 @@ pub struct Recipe {
     /// The compiler driver that linked (`clang`, `clang++`).
     pub driver: Driver,
     /// Its command line.
-    pub arguments: Vec<Word>,
+    pub arguments: Vec<SystemText>,
     /// The folder in which it ran.
-    pub directory: Word,
+    pub directory: SystemText,
     /// Variables that linking heeds.
-    pub environment: Vec<(String, Word)>,
+    pub environment: Vec<(String, SystemText)>,
     /// Sources that the same command compiled, and what to link in their place.
     pub sources: Vec<SourceInput>,
     /// Input files: absolute path and content.
@@ -58,13 +58,13 @@ pub struct SourceInput {
     pub at: usize,
     /// What was made of it.
     #[serde(flatten)]
-    pub made: Made,
+    pub made: BuildProduct,
 }
 
 /// What was made of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Made {
+pub enum BuildProduct {
     /// An instrumented unit.
     Unit(String),
     /// Some object without instrumentation.
@@ -75,40 +75,40 @@ pub enum Made {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInput {
     /// Its absolute path then.
-    pub path: Word,
+    pub path: SystemText,
     /// Hash of its content.
     pub content: String,
 }
 
-/// A word of the system's kind: text in nearly every case, else bytes.
+/// Text of the system's kind: UTF-8 in nearly every case, else bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Word {
+pub enum SystemText {
     /// UTF-8.
     Text(String),
     /// Anything else.
     Bytes(Vec<u8>),
 }
 
-impl From<&OsStr> for Word {
-    fn from(word: &OsStr) -> Word {
-        match word.to_str() {
-            Some(text) => Word::Text(text.to_owned()),
-            None => Word::Bytes(word.as_bytes().to_vec()),
+impl From<&OsStr> for SystemText {
+    fn from(text: &OsStr) -> SystemText {
+        match text.to_str() {
+            Some(utf8) => SystemText::Text(utf8.to_owned()),
+            None => SystemText::Bytes(text.as_bytes().to_vec()),
         }
     }
 }
 
-impl Word {
-    /// The word.
+impl SystemText {
+    /// As the system takes it.
     pub fn to_os(&self) -> OsString {
         match self {
-            Word::Text(text) => text.into(),
-            Word::Bytes(bytes) => OsString::from_vec(bytes.clone()),
+            SystemText::Text(text) => text.into(),
+            SystemText::Bytes(bytes) => OsString::from_vec(bytes.clone()),
         }
     }
 
-    /// The word as a path.
+    /// As a path.
     pub fn to_path(&self) -> PathBuf {
         self.to_os().into()
     }
@@ -174,7 +174,7 @@ impl RecipeStore {
     /// # Errors
     /// The store cannot be written.
     pub fn put_content(&self, bytes: &[u8]) -> Result<String> {
-        let name = Identity::of(bytes).to_string();
+        let name = Identity::from_content(bytes).to_string();
         let path = self.content_path(&name);
         let there = path.metadata().is_ok_and(|m| m.len() == bytes.len() as u64);
         if !there {
@@ -192,7 +192,7 @@ impl RecipeStore {
         let path = self.content_path(name);
         let bytes =
             fs::read(&path).with_context(|| format!("cannot read {} (an input of the link): link the program again", path.display()))?;
-        if Identity::of(&bytes) != identity {
+        if Identity::from_content(&bytes) != identity {
             bail!("{} is damaged: remove it and link the program again", path.display());
         }
         Ok(bytes)

@@ -17,7 +17,7 @@ use crate::driver::cc::pgo;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
 use crate::driver::experiment;
 use crate::driver::link as linking;
-use crate::driver::rebuild::Compiler;
+use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail};
@@ -86,8 +86,8 @@ fn names_matter() -> Result<bool> {
 /// A crate that rustc compiles for the target.
 #[derive(Debug)]
 struct Job {
-    /// rustc's words, crate types and those that are decided here taken out.
-    words: Vec<OsString>,
+    /// rustc's arguments, crate types and those that are decided here taken out.
+    arguments: Vec<OsString>,
     name: String,
     extra: String,
     folder: PathBuf,
@@ -110,25 +110,25 @@ struct Codegen {
 
 impl Codegen {
     /// The same for clang.
-    fn words(&self) -> Vec<String> {
+    fn arguments(&self) -> Vec<String> {
         let level = self.level.as_deref().unwrap_or("0");
         let pic = match self.relocation.as_deref() {
             Some("static") => "-fno-pic",
             Some("pie") => "-fPIE",
             _ => "-fPIC",
         };
-        let mut words = vec![format!("-O{level}"), pic.to_owned(), "-ffunction-sections".into(), "-fdata-sections".into()];
-        words.extend(self.model.iter().map(|m| format!("-mcmodel={m}")));
-        words.extend(self.cpu.iter().map(|c| format!("-march={c}")));
-        words
+        let mut arguments = vec![format!("-O{level}"), pic.to_owned(), "-ffunction-sections".into(), "-fdata-sections".into()];
+        arguments.extend(self.model.iter().map(|m| format!("-mcmodel={m}")));
+        arguments.extend(self.cpu.iter().map(|c| format!("-march={c}")));
+        arguments
     }
 }
 
 impl Job {
-    /// Reads rustc's words; `None` if nothing is compiled to code for the target.
+    /// Reads rustc's arguments; `None` if nothing is compiled to code for the target.
     fn read(arguments: &[OsString]) -> Option<Job> {
         let mut job = Job {
-            words: Vec::new(),
+            arguments: Vec::new(),
             name: String::new(),
             extra: String::new(),
             folder: PathBuf::new(),
@@ -141,15 +141,15 @@ impl Job {
         };
         let mut target = false;
         let mut rest = arguments.iter();
-        while let Some(word) = rest.next() {
-            let text = word.to_string_lossy().into_owned();
+        while let Some(argument) = rest.next() {
+            let text = argument.to_string_lossy().into_owned();
             let (option, value) = split_option(&text, &mut rest);
             target |= option == "--target";
             if option == "--print" {
                 return None;
             }
             if !job.option(&option, value.as_deref()) {
-                job.words.push(option_word(word, &option, value.as_deref()));
+                job.arguments.push(option_argument(argument, &option, value.as_deref()));
             }
         }
         (target && job.emit.iter().any(|e| e == "link")).then_some(job)
@@ -254,7 +254,7 @@ impl Job {
 
     fn base(&self, rustc: &OsStr, types: &[&str]) -> Result<Command> {
         let mut command = Command::new(rustc);
-        command.args(&self.words).args(types.iter().map(|t| format!("--crate-type={t}")));
+        command.args(&self.arguments).args(types.iter().map(|t| format!("--crate-type={t}")));
         if !self.debug {
             command.arg("-Cdebuginfo=line-tables-only");
         }
@@ -266,7 +266,7 @@ impl Job {
         let mut linker = OsString::from("-Clinker=");
         linker.push(assets::for_cargo(&assets::store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
-        command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.words().join(CODEGEN_SEPARATOR));
+        command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));
         Ok(())
     }
@@ -289,10 +289,10 @@ fn split_option<'a>(text: &str, rest: &mut impl Iterator<Item = &'a OsString>) -
     }
 }
 
-/// The word that passes an option on. Words that are not read here go on byte by byte.
-fn option_word(word: &OsStr, option: &str, value: Option<&str>) -> OsString {
+/// The argument that passes an option on. Arguments that are not read here go on byte by byte.
+fn option_argument(argument: &OsStr, option: &str, value: Option<&str>) -> OsString {
     match value {
-        None => word.to_owned(),
+        None => argument.to_owned(),
         Some(value) if option == "-C" => format!("-C{value}").into(),
         Some(value) => format!("{option}={value}").into(),
     }
@@ -304,29 +304,29 @@ fn option_word(word: &OsStr, option: &str, value: Option<&str>) -> OsString {
 /// Clang or a part of trodden is missing, or the module cannot be compiled.
 pub fn link(arguments: Vec<OsString>) -> Result<ExitCode> {
     let clang = Tool::Clang.find()?;
-    let mut words = read(&arguments).words;
+    let mut arguments = read(&arguments).arguments;
     if pgo::wanted()?.is_some() {
-        pgo::without_runtime(&mut words);
+        pgo::without_runtime(&mut arguments);
     }
     let written = env::var_os(MODULE_VARIABLE).map(PathBuf::from).filter(|m| m.is_file());
-    match written.or_else(|| saved_module(&words)) {
-        Some(module) => swap(&mut words, &module)?,
+    match written.or_else(|| saved_module(&arguments)) {
+        Some(module) => swap(&mut arguments, &module)?,
         None => warn("rustc calls the linker without having written bitcode: the result is not instrumented"),
     }
-    let line = read(&words);
-    linking::drive(&linking::Job { clang: &clang, arguments: &words, line: &line, added: Vec::new(), environment: Vec::new() })
+    let line = read(&arguments);
+    linking::drive(&linking::LinkJob { clang: &clang, arguments: &arguments, line: &line, added: Vec::new(), environment: Vec::new() })
 }
 
 /// The bitcode beside the object of it that rustc links.
-fn saved_module(words: &[OsString]) -> Option<PathBuf> {
-    let objects = words.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
+fn saved_module(arguments: &[OsString]) -> Option<PathBuf> {
+    let objects = arguments.iter().filter(|w| w.to_string_lossy().ends_with(".rcgu.o"));
     objects.map(|o| Path::new(o).with_extension("bc")).find(|m| m.is_file())
 }
 
-fn swap(words: &mut [OsString], module: &Path) -> Result<()> {
+fn swap(arguments: &mut [OsString], module: &Path) -> Result<()> {
     let is_object = |w: &OsString| w.to_string_lossy().ends_with(".rcgu.o");
-    let objects: Vec<usize> = (0..words.len()).filter(|at| is_object(&words[*at])).collect();
-    let of_code = objects.iter().copied().find(|at| words[*at].to_string_lossy().contains("-cgu."));
+    let objects: Vec<usize> = (0..arguments.len()).filter(|at| is_object(&arguments[*at])).collect();
+    let of_code = objects.iter().copied().find(|at| arguments[*at].to_string_lossy().contains("-cgu."));
     let at = match (objects.as_slice(), of_code) {
         ([one], _) => *one,
         (_, Some(at)) => at,
@@ -337,11 +337,11 @@ fn swap(words: &mut [OsString], module: &Path) -> Result<()> {
         ),
     };
     let kept = env::var(CODEGEN_VARIABLE).unwrap_or_default();
-    let codegen = CodegenOptions::of_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
+    let codegen = CodegenOptions::from_command_line(kept.split(CODEGEN_SEPARATOR).map(str::to_owned).collect());
     let object = module.with_extension("trodden.o");
-    let compiler = Compiler::new(experiment::variable_for_plugin())?;
+    let compiler = DriverCompiler::new(experiment::variable_for_plugin())?;
     compiler.object(module, &codegen, &object)?;
-    words[at] = object.into();
+    arguments[at] = object.into();
     Ok(())
 }
 
@@ -353,7 +353,7 @@ mod tests {
         Job::read(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>())
     }
 
-    fn words(command: &Command) -> Vec<String> {
+    fn arguments(command: &Command) -> Vec<String> {
         command.get_args().map(|a| a.to_string_lossy().into_owned()).collect()
     }
 
@@ -365,7 +365,7 @@ mod tests {
         let job = read(&format!("{BASE} --crate-type bin -C incremental=/i")).unwrap();
         let commands = job.commands(OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 1);
-        let found = words(&commands[0]);
+        let found = arguments(&commands[0]);
         for expected in ["--emit=dep-info,link,llvm-bc", "-Clto=fat", "--crate-type=bin", "-Cdebuginfo=line-tables-only", "-Copt-level=3"] {
             assert!(found.iter().any(|w| w == expected), "{expected} in {found:?}");
         }
@@ -386,15 +386,15 @@ mod tests {
         let job = read(&format!("{BASE} --crate-type rlib --crate-type cdylib")).unwrap();
         let commands = job.commands(OsStr::new("rustc")).unwrap();
         assert_eq!(commands.len(), 2);
-        assert!(words(&commands[0]).contains(&"--crate-type=rlib".to_owned()));
-        assert!(!words(&commands[0]).iter().any(|w| w.contains("llvm-bc")));
-        assert!(words(&commands[1]).contains(&"--crate-type=cdylib".to_owned()));
-        assert!(words(&commands[1]).contains(&"--emit=link,llvm-bc".to_owned()));
+        assert!(arguments(&commands[0]).contains(&"--crate-type=rlib".to_owned()));
+        assert!(!arguments(&commands[0]).iter().any(|w| w.contains("llvm-bc")));
+        assert!(arguments(&commands[1]).contains(&"--crate-type=cdylib".to_owned()));
+        assert!(arguments(&commands[1]).contains(&"--emit=link,llvm-bc".to_owned()));
     }
 
     #[test]
     fn machine_code_is_asked_of_clang_as_of_rustc() {
         let job = read("-Copt-level=s -C relocation-model=static -Ccode-model=large --emit link --target=t").unwrap();
-        assert_eq!(job.codegen.words(), ["-Os", "-fno-pic", "-ffunction-sections", "-fdata-sections", "-mcmodel=large"]);
+        assert_eq!(job.codegen.arguments(), ["-Os", "-fno-pic", "-ffunction-sections", "-fdata-sections", "-mcmodel=large"]);
     }
 }

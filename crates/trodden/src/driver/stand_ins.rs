@@ -5,7 +5,7 @@
 //! (`x86_64-linux-gnu-gcc-12`). The usual names are always there; those with versions and targets only where the search
 //! path has such a compiler, so that configuration finds what it would find otherwise.
 
-use crate::driver::compile_step::Language;
+use crate::driver::compile_step::SourceLanguage;
 use crate::driver::toolchain::is_program;
 use std::collections::BTreeSet;
 use std::env;
@@ -13,19 +13,19 @@ use std::fs;
 use std::path::Path;
 
 /// Kinds of compilers by their names.
-const KINDS: [(&str, Language); 6] = [
-    ("cc", Language::C),
-    ("gcc", Language::C),
-    ("clang", Language::C),
-    ("c++", Language::Cxx),
-    ("g++", Language::Cxx),
-    ("clang++", Language::Cxx),
+const KINDS: [(&str, SourceLanguage); 6] = [
+    ("cc", SourceLanguage::C),
+    ("gcc", SourceLanguage::C),
+    ("clang", SourceLanguage::C),
+    ("c++", SourceLanguage::Cxx),
+    ("g++", SourceLanguage::Cxx),
+    ("clang++", SourceLanguage::Cxx),
 ];
 /// What names of compilers for this machine may begin with.
 const TARGETS: [&str; 4] = ["x86_64-linux-gnu-", "x86_64-pc-linux-gnu-", "x86_64-unknown-linux-gnu-", "x86_64-redhat-linux-"];
 
 /// The language of a compiler of this name, if it is one that trodden stands in for.
-pub fn language(name: &str) -> Option<Language> {
+pub fn language(name: &str) -> Option<SourceLanguage> {
     let kind = TARGETS.iter().find_map(|target| name.strip_prefix(target)).unwrap_or(name);
     let kind = match kind.rsplit_once('-') {
         Some((kind, version)) if is_version(version) => kind,
@@ -59,10 +59,10 @@ mod tests {
     #[test]
     fn compilers_are_known_with_versions_and_targets() {
         for name in ["cc", "gcc", "clang", "clang-22", "gcc-12", "gcc-4.8", "x86_64-linux-gnu-gcc", "x86_64-pc-linux-gnu-gcc-12.2.0"] {
-            assert_eq!(language(name), Some(Language::C), "{name}");
+            assert_eq!(language(name), Some(SourceLanguage::C), "{name}");
         }
         for name in ["c++", "g++", "clang++", "clang++-22", "g++-12", "x86_64-linux-gnu-g++-12"] {
-            assert_eq!(language(name), Some(Language::Cxx), "{name}");
+            assert_eq!(language(name), Some(SourceLanguage::Cxx), "{name}");
         }
         for name in
             ["gcc-ar", "gcc-ar-12", "clang-cpp-22", "clang-format", "clang-", "clang-22x", "aarch64-linux-gnu-gcc", "ld", "gcc-12-", "22"]

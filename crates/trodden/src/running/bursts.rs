@@ -41,17 +41,17 @@ const STRETCHED: f64 = 0.25;
 
 /// Where raw files are; in folders, more may come.
 #[derive(Clone, Debug, Default)]
-pub struct Files {
+pub struct BurstFiles {
     /// Files by name.
     pub single: Vec<PathBuf>,
     /// Folders, all of whose raw files count.
     pub folders: Vec<PathBuf>,
 }
 
-impl Files {
+impl BurstFiles {
     /// The files of a folder.
-    pub fn of_folder(folder: &Path) -> Files {
-        Files { single: Vec::new(), folders: vec![folder.to_owned()] }
+    pub fn from_folder(folder: &Path) -> BurstFiles {
+        BurstFiles { single: Vec::new(), folders: vec![folder.to_owned()] }
     }
 
     /// The files that are there now.
@@ -79,7 +79,7 @@ impl Bursting {
     ///
     /// # Errors
     /// The times contradict each other.
-    pub fn start(files: Files, bursts: Bursts) -> Result<Bursting> {
+    pub fn start(files: BurstFiles, bursts: Bursts) -> Result<Bursting> {
         ensure!(bursts.burst <= bursts.every, "a burst is longer than the time from one to the next: give --every at least --burst");
         let (stop, stopped) = channel();
         let controller = BurstController {
@@ -110,7 +110,7 @@ impl Bursting {
 }
 
 struct BurstController {
-    files: Files,
+    files: BurstFiles,
     bursts: Bursts,
     stopped: Receiver<()>,
     /// By file; `None` for images without one.
@@ -249,7 +249,7 @@ fn processor_time_of_thread() -> Duration {
 }
 
 /// Reports how a run was sampled.
-pub fn tell(sampling: &Sampled) {
+pub fn report(sampling: &Sampled) {
     let per_cent = if sampling.total_ns == 0 { 0.0 } else { sampling.on_ns as f64 / sampling.total_ns as f64 * 100.0 };
     note(format_args!("sampled: counted for {per_cent:.2} % of the time, in {}", plural(sampling.bursts.into(), "burst", "bursts")));
 }

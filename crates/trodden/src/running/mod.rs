@@ -24,7 +24,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
-use trodden_profile::{Ending, Run};
+use trodden_profile::{ProcessEnding, Run};
 use trodden_wire::OUTPUT_VARIABLE;
 
 /// Exit status of a recording that lacks counts, of a command that ended well.
@@ -44,23 +44,23 @@ pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
 /// The exit status by which a command's end is passed on.
 pub fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(match ending(status) {
-        Ending::Exit(code) => code,
-        Ending::Signal(signal) => 128 + signal,
+        ProcessEnding::Exit(code) => code,
+        ProcessEnding::Signal(signal) => 128 + signal,
     } as u8)
 }
 
 /// How a process ended.
-pub fn ending(status: ExitStatus) -> Ending {
+pub fn ending(status: ExitStatus) -> ProcessEnding {
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exit(code),
-        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+        (Some(code), _) => ProcessEnding::Exit(code),
+        (None, signal) => ProcessEnding::Signal(signal.unwrap_or(0)),
     }
 }
 
 /// A command whose counts go to files of these names in a folder.
-pub fn command(words: &[OsString], folder: &Path, names: &str) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
+pub fn command(arguments: &[OsString], folder: &Path, names: &str) -> Command {
+    let mut command = Command::new(&arguments[0]);
+    command.args(&arguments[1..]).env(OUTPUT_VARIABLE, pattern(folder, names));
     if std::env::var_os(ROLE_VARIABLE).is_some() {
         // `cargo trodden run` calls us: what it passed to rustc is not the program's business.
         [ROLE_VARIABLE, CARGO_FOLDER_VARIABLE, "RUSTC_WRAPPER"].into_iter().for_each(|name| _ = command.env_remove(name));
@@ -69,9 +69,9 @@ pub fn command(words: &[OsString], folder: &Path, names: &str) -> Command {
 }
 
 /// What is known of a run of a command, but for its duration.
-pub fn circumstances(words: &[OsString], started: Duration, ending: Ending) -> Run {
+pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessEnding) -> Run {
     Run {
-        command: words.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+        command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: std::env::current_dir().unwrap_or_default().display().to_string(),
         host: host(),
         suite: None,
@@ -110,24 +110,24 @@ pub fn pattern(folder: &Path, names: &str) -> OsString {
 pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
     forwarding_signals(|begun| {
         let mut child: Child = command.spawn()?;
-        begun.tell(child.id());
+        begun.report(child.id());
         child.wait()
     })?
 }
 
 /// Takes the number of the process that gets our signals.
-pub struct Begun(Sender<u32>);
+pub struct BegunRun(Sender<u32>);
 
-impl Begun {
+impl BegunRun {
     /// It runs.
-    pub fn tell(&self, process: u32) {
+    pub fn report(&self, process: u32) {
         // The thread that listens ends after the process.
         let _ = self.0.send(process);
     }
 }
 
 /// Does something that begins a process, and meanwhile hands on to that process the signals that come to us.
-pub fn forwarding_signals<T>(work: impl FnOnce(Begun) -> T) -> io::Result<T> {
+pub fn forwarding_signals<T>(work: impl FnOnce(BegunRun) -> T) -> io::Result<T> {
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;
@@ -146,7 +146,7 @@ pub fn forwarding_signals<T>(work: impl FnOnce(Begun) -> T) -> io::Result<T> {
             }
         }
     });
-    let result = work(Begun(sender));
+    let result = work(BegunRun(sender));
     handle.close();
     let _ = forwarder.join();
     Ok(result)

@@ -23,7 +23,7 @@ fn programs_that_do_something_else_each_time_are_found_out() {
         let report = String::from_utf8(place.trodden(&format!("report {stored}")).stdout).unwrap();
         assert!(report.contains("not exact   the copies that counted together did not run the same execution"), "{report}");
     }
-    let doctor = |words: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(words).output().unwrap();
+    let doctor = |arguments: &[&str]| place.command(trodden()).args(["doctor", "--runs", "3", "--"]).args(arguments).output().unwrap();
     let differs = doctor(&["./prog"]);
     let reported = String::from_utf8_lossy(&differs.stdout).into_owned();
     assert_eq!(differs.status.code(), Some(1), "{reported}");
@@ -79,19 +79,19 @@ fn a_crash_is_no_difference() {
         == 2) s -= 4; if (i == n) *(volatile int *)0 = s; sink = s; } return 0; }\n";
     let place = Place::with(&[("crash.c", source), ("input", "")]);
     place.cc("-O1 -g crash.c -o crash");
-    let run = |words: &str| {
+    let run = |arguments: &str| {
         let mut command = place.command(trodden());
-        command.args(["record", "--no-store", "-o", "run.trodden"]).args(words.split_whitespace()).args(["--", "./crash", "51"]);
+        command.args(["record", "--no-store", "-o", "run.trodden"]).args(arguments.split_whitespace()).args(["--", "./crash", "51"]);
         command.stdin(std::process::Stdio::null()).output().unwrap()
     };
     assert_eq!(run("").status.code(), Some(139));
     let truth = counts(&place);
-    for words in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
-        let copies = run(words);
+    for arguments in ["--copies 2 --strategy p3 --no-first-run", "--copies 2 --edges --no-first-run --baseline"] {
+        let copies = run(arguments);
         let reported = String::from_utf8_lossy(&copies.stderr).into_owned();
-        assert_eq!(copies.status.code(), Some(139), "{words}: {reported}");
-        assert!(!reported.contains("not the same execution"), "{words}: {reported}");
-        assert!(words.contains("edges") || counts(&place) == truth, "{words}");
+        assert_eq!(copies.status.code(), Some(139), "{arguments}: {reported}");
+        assert!(!reported.contains("not the same execution"), "{arguments}: {reported}");
+        assert!(arguments.contains("edges") || counts(&place) == truth, "{arguments}");
     }
 }
 
@@ -155,15 +155,15 @@ fn files_are_checked_first_and_an_interrupted_run_leaves_nothing() {
         ("file", ""),
     ]);
     place.cc("-O1 prog.c -o prog");
-    for (words, said) in [
+    for (arguments, said) in [
         ("--copies 2 --costs file/costs.json", "cannot write file/costs.json"),
         ("--copies 2 --costs .", "is a folder"),
         ("--copies 2 --input .", "is a folder"),
         ("--copies 2 --template x", "--template is for --engine template"),
     ] {
-        let refused = record(&place, "./prog", words);
+        let refused = record(&place, "./prog", arguments);
         let reported = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert!(refused.status.code() == Some(2) && reported.contains(said) && !reported.contains("is kept in"), "{words}: {reported}");
+        assert!(refused.status.code() == Some(2) && reported.contains(said) && !reported.contains("is kept in"), "{arguments}: {reported}");
     }
     let mut command = place.command(trodden());
     command.args("record --no-store -o new/run.trodden --costs costs/of.json --copies 2 --no-first-run -- ./prog".split(' '));

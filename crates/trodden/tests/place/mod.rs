@@ -63,23 +63,23 @@ impl Place {
         command
     }
 
-    pub fn trodden(&self, words: &str) -> Output {
-        must(self.command(trodden()).args(words.split_whitespace()))
+    pub fn trodden(&self, arguments: &str) -> Output {
+        must(self.command(trodden()).args(arguments.split_whitespace()))
     }
 
     /// `trodden cc`
-    pub fn cc(&self, words: &str) -> Output {
-        must(self.command(trodden()).arg("cc").args(words.split_whitespace()))
+    pub fn cc(&self, arguments: &str) -> Output {
+        must(self.command(trodden()).arg("cc").args(arguments.split_whitespace()))
     }
 
     /// `trodden c++`
-    pub fn cxx(&self, words: &str) -> Output {
-        must(self.command(trodden()).arg("c++").args(words.split_whitespace()))
+    pub fn cxx(&self, arguments: &str) -> Output {
+        must(self.command(trodden()).arg("c++").args(arguments.split_whitespace()))
     }
 
     /// Any tool.
-    pub fn tool(&self, program: &str, words: &str) -> Output {
-        must(self.command(program).args(words.split_whitespace()))
+    pub fn tool(&self, program: &str, arguments: &str) -> Output {
+        must(self.command(program).args(arguments.split_whitespace()))
     }
 
     /// A shell script with the drivers as `$CC` and `$CXX`.

@@ -2,9 +2,9 @@
 
 use crate::place::Place;
 use std::path::Path;
-use trodden_flow::partition::{self, Measure, Options, Procedure, Strategy};
+use trodden_flow::partition::{self, Measure, PartitionOptions, PartitionStrategy, Procedure};
 use trodden_profile::FunctionPaths;
-use trodden_unit::{Frame, FunctionMap, Image, KnownPaths, Parts, SegmentSetBuilder, Settings, UnitMap, Weights};
+use trodden_unit::{Frame, FunctionMap, FunctionParts, Image, KnownPaths, SegmentSetBuilder, Settings, UnitMap, Weights};
 
 /// A unit as it is built by default, and what its text says of its paths.
 pub struct Inputs<'a> {
@@ -88,11 +88,11 @@ impl Inputs<'_> {
         builder.finish(false).to_bytes()
     }
 
-    fn part(&self) -> Parts {
+    fn part(&self) -> FunctionParts {
         let procedures: Vec<Procedure> = self.map.functions.iter().map(procedure).collect();
-        let options = Options { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
-        let first = partition::plan(&procedures, Strategy::Weighted, &options).copies.remove(0);
-        let mut parts = Parts::default();
+        let options = PartitionOptions { copies: 2, all_procedures: true, fold_again: true, measure: Measure::All };
+        let first = partition::plan(&procedures, PartitionStrategy::Weighted, &options).copies.remove(0);
+        let mut parts = FunctionParts::default();
         for (function, part) in self.map.functions.iter().zip(first.parts) {
             part.into_iter().for_each(|part| parts.add(self.frame.unit, function, part));
         }

@@ -13,8 +13,8 @@ pub enum Paths {
         /// The file of the set.
         set: Identity,
         /// How they are numbered; `None`: all paths of the functions that the set names are counted.
-        numbering: Option<trodden_flow::Scheme>,
-        /// How long [`trodden_flow::Scheme::PppOptimal`] may search for the numbers of one function, in seconds.
+        numbering: Option<trodden_flow::NumberingScheme>,
+        /// How long [`trodden_flow::NumberingScheme::PppOptimal`] may search for the numbers of one function, in seconds.
         time_limit_s: u64,
     },
     /// All but the known ones: a residual build.
@@ -86,8 +86,8 @@ pub enum When {
 
 /// Where counts are kept while the program runs. (A ring, for streams, will be a variant.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Destination {
-    /// A word for each path. Functions with more than [`Placement::max_paths`] paths are cut.
+pub enum OutputDestination {
+    /// A word for each path. Functions with more than [`ProbePlacement::max_paths`] paths are cut.
     Array,
     /// An open-addressing table for functions with many paths.
     Table {
@@ -110,7 +110,7 @@ pub enum Threads {
 
 /// Where paths are cut and probes go.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Placement {
+pub struct ProbePlacement {
     /// Functions with more paths than this are cut.
     pub max_paths: u64,
     /// Increments are on the chords of a spanning tree rather than on every edge with a value.
@@ -151,12 +151,12 @@ pub enum DominantIteration {
 
 /// A numbering of paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Scheme {
+pub enum ExperimentScheme {
     /// Every acyclic path has a number.
     #[default]
     BallLarus,
     /// Interesting paths, by one of the numberings of [`trodden_flow::numbering`].
-    Interesting(trodden_flow::Scheme),
+    Interesting(trodden_flow::NumberingScheme),
 }
 
 /// Calls at which it is counted that they were reached.

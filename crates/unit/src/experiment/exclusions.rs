@@ -1,15 +1,15 @@
 //! What cannot be asked of one build together: the one list, each entry with its reason and its remedy.
 //!
-//! An entry is about two choices ([`Choice`]). Either they exclude each other, or the first needs the second. Whatever
+//! An entry is about two choices ([`ExperimentChoice`]). Either they exclude each other, or the first needs the second. Whatever
 //! is not on the list can be built.
 
-use super::axes::{Scheme, Threads};
+use super::axes::{ExperimentScheme, Threads};
 use super::settings::{Observe, Settings, Timing};
 use std::fmt;
 
 /// Something that settings may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Choice {
+pub enum ExperimentChoice {
     /// A numbering of interesting paths.
     Selective,
     /// The numbering that searches for the most compact numbers.
@@ -62,7 +62,7 @@ pub enum Choice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusion {
     /// What is asked for.
-    pub one: Choice,
+    pub one: ExperimentChoice,
     /// What it excludes or needs.
     pub other: Relation,
     /// Why.
@@ -75,9 +75,9 @@ pub struct Exclusion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
     /// They cannot be had together.
-    Excludes(Choice),
+    Excludes(ExperimentChoice),
     /// The first makes no sense without the second.
-    Needs(Choice),
+    Needs(ExperimentChoice),
 }
 
 /// Settings that make no sense together.
@@ -113,67 +113,67 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
     EXCLUSIONS.iter().find(is_broken).map_or(Ok(()), |entry| Err(Excluded(entry)))
 }
 
-impl Choice {
+impl ExperimentChoice {
     /// Whether settings ask for it.
     pub fn is_made(self, s: &Settings) -> bool {
         match self {
-            Choice::Selective => matches!(s.scheme, Some(Scheme::Interesting(_))),
-            Choice::Optimal => s.scheme == Some(Scheme::Interesting(trodden_flow::Scheme::PppOptimal)),
-            Choice::TimeLimit => s.time_limit_s.is_some(),
-            Choice::Weights => s.weights.is_some(),
-            Choice::Interesting => s.interesting.is_some(),
-            Choice::Unknown => s.known.is_some(),
-            Choice::Watched => s.watched.is_some(),
-            Choice::Segments => s.segments.is_some(),
-            Choice::Part => s.part.is_some(),
-            Choice::Origin => s.origin.is_some(),
-            Choice::Hits => s.count_hits == Some(true),
-            Choice::Events => s.events.is_some(),
-            Choice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
-            Choice::Coverage => matches!(s.observe, Some(Observe::Coverage | Observe::Mcdc)),
-            Choice::Stream => s.observe == Some(Observe::Stream),
-            Choice::Recorder => s.recorder.is_some(),
-            Choice::Addresses => s.observe == Some(Observe::Addresses),
-            Choice::TailMerging => s.tail_merging.is_some(),
-            Choice::Trace => s.observe == Some(Observe::Trace),
-            Choice::Bursts => s.when == Some(Timing::Bursts),
-            Choice::Tables => s.table_slots.is_some_and(|slots| slots > 0),
-            Choice::ArrayPaths => s.array_paths.is_some(),
-            Choice::Atomic => s.threads == Some(Threads::Atomic),
+            ExperimentChoice::Selective => matches!(s.scheme, Some(ExperimentScheme::Interesting(_))),
+            ExperimentChoice::Optimal => s.scheme == Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal)),
+            ExperimentChoice::TimeLimit => s.time_limit_s.is_some(),
+            ExperimentChoice::Weights => s.weights.is_some(),
+            ExperimentChoice::Interesting => s.interesting.is_some(),
+            ExperimentChoice::Unknown => s.known.is_some(),
+            ExperimentChoice::Watched => s.watched.is_some(),
+            ExperimentChoice::Segments => s.segments.is_some(),
+            ExperimentChoice::Part => s.part.is_some(),
+            ExperimentChoice::Origin => s.origin.is_some(),
+            ExperimentChoice::Hits => s.count_hits == Some(true),
+            ExperimentChoice::Events => s.events.is_some(),
+            ExperimentChoice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
+            ExperimentChoice::Coverage => matches!(s.observe, Some(Observe::Coverage | Observe::Mcdc)),
+            ExperimentChoice::Stream => s.observe == Some(Observe::Stream),
+            ExperimentChoice::Recorder => s.recorder.is_some(),
+            ExperimentChoice::Addresses => s.observe == Some(Observe::Addresses),
+            ExperimentChoice::TailMerging => s.tail_merging.is_some(),
+            ExperimentChoice::Trace => s.observe == Some(Observe::Trace),
+            ExperimentChoice::Bursts => s.when == Some(Timing::Bursts),
+            ExperimentChoice::Tables => s.table_slots.is_some_and(|slots| slots > 0),
+            ExperimentChoice::ArrayPaths => s.array_paths.is_some(),
+            ExperimentChoice::Atomic => s.threads == Some(Threads::Atomic),
         }
     }
 
     /// How people ask for it: the option, and the setting where there is no option or it reads otherwise.
     pub fn spelling(self) -> &'static str {
         match self {
-            Choice::Selective => "a --scheme of interesting paths",
-            Choice::Optimal => "--scheme ppp-optimal",
-            Choice::TimeLimit => "--time-limit",
-            Choice::Weights => "--weights",
-            Choice::Interesting => "--interesting",
-            Choice::Unknown => "--residual (known=FILE)",
-            Choice::Watched => "--watch (watched=FILE)",
-            Choice::Segments => "--segments (segments=FILE)",
-            Choice::Part => "a copy's part (part=FILE)",
-            Choice::Origin => "the unit of a copy (origin=UNIT)",
-            Choice::Hits => "--count-hits (count-hits=on)",
-            Choice::Events => "--events",
-            Choice::EdgeProfile => "--pgo (observe=edge-profile)",
-            Choice::Coverage => "--coverage (observe=coverage)",
-            Choice::Stream => "--stream (observe=stream)",
-            Choice::Recorder => "--flight-recorder (recorder=PATTERN)",
-            Choice::Addresses => "--addresses (observe=addresses)",
-            Choice::TailMerging => "--tail-merging",
-            Choice::Trace => "--witnesses (observe=trace)",
-            Choice::Bursts => "--sample (when=bursts)",
-            Choice::Tables => "--table-slots",
-            Choice::ArrayPaths => "--array-paths",
-            Choice::Atomic => "--threads atomic",
+            ExperimentChoice::Selective => "a --scheme of interesting paths",
+            ExperimentChoice::Optimal => "--scheme ppp-optimal",
+            ExperimentChoice::TimeLimit => "--time-limit",
+            ExperimentChoice::Weights => "--weights",
+            ExperimentChoice::Interesting => "--interesting",
+            ExperimentChoice::Unknown => "--residual (known=FILE)",
+            ExperimentChoice::Watched => "--watch (watched=FILE)",
+            ExperimentChoice::Segments => "--segments (segments=FILE)",
+            ExperimentChoice::Part => "a copy's part (part=FILE)",
+            ExperimentChoice::Origin => "the unit of a copy (origin=UNIT)",
+            ExperimentChoice::Hits => "--count-hits (count-hits=on)",
+            ExperimentChoice::Events => "--events",
+            ExperimentChoice::EdgeProfile => "--pgo (observe=edge-profile)",
+            ExperimentChoice::Coverage => "--coverage (observe=coverage)",
+            ExperimentChoice::Stream => "--stream (observe=stream)",
+            ExperimentChoice::Recorder => "--flight-recorder (recorder=PATTERN)",
+            ExperimentChoice::Addresses => "--addresses (observe=addresses)",
+            ExperimentChoice::TailMerging => "--tail-merging",
+            ExperimentChoice::Trace => "--witnesses (observe=trace)",
+            ExperimentChoice::Bursts => "--sample (when=bursts)",
+            ExperimentChoice::Tables => "--table-slots",
+            ExperimentChoice::ArrayPaths => "--array-paths",
+            ExperimentChoice::Atomic => "--threads atomic",
         }
     }
 }
 
-use Choice::*;
+use ExperimentChoice::*;
 
 /// All entries. Those that say what a build counts come first, since their remedies say most.
 pub static EXCLUSIONS: &[Exclusion] = &[
@@ -275,10 +275,10 @@ pub static EXCLUSIONS: &[Exclusion] = &[
     excludes(Hits, Unknown, "unknown paths have times where hits would be", "count hits of a program that counts all paths"),
 ];
 
-const fn excludes(one: Choice, other: Choice, reason: &'static str, remedy: &'static str) -> Exclusion {
+const fn excludes(one: ExperimentChoice, other: ExperimentChoice, reason: &'static str, remedy: &'static str) -> Exclusion {
     Exclusion { one, other: Relation::Excludes(other), reason, remedy }
 }
 
-const fn needs(one: Choice, other: Choice, reason: &'static str, remedy: &'static str) -> Exclusion {
+const fn needs(one: ExperimentChoice, other: ExperimentChoice, reason: &'static str, remedy: &'static str) -> Exclusion {
     Exclusion { one, other: Relation::Needs(other), reason, remedy }
 }

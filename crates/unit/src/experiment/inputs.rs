@@ -3,10 +3,10 @@
 //! An experiment names files so, and so their own names may hold any bytes, may change, and may be of another machine.
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
-use super::settings::{Input, Settings};
+use super::settings::{Settings, SettingsFile};
 use crate::{
-    Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, NoWeights, Parts, SegmentSet, TransformationPlan,
-    Weights,
+    FunctionParts, Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, NoWeights, SegmentSet,
+    TransformationPlan, Weights,
 };
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,7 +150,7 @@ impl InputKind {
     }
 
     /// The file of this kind that settings name.
-    pub fn of(self, settings: &Settings) -> Option<&Input> {
+    pub fn of(self, settings: &Settings) -> Option<&SettingsFile> {
         match self {
             InputKind::Weights => settings.weights.as_ref(),
             InputKind::Known => settings.known.as_ref(),
@@ -162,7 +162,7 @@ impl InputKind {
         }
     }
 
-    pub(super) fn of_mut(self, settings: &mut Settings) -> &mut Option<Input> {
+    pub(super) fn of_mut(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputKind::Weights => &mut settings.weights,
             InputKind::Known => &mut settings.known,
@@ -180,7 +180,7 @@ impl InputKind {
             InputKind::Weights => drop(Weights::from_bytes(bytes)?),
             InputKind::Known | InputKind::Watched | InputKind::Interesting => drop(KnownPaths::from_bytes(bytes)?),
             InputKind::Segments => drop(SegmentSet::from_bytes(bytes)?),
-            InputKind::Part => drop(Parts::from_bytes(bytes)?),
+            InputKind::Part => drop(FunctionParts::from_bytes(bytes)?),
             InputKind::Apply => drop(TransformationPlan::from_bytes(bytes)?),
         }
         Ok(())
@@ -215,7 +215,7 @@ impl InputFolder {
     /// It cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Identity, InputError> {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let identity = Identity::of(bytes);
+        let identity = Identity::from_content(bytes);
         let path = self.path(identity);
         if std::fs::metadata(&path).is_ok_and(|file| file.len() == bytes.len() as u64) {
             return Ok(identity);
@@ -256,6 +256,6 @@ impl InputFolder {
             }
             Err(source) => return Err(InputError::Unreadable { key, file, source }),
         };
-        if Identity::of(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
+        if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
     }
 }

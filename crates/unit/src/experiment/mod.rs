@@ -8,7 +8,7 @@
 //! People say [`Settings`]: a flat list of what they ask for, each with one spelling ([`spelling`]). The one constructor
 //! is [`Experiment::new`]; it refuses what makes no sense by the one list in [`exclusions`]. An experiment names the
 //! files of earlier profiles by [`Identity`], never by a path: they lie in an [`InputFolder`] under that name. It
-//! travels to the plugin in a [`Request`], a file of such a folder, and to readers in the unit's map.
+//! travels to the plugin in a [`PluginRequest`], a file of such a folder, and to readers in the unit's map.
 //!
 //! Invariant: a value that came from bytes went through the same constructor, so no combination on the list exists.
 //! Wire format: that of the [`Settings`] which make it, in the order of their fields. A change is a new
@@ -24,8 +24,8 @@ pub mod spelling;
 pub use axes::*;
 pub use exclusions::Excluded;
 pub use inputs::{InputError, InputFolder, InputKind};
-pub use request::{Action, EXPERIMENT_VARIABLE, Request, RequestError};
-pub use settings::{DEFAULT_MAX_PATHS, Input, Keep, Observe, Settings, Timing};
+pub use request::{EXPERIMENT_VARIABLE, PluginRequest, RequestError, UnitAction};
+pub use settings::{DEFAULT_MAX_PATHS, Keep, Observe, Settings, SettingsFile, Timing};
 pub use spelling::{Spelling, SpellingError};
 
 use crate::{EventSource, Identity};
@@ -39,9 +39,9 @@ pub struct Experiment {
     paths: Paths,
     observation: Observation,
     when: When,
-    destination: Destination,
+    destination: OutputDestination,
     threads: Threads,
-    placement: Placement,
+    placement: ProbePlacement,
 }
 
 /// Why settings are no experiment.
@@ -89,8 +89,8 @@ impl Experiment {
             Timing::Bursts => When::Bursts,
         };
         let destination = match settings.table_slots.unwrap_or(0) {
-            0 => Destination::Array,
-            slots => Destination::Table { slots, array_paths: settings.array_paths.unwrap_or(DEFAULT_MAX_PATHS) },
+            0 => OutputDestination::Array,
+            slots => OutputDestination::Table { slots, array_paths: settings.array_paths.unwrap_or(DEFAULT_MAX_PATHS) },
         };
         Ok(Experiment {
             paths: paths(settings)?,
@@ -98,7 +98,7 @@ impl Experiment {
             when,
             destination,
             threads: settings.threads.unwrap_or_default(),
-            placement: Placement {
+            placement: ProbePlacement {
                 max_paths: settings.max_paths.unwrap_or(DEFAULT_MAX_PATHS),
                 chords: settings.chords.unwrap_or(true),
                 trip_counts: settings.trip_counts.unwrap_or_default(),
@@ -111,7 +111,7 @@ impl Experiment {
     }
 
     /// The experiment of paths that were followed in an execution from outside: nothing was built for it.
-    pub fn of_trace() -> Experiment {
+    pub fn from_trace() -> Experiment {
         let settings = Settings { observe: Some(Observe::Trace), ..Settings::default() };
         Experiment::new(&settings).expect("a trace contradicts no default")
     }
@@ -132,7 +132,7 @@ impl Experiment {
     }
 
     /// Where to.
-    pub fn destination(&self) -> Destination {
+    pub fn destination(&self) -> OutputDestination {
         self.destination
     }
 
@@ -142,20 +142,20 @@ impl Experiment {
     }
 
     /// Where paths are cut and probes go.
-    pub fn placement(&self) -> &Placement {
+    pub fn placement(&self) -> &ProbePlacement {
         &self.placement
     }
 
     /// The numbering of paths.
-    pub fn scheme(&self) -> Scheme {
+    pub fn scheme(&self) -> ExperimentScheme {
         match self.paths {
-            Paths::Interesting { numbering: Some(numbering), .. } => Scheme::Interesting(numbering),
+            Paths::Interesting { numbering: Some(numbering), .. } => ExperimentScheme::Interesting(numbering),
             Paths::All
             | Paths::Interesting { .. }
             | Paths::Unknown { .. }
             | Paths::Watched { .. }
             | Paths::Segments { .. }
-            | Paths::Part(_) => Scheme::BallLarus,
+            | Paths::Part(_) => ExperimentScheme::BallLarus,
         }
     }
 
@@ -245,11 +245,11 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
     }
     if let Some(set) = stored("interesting", &settings.interesting)? {
         let numbering = match settings.scheme {
-            Some(Scheme::Interesting(numbering)) => Some(numbering),
+            Some(ExperimentScheme::Interesting(numbering)) => Some(numbering),
             Some(_) => None,
             // A stream says which path it was by the number of all builds.
             None if settings.observe == Some(Observe::Stream) => None,
-            None => Some(trodden_flow::Scheme::KnownTable),
+            None => Some(trodden_flow::NumberingScheme::KnownTable),
         };
         return Ok(Paths::Interesting { set, numbering, time_limit_s: settings.time_limit_s.unwrap_or(settings::DEFAULT_TIME_LIMIT_S) });
     }
@@ -263,11 +263,11 @@ fn paths(settings: &Settings) -> Result<Paths, ExperimentError> {
 }
 
 /// The identity of a file that settings name.
-fn stored(key: &'static str, input: &Option<Input>) -> Result<Option<Identity>, ExperimentError> {
+fn stored(key: &'static str, input: &Option<SettingsFile>) -> Result<Option<Identity>, ExperimentError> {
     match input {
         None => Ok(None),
-        Some(Input::Stored(identity)) => Ok(Some(*identity)),
-        Some(Input::File(file)) => Err(ExperimentError::Unresolved { key, file: file.into() }),
+        Some(SettingsFile::Stored(identity)) => Ok(Some(*identity)),
+        Some(SettingsFile::File(file)) => Err(ExperimentError::Unresolved { key, file: file.into() }),
     }
 }
 
@@ -289,7 +289,7 @@ impl From<Experiment> for Settings {
 impl From<&Experiment> for Settings {
     fn from(experiment: &Experiment) -> Settings {
         let placement = &experiment.placement;
-        let stored = |identity: Option<Identity>| identity.map(Input::Stored);
+        let stored = |identity: Option<Identity>| identity.map(SettingsFile::Stored);
         let mut settings = Settings {
             scheme: Some(experiment.scheme()),
             max_paths: Some(placement.max_paths),
@@ -303,7 +303,7 @@ impl From<&Experiment> for Settings {
             events: experiment.events(),
             ..Settings::default()
         };
-        if let Destination::Table { slots, array_paths } = experiment.destination {
+        if let OutputDestination::Table { slots, array_paths } = experiment.destination {
             (settings.table_slots, settings.array_paths) = (Some(slots), Some(array_paths));
         }
         if experiment.when == When::Bursts {
@@ -325,7 +325,7 @@ impl From<&Experiment> for Settings {
             Paths::All => {}
             Paths::Interesting { set, numbering, time_limit_s } => {
                 settings.interesting = stored(Some(set));
-                settings.time_limit_s = (numbering == Some(trodden_flow::Scheme::PppOptimal)).then_some(time_limit_s);
+                settings.time_limit_s = (numbering == Some(trodden_flow::NumberingScheme::PppOptimal)).then_some(time_limit_s);
             }
             Paths::Unknown { known } => settings.known = stored(Some(known)),
             Paths::Watched { others } => settings.watched = stored(Some(others)),

@@ -7,7 +7,7 @@
 
 use super::exclusions;
 use super::inputs::{InputError, InputFolder, InputKind};
-use super::settings::{Input, Keep, Settings};
+use super::settings::{Keep, Settings, SettingsFile};
 use super::{Experiment, ExperimentError, Observation};
 use crate::Identity;
 use crate::packed::{pack, unpack};
@@ -23,11 +23,11 @@ const MAGIC: [u8; 8] = *b"TRODEXP\x03";
 
 /// What is asked of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Request {
+pub struct PluginRequest {
     /// What the build is to observe.
     pub experiment: Experiment,
     /// What is done with a unit.
-    pub action: Action,
+    pub action: UnitAction,
     /// What is kept of it.
     pub keep: Keep,
     /// Where a flight recorder writes if no variable says so when the program runs: a pattern of files.
@@ -36,7 +36,7 @@ pub struct Request {
 
 /// What is done with a unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Action {
+pub enum UnitAction {
     /// It is instrumented.
     #[default]
     Instrument,
@@ -76,10 +76,10 @@ pub enum RequestError {
     },
 }
 
-impl Request {
+impl PluginRequest {
     /// What is asked of the plugin.
-    pub fn new(experiment: Experiment, action: Action, keep: Keep) -> Request {
-        Request { experiment, action, keep, recorder: None }
+    pub fn new(experiment: Experiment, action: UnitAction, keep: Keep) -> PluginRequest {
+        PluginRequest { experiment, action, keep, recorder: None }
     }
 
     /// Writes it into a folder; gives the value of [`EXPERIMENT_VARIABLE`].
@@ -94,17 +94,17 @@ impl Request {
     ///
     /// # Errors
     /// It cannot be read, or is another file.
-    pub fn read(file: &Path) -> Result<(Request, InputFolder), RequestError> {
+    pub fn read(file: &Path) -> Result<(PluginRequest, InputFolder), RequestError> {
         let bytes = std::fs::read(file).map_err(|source| RequestError::Unreadable { file: file.to_owned(), source })?;
-        let request: Request = unpack(&MAGIC, &bytes).ok_or_else(|| RequestError::Other { file: file.to_owned() })?;
+        let request: PluginRequest = unpack(&MAGIC, &bytes).ok_or_else(|| RequestError::Other { file: file.to_owned() })?;
         Ok((request, InputFolder::at(file.parent().unwrap_or(Path::new("")))))
     }
 
     /// The settings that make this request.
     pub fn settings(&self) -> Settings {
         let apply = match self.action {
-            Action::Apply(plan) => Some(Input::Stored(plan)),
-            Action::Instrument | Action::Describe { .. } => None,
+            UnitAction::Apply(plan) => Some(SettingsFile::Stored(plan)),
+            UnitAction::Instrument | UnitAction::Describe { .. } => None,
         };
         Settings { apply, keep: Some(self.keep), recorder: self.recorder.clone(), ..Settings::from(&self.experiment) }
     }
@@ -112,7 +112,7 @@ impl Request {
     /// Whether nothing in a program built so counts, so that it needs no runtime.
     pub fn counts_nothing(&self) -> bool {
         let counts = !matches!(self.experiment.observation(), Observation::Addresses { .. } | Observation::Trace);
-        !counts || self.action != Action::Instrument
+        !counts || self.action != UnitAction::Instrument
     }
 }
 
@@ -124,11 +124,11 @@ impl Settings {
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputKind::ALL {
             match kind.of(&self) {
-                Some(Input::File(file)) => {
+                Some(SettingsFile::File(file)) => {
                     let identity = folder.put_file(kind, file)?;
-                    *kind.of_mut(&mut self) = Some(Input::Stored(identity));
+                    *kind.of_mut(&mut self) = Some(SettingsFile::Stored(identity));
                 }
-                Some(Input::Stored(identity)) => folder.check(kind, *identity)?,
+                Some(SettingsFile::Stored(identity)) => folder.check(kind, *identity)?,
                 None => {}
             }
         }
@@ -139,14 +139,14 @@ impl Settings {
     ///
     /// # Errors
     /// The settings make no sense together, or a file cannot be read or stored.
-    pub fn request(self, folder: &InputFolder) -> Result<Request, RequestError> {
+    pub fn request(self, folder: &InputFolder) -> Result<PluginRequest, RequestError> {
         exclusions::check(&self).map_err(ExperimentError::from)?;
         let settings = self.resolve(folder)?;
-        let action = match settings.apply.as_ref().and_then(Input::stored) {
-            Some(plan) => Action::Apply(plan),
-            None => Action::Instrument,
+        let action = match settings.apply.as_ref().and_then(SettingsFile::stored) {
+            Some(plan) => UnitAction::Apply(plan),
+            None => UnitAction::Instrument,
         };
-        let request = Request::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default());
-        Ok(Request { recorder: settings.recorder, ..request })
+        let request = PluginRequest::new(Experiment::new(&settings)?, action, settings.keep.unwrap_or_default());
+        Ok(PluginRequest { recorder: settings.recorder, ..request })
     }
 }

@@ -3,7 +3,7 @@
 //! Settings know nothing of files' contents, and reading them from text reads no file. What contradicts itself can be
 //! said here, so that [`Experiment::new`](super::Experiment::new) can say why it makes no sense.
 
-use super::axes::{DominantIteration, Reach, Scheme, Threads, TripCounts};
+use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
 use crate::{EventSource, Identity};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -16,19 +16,19 @@ pub(super) const DEFAULT_TIME_LIMIT_S: u64 = 2;
 
 /// A file that a build reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Input {
+pub enum SettingsFile {
     /// By its name.
     File(PathBuf),
     /// By its content, in an [`InputFolder`].
     Stored(Identity),
 }
 
-impl Input {
+impl SettingsFile {
     /// Its identity, if it is known.
     pub fn stored(&self) -> Option<Identity> {
         match self {
-            Input::Stored(identity) => Some(*identity),
-            Input::File(_) => None,
+            SettingsFile::Stored(identity) => Some(*identity),
+            SettingsFile::File(_) => None,
         }
     }
 }
@@ -52,7 +52,7 @@ macro_rules! settings {
 
 settings! {
     /// Numbering of paths.
-    scheme: Scheme,
+    scheme: ExperimentScheme,
     /// Most paths of a function; others are cut.
     max_paths: u64,
     /// Slots of tables; 0: there are no tables.
@@ -80,25 +80,25 @@ settings! {
     /// Code generation may merge equal ends of blocks.
     tail_merging: bool,
     /// Measured frequencies.
-    weights: Input,
+    weights: SettingsFile,
     /// Paths that are known: all others are counted.
-    known: Input,
+    known: SettingsFile,
     /// All paths but those that are watched for.
-    watched: Input,
+    watched: SettingsFile,
     /// Paths that are interesting: only these are counted.
-    interesting: Input,
+    interesting: SettingsFile,
     /// Interprocedural segments: these are counted in the place of paths.
-    segments: Input,
+    segments: SettingsFile,
     /// How long numbers are searched for, in seconds.
     time_limit_s: u64,
     /// The part of one of several copies.
-    part: Input,
+    part: SettingsFile,
     /// The unit of which a copy's unit is made.
     origin: Identity,
     /// Executions of a copy's probes are counted.
     count_hits: bool,
     /// A plan of transformations: carry it out, and observe nothing.
-    apply: Input,
+    apply: SettingsFile,
     /// What is kept of a unit.
     keep: Keep,
     /// Where the flight recorder of a program that writes a stream keeps it, if no variable says so when it runs: a pattern of files.

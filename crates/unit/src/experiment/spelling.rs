@@ -5,8 +5,8 @@
 //! is known by its content is `id:` with its identity.
 
 use super::Experiment;
-use super::axes::{DominantIteration, Reach, Scheme, Threads, TripCounts};
-use super::settings::{Input, Keep, Observe, Settings, Timing};
+use super::axes::{DominantIteration, ExperimentScheme, Reach, Threads, TripCounts};
+use super::settings::{Keep, Observe, Settings, SettingsFile, Timing};
 use crate::{EventSource, Identity};
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::ffi::{OsStr, OsString};
@@ -85,20 +85,21 @@ spell! { Keep:
     Keep::Bitcode => "bitcode", "Map and bitcode";
     Keep::Map => "map", "The map alone";
 }
-spell! { Scheme:
-    Scheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
-    Scheme::Interesting(trodden_flow::Scheme::Spp) =>
+spell! { ExperimentScheme:
+    ExperimentScheme::BallLarus => "ball-larus", "Every acyclic path has a number (Ball and Larus)";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Spp) =>
         "spp", "The paths of `trodden instrument --interesting`, selectively: other paths may be counted as such";
-    Scheme::Interesting(trodden_flow::Scheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
-    Scheme::Interesting(trodden_flow::Scheme::Pertinent) => "pertinent", "The paths over the edges of --interesting, compactly numbered";
-    Scheme::Interesting(trodden_flow::Scheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
-    Scheme::Interesting(trodden_flow::Scheme::Ppp) =>
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Mspp) => "mspp", "The same, repaired; exact, for small functions";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pertinent) => "pertinent",
+        "The paths over the edges of --interesting, compactly numbered";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Pspp) => "pspp", "The same, precisely: no other path is counted as such";
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Ppp) =>
         "ppp", "The paths of --interesting, preferentially: compactly numbered, each checked";
-    Scheme::Interesting(trodden_flow::Scheme::KnownTable) =>
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::KnownTable) =>
         "known-table", "The paths of --interesting, looked up in a table (what is done if --interesting is given alone)";
-    Scheme::Interesting(trodden_flow::Scheme::PppOptimal) =>
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal) =>
         "ppp-optimal", "As ppp, as compactly as can be found in the time of --time-limit";
-    Scheme::Interesting(trodden_flow::Scheme::Approximate) =>
+    ExperimentScheme::Interesting(trodden_flow::NumberingScheme::Approximate) =>
         "approximate", "As ppp without the check: other paths may be counted as such";
 }
 
@@ -160,7 +161,7 @@ macro_rules! file {
 
 /// All settings, in the order in which they are written.
 static TABLE: &[Entry] = &[
-    one_of!("scheme", scheme: Scheme),
+    one_of!("scheme", scheme: ExperimentScheme),
     number!("max-paths", max_paths: 1 to MOST_PATHS),
     one_of!("chords", chords: bool),
     one_of!("trip-counts", trip_counts: TripCounts),
@@ -293,18 +294,18 @@ impl fmt::Display for Experiment {
 /// What names a file by its content.
 const BY_IDENTITY: &[u8] = b"id:";
 
-fn read_input(text: &OsStr) -> Option<Input> {
+fn read_input(text: &OsStr) -> Option<SettingsFile> {
     match text.as_bytes().strip_prefix(BY_IDENTITY) {
-        Some(identity) => Some(Input::Stored(Identity::parse(std::str::from_utf8(identity).ok()?)?)),
+        Some(identity) => Some(SettingsFile::Stored(Identity::parse(std::str::from_utf8(identity).ok()?)?)),
         None if text.is_empty() => None,
-        None => Some(Input::File(text.into())),
+        None => Some(SettingsFile::File(text.into())),
     }
 }
 
-fn write_input(input: &Input) -> String {
+fn write_input(input: &SettingsFile) -> String {
     match input {
-        Input::Stored(identity) => format!("id:{identity}"),
-        Input::File(file) => encode(file.as_os_str()),
+        SettingsFile::Stored(identity) => format!("id:{identity}"),
+        SettingsFile::File(file) => encode(file.as_os_str()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Every choice alone, every exclusion, and spellings there and back.
 
-use super::exclusions::{Choice, EXCLUSIONS, Relation};
+use super::exclusions::{EXCLUSIONS, ExperimentChoice, Relation};
 use super::*;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -13,35 +13,35 @@ fn settings(text: &str) -> Settings {
 const FILE: &str = "id:000102030405060708090a0b0c0d0e0f";
 
 /// A text that makes a choice, and others only where it cannot be made without.
-fn text_of(choice: Choice) -> String {
+fn text_of(choice: ExperimentChoice) -> String {
     match choice {
-        Choice::Selective => format!("scheme=ppp interesting={FILE}"),
-        Choice::Optimal => format!("scheme=ppp-optimal interesting={FILE}"),
-        Choice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
-        Choice::Weights => format!("weights={FILE}"),
-        Choice::Interesting => format!("interesting={FILE}"),
-        Choice::Segments => format!("segments={FILE}"),
-        Choice::Unknown => format!("known={FILE}"),
-        Choice::Watched => format!("watched={FILE}"),
-        Choice::Part | Choice::Origin => format!("part={FILE} origin={}", &FILE[3..]),
-        Choice::Hits => format!("count-hits=on part={FILE} origin={}", &FILE[3..]),
-        Choice::Events => "events=tsc".into(),
-        Choice::EdgeProfile => "observe=edge-profile".into(),
-        Choice::Coverage => "observe=coverage".into(),
-        Choice::Stream => "observe=stream".into(),
-        Choice::Recorder => "recorder=/tmp/%p observe=stream".into(),
-        Choice::Addresses => "observe=addresses".into(),
-        Choice::TailMerging => "tail-merging=off observe=addresses".into(),
-        Choice::Trace => "observe=trace".into(),
-        Choice::Bursts => "when=bursts".into(),
-        Choice::Tables => "table-slots=8".into(),
-        Choice::ArrayPaths => "array-paths=3 table-slots=8".into(),
-        Choice::Atomic => "threads=atomic".into(),
+        ExperimentChoice::Selective => format!("scheme=ppp interesting={FILE}"),
+        ExperimentChoice::Optimal => format!("scheme=ppp-optimal interesting={FILE}"),
+        ExperimentChoice::TimeLimit => format!("time-limit=3 scheme=ppp-optimal interesting={FILE}"),
+        ExperimentChoice::Weights => format!("weights={FILE}"),
+        ExperimentChoice::Interesting => format!("interesting={FILE}"),
+        ExperimentChoice::Segments => format!("segments={FILE}"),
+        ExperimentChoice::Unknown => format!("known={FILE}"),
+        ExperimentChoice::Watched => format!("watched={FILE}"),
+        ExperimentChoice::Part | ExperimentChoice::Origin => format!("part={FILE} origin={}", &FILE[3..]),
+        ExperimentChoice::Hits => format!("count-hits=on part={FILE} origin={}", &FILE[3..]),
+        ExperimentChoice::Events => "events=tsc".into(),
+        ExperimentChoice::EdgeProfile => "observe=edge-profile".into(),
+        ExperimentChoice::Coverage => "observe=coverage".into(),
+        ExperimentChoice::Stream => "observe=stream".into(),
+        ExperimentChoice::Recorder => "recorder=/tmp/%p observe=stream".into(),
+        ExperimentChoice::Addresses => "observe=addresses".into(),
+        ExperimentChoice::TailMerging => "tail-merging=off observe=addresses".into(),
+        ExperimentChoice::Trace => "observe=trace".into(),
+        ExperimentChoice::Bursts => "when=bursts".into(),
+        ExperimentChoice::Tables => "table-slots=8".into(),
+        ExperimentChoice::ArrayPaths => "array-paths=3 table-slots=8".into(),
+        ExperimentChoice::Atomic => "threads=atomic".into(),
     }
 }
 
 /// A setting alone, without what it needs.
-fn bare(choice: Choice) -> String {
+fn bare(choice: ExperimentChoice) -> String {
     text_of(choice).split(' ').next().unwrap().to_owned()
 }
 
@@ -58,7 +58,7 @@ fn every_choice_can_be_made_by_itself() {
 fn every_exclusion_refuses_what_it_is_about_and_says_why() {
     for entry in EXCLUSIONS {
         let text = match entry.other {
-            Relation::Needs(Choice::Part) if entry.one == Choice::Origin => format!("origin={}", &FILE[3..]),
+            Relation::Needs(ExperimentChoice::Part) if entry.one == ExperimentChoice::Origin => format!("origin={}", &FILE[3..]),
             Relation::Needs(_) => bare(entry.one),
             // What the choices need besides may be excluded, too: only they themselves are made.
             Relation::Excludes(other) => {
@@ -82,7 +82,7 @@ fn every_exclusion_refuses_what_it_is_about_and_says_why() {
 /// What is on no entry of the list is an experiment that says all that was asked for.
 #[test]
 fn all_pairs_are_excluded_or_come_back() {
-    let choices: Vec<Choice> = EXCLUSIONS.iter().map(|e| e.one).chain([Choice::Weights]).collect();
+    let choices: Vec<ExperimentChoice> = EXCLUSIONS.iter().map(|e| e.one).chain([ExperimentChoice::Weights]).collect();
     let mut built = 0;
     for one in &choices {
         for other in &choices {
@@ -91,7 +91,7 @@ fn all_pairs_are_excluded_or_come_back() {
             built += 1;
             let said = Settings::from(&experiment);
             // Where a flight recorder writes is asked of the plugin, and no part of what is observed.
-            for choice in [one, other].into_iter().filter(|choice| **choice != Choice::Recorder) {
+            for choice in [one, other].into_iter().filter(|choice| **choice != ExperimentChoice::Recorder) {
                 assert_eq!(choice.is_made(&said), choice.is_made(&asked), "{choice:?}: {asked} becomes {said}");
             }
             assert_eq!(Experiment::new(&said).as_ref(), Ok(&experiment), "{said}");
@@ -115,9 +115,9 @@ fn bytes_of_what_makes_no_sense_are_no_experiment() {
 fn what_is_not_said_is_as_by_default() {
     let default = Experiment::default();
     assert_eq!((default.paths(), default.observation(), default.when()), (Paths::All, Observation::Counts, When::Always));
-    assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (Destination::Array, Threads::Own, 4096));
+    assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (OutputDestination::Array, Threads::Own, 4096));
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
-    let known_table = Some(trodden_flow::Scheme::KnownTable);
+    let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
     let interesting = Experiment::new(&settings(&format!("interesting={FILE}"))).unwrap();
     assert!(matches!(interesting.paths(), Paths::Interesting { numbering, .. } if numbering == known_table), "{interesting}");
     let all = Experiment::new(&settings(&format!("interesting={FILE} scheme=ball-larus"))).unwrap();
@@ -144,7 +144,8 @@ fn spellings_that_mean_nothing_are_named() {
 #[test]
 fn names_of_files_may_hold_any_bytes() {
     let name = Path::new(OsStr::from_bytes(b"a b\"c'd=%20\t\xff\n\xc3\xa9"));
-    let said = Settings { weights: Some(Input::File(name.into())), known: Some(Input::File("id:x".into())), ..Settings::default() };
+    let said =
+        Settings { weights: Some(SettingsFile::File(name.into())), known: Some(SettingsFile::File("id:x".into())), ..Settings::default() };
     let text = Settings { known: None, ..said.clone() }.to_string();
     assert_eq!(text, "weights=a%20b%22c%27d=%2520%09%FF%0A%C3%A9");
     assert_eq!(text.parse(), Ok(Settings { known: None, ..said.clone() }));
@@ -166,10 +167,10 @@ fn a_request_travels_with_its_files_by_their_content() {
     let file = place.path().join(OsStr::from_bytes(b"known \"paths\" \xff"));
     let paths = crate::KnownPaths::default().to_bytes();
     std::fs::write(&file, &paths).unwrap();
-    let asked = Settings { known: Some(Input::File(file.clone())), keep: Some(Keep::Map), ..Settings::default() };
+    let asked = Settings { known: Some(SettingsFile::File(file.clone())), keep: Some(Keep::Map), ..Settings::default() };
     let request = asked.clone().request(&folder).unwrap();
     std::fs::remove_file(&file).unwrap();
-    let (read, beside) = Request::read(&request.write(&folder).unwrap()).unwrap();
+    let (read, beside) = PluginRequest::read(&request.write(&folder).unwrap()).unwrap();
     assert_eq!((&read, read.keep), (&request, Keep::Map));
     let known = read.experiment.known().unwrap();
     assert_eq!(beside.get(InputKind::Known, known).unwrap(), paths);
@@ -184,10 +185,10 @@ fn nothing_is_stored_for_what_makes_no_sense() {
     let place = tempfile::tempdir().unwrap();
     let (folder, file) = (InputFolder::at(place.path().join("inputs")), place.path().join("known"));
     std::fs::write(&file, crate::KnownPaths::default().to_bytes()).unwrap();
-    let asked = Settings { known: Some(Input::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
+    let asked = Settings { known: Some(SettingsFile::File(file.clone())), events: Some(crate::EventSource::Tsc), ..Settings::default() };
     assert!(asked.request(&folder).unwrap_err().to_string().contains("--events does not go together with --residual"));
     assert!(!place.path().join("inputs").exists());
-    let asked = Settings { weights: Some(Input::File(file)), ..Settings::default() };
+    let asked = Settings { weights: Some(SettingsFile::File(file)), ..Settings::default() };
     assert!(asked.request(&folder).unwrap_err().to_string().contains("weights"));
 }
 
@@ -209,7 +210,7 @@ fn damaged_and_missing_files_are_named_with_the_remedy() {
     assert!(matches!(folder.get(InputKind::Weights, identity), Err(InputError::Damaged { .. })));
     let missing = folder.get(InputKind::Weights, crate::Identity([7; 16])).unwrap_err().to_string();
     assert!(missing.contains("--weights") && missing.contains("TRODDEN_STORE"), "{missing}");
-    let request = Request::default().write(&folder).unwrap();
+    let request = PluginRequest::default().write(&folder).unwrap();
     std::fs::write(&request, b"TRODEXP\x00").unwrap();
-    assert!(Request::read(&request).unwrap_err().to_string().contains("another version"));
+    assert!(PluginRequest::read(&request).unwrap_err().to_string().contains("another version"));
 }

@@ -2,13 +2,13 @@
 
 use super::communicator;
 use super::implementation::{Implementation, STATUS_WORDS, implementation};
-use crate::output::Line;
+use crate::output::OutputLine;
 use crate::real::{Real, real};
-use crate::thread::{self, Open, Thread, add, begin, finish, outside};
+use crate::thread::{self, OpenRecord, Thread, add, begin, finish, outside};
 use crate::{process, stack};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
-use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, kind};
+use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, kind};
 
 /// Position of the root of an operation that has none.
 pub const NO_ROOT: usize = usize::MAX;
@@ -21,7 +21,7 @@ static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 #[inline]
 pub fn recorded<const N: usize>(
     kind: u16,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
     fill: impl FnOnce(&mut CallRecord, &[usize; N], Implementation),
@@ -73,7 +73,7 @@ fn address<const N: usize>(record: &mut CallRecord, arguments: &[usize; N], libr
 #[inline]
 pub fn message<const N: usize>(
     kind: u16,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -92,7 +92,7 @@ pub fn message<const N: usize>(
 
 /// Buffer, count, type, source, tag, communicator, status.
 #[inline]
-pub fn receive<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn receive<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let Some(mut open) = begin(thread, kind::RECV, function) else { return call(arguments) };
     address(open.record(), arguments, implementation(), [3, 4, 5]);
@@ -141,7 +141,7 @@ pub fn status<const N: usize>(arguments: &[usize; N], position: usize, spare: &[
 }
 
 #[inline]
-pub fn completed(thread: &mut Thread, open: &mut Open, request: u64, (peer, tag): (i32, i32), amount: u64) {
+pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer, tag): (i32, i32), amount: u64) {
     // The piece of the open record may be gone once another is begun: copy first.
     let common = open.copy();
     add(thread, CallRecord { peer, tag, amount, request, ..common });
@@ -151,7 +151,7 @@ pub fn completed(thread: &mut Thread, open: &mut Open, request: u64, (peer, tag)
 #[inline]
 pub fn exchange<const N: usize>(
     [to, to_tag, from, from_tag, comm]: [usize; 5],
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -179,14 +179,14 @@ pub fn exchange<const N: usize>(
 
 /// Starts a persistent request.
 #[inline]
-pub fn start<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn start<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let request = handle_of(arguments, 0) as u64;
     recorded(kind::START, function, arguments, call, |record, _, _| record.request = request)
 }
 
 /// Starts several.
 #[inline]
-pub fn start_all<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn start_all<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let Some(mut open) = begin(thread, kind::START, function) else { return call(arguments) };
     let library = implementation();
@@ -210,20 +210,20 @@ pub fn start_all<const N: usize>(function: Function, arguments: &mut [usize; N],
 
 /// Frees a request.
 #[inline]
-pub fn free_request<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn free_request<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let request = handle_of(arguments, 0) as u64;
     recorded(kind::REQUEST_FREE, function, arguments, call, |record, _, _| record.request = request)
 }
 
 /// Source, tag, communicator, status.
 #[inline]
-pub fn probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     probed(3, function, arguments, call)
 }
 
 /// Source, tag, communicator, flag, status.
 #[inline]
-pub fn immediate_probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn immediate_probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let Some(mut open) = begin(thread, kind::PROBE, function) else { return call(arguments) };
     address(open.record(), arguments, implementation(), [0, 1, 2]);
@@ -242,7 +242,7 @@ pub fn immediate_probe<const N: usize>(function: Function, arguments: &mut [usiz
 
 /// Source, tag, communicator, message, status.
 #[inline]
-pub fn matched_probe<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn matched_probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let result = probed(4, function, arguments, call);
     let message = handle_of(arguments, 3);
     MATCHED.set((message, LAST_PROBE.get()));
@@ -258,7 +258,7 @@ thread_local! {
 
 fn probed<const N: usize>(
     position: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -277,7 +277,7 @@ fn probed<const N: usize>(
 
 /// Buffer, count, type, message, status: the receive of what a matched probe found.
 #[inline]
-pub fn matched_receive<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn matched_receive<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let message = handle_of(arguments, 3);
     let (matched, (peer, tag, object)) = MATCHED.get();
     let is_known = matched == message;
@@ -300,7 +300,7 @@ pub fn collective<const N: usize>(
     kind: u16,
     root: usize,
     comm: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -325,27 +325,27 @@ pub fn collective<const N: usize>(
 
 /// Whether a collective operation is on nothing. Of those with several counts, the caller's own is meant.
 #[inline]
-fn is_empty<const N: usize>(function: Function, arguments: &[usize; N]) -> bool {
+fn is_empty<const N: usize>(function: CallName, arguments: &[usize; N]) -> bool {
     match function {
-        Function::MPI_Barrier | Function::MPI_Ibarrier => false,
-        Function::MPI_Bcast | Function::MPI_Ibcast => bytes(at(arguments, 1), at(arguments, 2)) == 0,
-        Function::MPI_Reduce
-        | Function::MPI_Ireduce
-        | Function::MPI_Allreduce
-        | Function::MPI_Iallreduce
-        | Function::MPI_Reduce_scatter_block
-        | Function::MPI_Ireduce_scatter_block
-        | Function::MPI_Scan
-        | Function::MPI_Iscan
-        | Function::MPI_Exscan
-        | Function::MPI_Iexscan => at(arguments, 2) as u32 == 0,
+        CallName::MPI_Barrier | CallName::MPI_Ibarrier => false,
+        CallName::MPI_Bcast | CallName::MPI_Ibcast => bytes(at(arguments, 1), at(arguments, 2)) == 0,
+        CallName::MPI_Reduce
+        | CallName::MPI_Ireduce
+        | CallName::MPI_Allreduce
+        | CallName::MPI_Iallreduce
+        | CallName::MPI_Reduce_scatter_block
+        | CallName::MPI_Ireduce_scatter_block
+        | CallName::MPI_Scan
+        | CallName::MPI_Iscan
+        | CallName::MPI_Exscan
+        | CallName::MPI_Iexscan => at(arguments, 2) as u32 == 0,
         _ => at(arguments, 1) as u32 == 0,
     }
 }
 
 /// A request is cancelled: whether that came in time, its status says when it is complete.
 #[inline]
-pub fn cancel<const N: usize>(_: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn cancel<const N: usize>(_: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
     call(arguments)
 }
@@ -368,7 +368,7 @@ pub fn collective_init<const N: usize>(
     kind: u16,
     root: usize,
     comm: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -386,7 +386,7 @@ pub fn collective_init<const N: usize>(
 pub fn communicator<const N: usize>(
     parent: usize,
     made: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -402,7 +402,7 @@ pub fn communicator<const N: usize>(
 pub fn communicator_later<const N: usize>(
     parent: usize,
     made: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -419,7 +419,7 @@ pub fn communicator_later<const N: usize>(
 pub fn communicator_of_group<const N: usize>(
     parent: usize,
     made: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -433,7 +433,7 @@ pub fn communicator_of_group<const N: usize>(
 
 /// Local communicator, its leader, a communicator of both leaders, the other leader, tag, new communicator.
 #[inline]
-pub fn intercommunicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn intercommunicator<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, _| {
         let tag = at(arguments, 4) as u32;
         // Both sides have other parents: the number is of what they agree on.
@@ -443,7 +443,7 @@ pub fn intercommunicator<const N: usize>(function: Function, arguments: &mut [us
 
 /// A communicator's handle may be given again.
 #[inline]
-pub fn free_communicator<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn free_communicator<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let handle = handle_of(arguments, 0);
     let result = recorded(kind::MPI_OTHER, function, arguments, call, |record, _, _| record.object = communicator::number(handle));
     communicator::remove(handle);
@@ -451,7 +451,7 @@ pub fn free_communicator<const N: usize>(function: Function, arguments: &mut [us
 }
 
 /// MPI begins: the thread is recorded from here on, and the origin of the rank is where this call ends.
-pub fn init<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn init<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     thread::register(0);
     let result = recorded(kind::MPI_INIT, function, arguments, call, |record, _, library| {
         static RANK: Real = Real::new(c"PMPI_Comm_rank");
@@ -462,7 +462,7 @@ pub fn init<const N: usize>(function: Function, arguments: &mut [usize; N], call
         communicator::begin();
         record.peer = rank;
         record.amount = size as u64;
-        let mut line = Line::new();
+        let mut line = OutputLine::new();
         line.add(b"mpi ").add(library.name()).add(b" ").number(rank as u64).add(b" ").number(size as u64);
         process::line(&mut line);
     });
@@ -472,18 +472,18 @@ pub fn init<const N: usize>(function: Function, arguments: &mut [usize; N], call
 }
 
 /// MPI ends: all wait for all.
-pub fn finalize<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn finalize<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::MPI_FINALIZE, function, arguments, call, |record, _, _| record.object = communicator::WORLD)
 }
 
 /// A call that transfers data, and by no rule waits for another process.
 #[inline]
-pub fn transfer<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn transfer<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::MPI_TRANSFER, function, arguments, call, |_, _, _| {})
 }
 
 /// A call for which there is no rule.
 #[inline]
-pub fn other<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn other<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::MPI_OTHER, function, arguments, call, |_, _, _| {})
 }

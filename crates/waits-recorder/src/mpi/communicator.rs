@@ -4,7 +4,7 @@
 //! parent's number, the count of such calls on the parent, and the world rank of its first member (a split makes several at once).
 
 use super::implementation::implementation;
-use crate::output::Line;
+use crate::output::OutputLine;
 use crate::process;
 use crate::real::{Real, real};
 use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
@@ -71,13 +71,13 @@ pub fn begin() {
 
 /// What has members, beside communicators.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MemberKind {
     Window,
     File,
 }
 
 /// A window or file `handle` was made by a collective call on the communicator `parent`.
-pub fn made_of(kind: Kind, parent: usize, handle: usize) {
+pub fn made_of(kind: MemberKind, parent: usize, handle: usize) {
     let parent_slot = slot(parent);
     let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
@@ -115,27 +115,27 @@ pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
 
 /// World ranks of the members of a communicator.
 struct Ranks {
-    local: Members,
-    remote: Members,
+    local: CommunicatorMembers,
+    remote: CommunicatorMembers,
 }
 
-pub struct Members {
+pub struct CommunicatorMembers {
     ranks: *mut i32,
     pub count: usize,
 }
 
-impl Members {
+impl CommunicatorMembers {
     pub const fn none() -> Self {
-        Members { ranks: core::ptr::null_mut(), count: 0 }
+        CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
     /// World ranks of a group.
-    fn of_group(group: usize) -> Self {
+    fn from_group(group: usize) -> Self {
         static GROUP: Real = Real::new(c"PMPI_Comm_group");
         static FREE: Real = Real::new(c"PMPI_Group_free");
         let mut world = 0usize;
         real!(GROUP, fn(usize, *mut usize) -> i32, implementation().world(), &raw mut world);
-        let members = Members::relative(group, world);
+        let members = CommunicatorMembers::relative(group, world);
         real!(FREE, fn(*mut usize) -> i32, &raw mut world);
         members
     }
@@ -148,13 +148,13 @@ impl Members {
         real!(SIZE, fn(usize, *mut i32) -> i32, group, &raw mut size);
         let count = size.max(0) as usize;
         let (Some(own), Some(ranks)) = (crate::output::memory::<i32>(count.max(1)), crate::output::memory::<i32>(count.max(1))) else {
-            return Members::none();
+            return CommunicatorMembers::none();
         };
         // SAFETY: fresh memory of this size.
         (0..count).for_each(|rank| unsafe { own.add(rank).write(rank as i32) });
         real!(TRANSLATE, fn(usize, i32, *mut i32, usize, *mut i32) -> i32, group, size, own, to, ranks);
         crate::output::release(own, count.max(1));
-        Members { ranks, count }
+        CommunicatorMembers { ranks, count }
     }
 
     pub fn get(&self, index: usize) -> i32 {
@@ -163,7 +163,7 @@ impl Members {
     }
 }
 
-impl Drop for Members {
+impl Drop for CommunicatorMembers {
     fn drop(&mut self) {
         if !self.ranks.is_null() {
             crate::output::release(self.ranks, self.count.max(1));
@@ -173,7 +173,7 @@ impl Drop for Members {
 
 impl Ranks {
     const fn new() -> Self {
-        Ranks { local: Members::none(), remote: Members::none() }
+        Ranks { local: CommunicatorMembers::none(), remote: CommunicatorMembers::none() }
     }
 
     /// Asks the library; whether there are two groups.
@@ -186,28 +186,28 @@ impl Ranks {
         real!(INTER, fn(usize, *mut i32) -> i32, handle, &raw mut is_inter);
         let mut group = 0usize;
         real!(GROUP, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-        self.local = Members::of_group(group);
+        self.local = CommunicatorMembers::from_group(group);
         real!(FREE, fn(*mut usize) -> i32, &raw mut group);
         if is_inter != 0 {
             real!(REMOTE, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-            self.remote = Members::of_group(group);
+            self.remote = CommunicatorMembers::from_group(group);
             real!(FREE, fn(*mut usize) -> i32, &raw mut group);
         }
         is_inter != 0
     }
 
     /// The same of a window or file.
-    fn collect_of(&mut self, kind: Kind, handle: usize) {
+    fn collect_of(&mut self, kind: MemberKind, handle: usize) {
         static WINDOW: Real = Real::new(c"PMPI_Win_get_group");
         static FILE: Real = Real::new(c"PMPI_File_get_group");
         static FREE: Real = Real::new(c"PMPI_Group_free");
         let real = match kind {
-            Kind::Window => &WINDOW,
-            Kind::File => &FILE,
+            MemberKind::Window => &WINDOW,
+            MemberKind::File => &FILE,
         };
         let mut group = 0usize;
         real!(real, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-        self.local = Members::of_group(group);
+        self.local = CommunicatorMembers::from_group(group);
         real!(FREE, fn(*mut usize) -> i32, &raw mut group);
     }
 
@@ -218,7 +218,7 @@ impl Ranks {
     }
 
     fn write(&self, number: u64, is_inter: bool) {
-        let mut line = Line::new();
+        let mut line = OutputLine::new();
         line.add(b"communicator ").number(number).add(b" local");
         write_members(&mut line, &self.local, number);
         if is_inter {
@@ -230,7 +230,7 @@ impl Ranks {
 }
 
 /// Ranks behind each other; consecutive ones as `first-last`.
-fn write_members(line: &mut Line, members: &Members, number: u64) {
+fn write_members(line: &mut OutputLine, members: &CommunicatorMembers, number: u64) {
     let mut at = 0;
     while at < members.count {
         let first = members.get(at);
@@ -240,7 +240,7 @@ fn write_members(line: &mut Line, members: &Members, number: u64) {
         }
         if !line.has_room(40) {
             process::line(line);
-            *line = Line::new();
+            *line = OutputLine::new();
             line.add(b"more ").number(number);
         }
         // A process outside this world (spawned, or connected) has no rank in it.

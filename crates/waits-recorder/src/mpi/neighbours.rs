@@ -7,13 +7,13 @@ use super::implementation::{Implementation, implementation};
 use crate::output::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{add, begin, finish, outside};
-use trodden_wire::waits::{CallRecord, Function, kind};
+use trodden_wire::waits::{CallName, CallRecord, kind};
 
 /// Position of the communicator.
 #[inline]
 pub fn neighbours<const N: usize>(
     comm: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -24,7 +24,7 @@ pub fn neighbours<const N: usize>(
 #[inline]
 pub fn neighbours_begun<const N: usize>(
     comm: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -35,7 +35,7 @@ pub fn neighbours_begun<const N: usize>(
 #[inline]
 pub fn neighbours_prepared<const N: usize>(
     comm: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -47,7 +47,7 @@ fn meeting<const N: usize>(
     kind: u16,
     comm: usize,
     request: Option<usize>,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {

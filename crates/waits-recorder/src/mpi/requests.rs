@@ -4,24 +4,24 @@ use super::behaviour::{at, cancelled, completed, handle_of, is_set, status, stat
 use super::implementation::{STATUS_WORDS, implementation};
 use crate::output::{memory, release};
 use crate::thread::{add, begin, finish, outside};
-use trodden_wire::waits::{CallRecord, Function, kind};
+use trodden_wire::waits::{CallName, CallRecord, kind};
 
 /// Request, status.
 #[inline]
-pub fn wait<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn wait<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     one(1, None, function, arguments, call)
 }
 
 /// Request, flag, status.
 #[inline]
-pub fn test<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn test<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     one(2, Some(1), function, arguments, call)
 }
 
 fn one<const N: usize>(
     position: usize,
     flag: Option<usize>,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -99,20 +99,20 @@ impl Several {
 
 /// Count, requests, statuses.
 #[inline]
-pub fn wait_all<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn wait_all<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     all(2, None, function, arguments, call)
 }
 
 /// Count, requests, flag, statuses.
 #[inline]
-pub fn test_all<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn test_all<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     all(3, Some(2), function, arguments, call)
 }
 
 fn all<const N: usize>(
     position: usize,
     flag: Option<usize>,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -149,13 +149,13 @@ fn all<const N: usize>(
 
 /// Count, requests, index, status.
 #[inline]
-pub fn wait_any<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn wait_any<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     any(2, 3, None, function, arguments, call)
 }
 
 /// Count, requests, index, flag, status.
 #[inline]
-pub fn test_any<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn test_any<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     any(2, 4, Some(3), function, arguments, call)
 }
 
@@ -163,7 +163,7 @@ fn any<const N: usize>(
     index: usize,
     position: usize,
     flag: Option<usize>,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
@@ -194,7 +194,7 @@ fn any<const N: usize>(
 
 /// Count, requests, count of completed ones, their indices, statuses.
 #[inline]
-pub fn wait_some<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn wait_some<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let library = implementation();
     let mut several = Several::new();

@@ -12,7 +12,7 @@ use super::neighbours::*;
 use super::requests::*;
 use super::windows::*;
 use super::wrappers;
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 wrappers! {
     MPI_Send PMPI_Send [a0 a1 a2 a3 a4 a5] message(kind::SEND);

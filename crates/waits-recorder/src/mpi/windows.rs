@@ -2,14 +2,14 @@
 //! the four calls of an epoch between groups are messages: a post to those that may access, a completion back.
 
 use super::behaviour::{at, handle_of, is_set, recorded};
-use super::communicator::{self, Kind, Members, mixed};
+use super::communicator::{self, CommunicatorMembers, MemberKind, mixed};
 use super::implementation::implementation;
 use crate::output::{memory, release};
 use crate::process;
 use crate::real::{Real, real};
 use crate::thread::{add, begin, finish, outside};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use trodden_wire::waits::{CallRecord, Function, kind};
+use trodden_wire::waits::{CallName, CallRecord, kind};
 
 /// Tags of the messages that an epoch stands for.
 const POSTED: i32 = 1;
@@ -20,20 +20,20 @@ const COMPLETED: i32 = 2;
 pub fn window<const N: usize>(
     parent: usize,
     made: usize,
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
 ) -> i32 {
     recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
         let from = library.handle(at(arguments, parent));
         record.object = communicator::number(from);
-        communicator::made_of(Kind::Window, from, handle_of(arguments, made));
+        communicator::made_of(MemberKind::Window, from, handle_of(arguments, made));
     })
 }
 
 /// Assertion, window.
 #[inline]
-pub fn window_fence<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_fence<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
         record.object = communicator::number(library.handle(at(arguments, 1)));
     })
@@ -41,7 +41,7 @@ pub fn window_fence<const N: usize>(function: Function, arguments: &mut [usize; 
 
 /// The address of a window, whose handle may be given again.
 #[inline]
-pub fn window_free<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_free<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let handle = handle_of(arguments, 0);
     let number = communicator::number(handle);
     let result = recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, _, _| record.object = number);
@@ -56,51 +56,51 @@ fn lock_of(window: usize, rank: usize) -> u64 {
 
 /// Kind of lock, rank, assertion, window.
 #[inline]
-pub fn window_lock<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_lock<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let lock = lock_of(at(arguments, 3), at(arguments, 1));
     recorded(kind::WINDOW_LOCK, function, arguments, call, |record, _, _| record.object = lock)
 }
 
 /// Rank, window.
 #[inline]
-pub fn window_unlock<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_unlock<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let lock = lock_of(at(arguments, 1), arguments[0]);
     recorded(kind::WINDOW_UNLOCK, function, arguments, call, |record, _, _| record.object = lock)
 }
 
 /// Group, assertion, window: those of the group may access this process's window from now on.
 #[inline]
-pub fn window_post<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_post<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let (group, window) = (arguments[0], at(arguments, 2));
-    keep(&EXPOSED, window, Epoch::of_group(group, window));
+    keep(&EXPOSED, window, Epoch::from_group(group, window));
     meeting(function, arguments, call, window, |epoch, see| epoch.each(POSTED, kind::MEETING_SEND, see), &EXPOSED)
 }
 
 /// Group, assertion, window: waits until those of the group have posted.
 #[inline]
-pub fn window_start<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_start<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let (group, window) = (arguments[0], at(arguments, 2));
-    keep(&ACCESSED, window, Epoch::of_group(group, window));
+    keep(&ACCESSED, window, Epoch::from_group(group, window));
     meeting(function, arguments, call, window, |epoch, see| epoch.each(POSTED, kind::MEETING_RECV, see), &ACCESSED)
 }
 
 /// Window: the accesses of the epoch that was started are over.
 #[inline]
-pub fn window_complete<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_complete<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let window = arguments[0];
     meeting(function, arguments, call, window, |epoch, see| epoch.each(COMPLETED, kind::MEETING_SEND, see), &ACCESSED)
 }
 
 /// Window: waits until those that were let access have completed.
 #[inline]
-pub fn window_wait<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_wait<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let window = arguments[0];
     meeting(function, arguments, call, window, |epoch, see| epoch.each(COMPLETED, kind::MEETING_RECV, see), &EXPOSED)
 }
 
 /// Window, flag: as [`window_wait`], if the flag is set.
 #[inline]
-pub fn window_test<const N: usize>(function: Function, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn window_test<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
     let Some(thread) = outside() else { return call(arguments) };
     let window = implementation().handle(arguments[0]);
     let Some(mut open) = begin(thread, kind::MEETING, function) else { return call(arguments) };
@@ -125,7 +125,7 @@ pub fn window_test<const N: usize>(function: Function, arguments: &mut [usize; N
 type See<'a> = &'a mut dyn FnMut(i32, i32, u16);
 
 fn meeting<const N: usize>(
-    function: Function,
+    function: CallName,
     arguments: &mut [usize; N],
     call: impl FnOnce(&mut [usize; N]) -> i32,
     window: usize,
@@ -145,16 +145,16 @@ fn meeting<const N: usize>(
 
 /// The members of an epoch, by their ranks in the window's group.
 struct Epoch {
-    members: Members,
+    members: CommunicatorMembers,
 }
 
 impl Epoch {
-    fn of_group(group: usize, window: usize) -> Epoch {
+    fn from_group(group: usize, window: usize) -> Epoch {
         static GROUP: Real = Real::new(c"PMPI_Win_get_group");
         static FREE: Real = Real::new(c"PMPI_Group_free");
         let mut of_window = 0usize;
         real!(GROUP, fn(usize, *mut usize) -> i32, window, &raw mut of_window);
-        let members = Members::relative(group, of_window);
+        let members = CommunicatorMembers::relative(group, of_window);
         real!(FREE, fn(*mut usize) -> i32, &raw mut of_window);
         Epoch { members }
     }

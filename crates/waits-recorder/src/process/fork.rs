@@ -6,7 +6,7 @@ use crate::thread::{self, begin, finish, outside};
 use crate::{contention, process, stack};
 use core::ffi::c_int;
 use libc::pid_t;
-use trodden_wire::waits::{Function, kind};
+use trodden_wire::waits::{CallName, kind};
 
 /// Has every child give up what belongs to its parent, by whatever function it is made (`daemon` does not call `fork`).
 pub fn watch() {
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     let Some(thread) = outside() else { return call() };
     contention::share();
     process::begin_fork();
-    let open = begin(thread, kind::FORK, Function::fork);
+    let open = begin(thread, kind::FORK, CallName::fork);
     let child = call();
     if child == 0 {
         // SAFETY: a second time it finds nothing to do.
@@ -56,7 +56,7 @@ fn end_of_process() {
     // SAFETY: asks the kernel.
     let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     if thread::current().is_some_and(|thread| thread.number == own) {
-        thread::unregister(Function::process_exit);
+        thread::unregister(CallName::process_exit);
     }
 }
 

@@ -20,7 +20,7 @@ const OPERATIONS: [&str; 5] = ["add i64", "sub i64", "getelementptr i8", "load i
 
 struct Program {
     unit: UnitProperties,
-    walk: Walk,
+    walk: BlockWalk,
 }
 
 fn program(random: &mut Random) -> Program {
@@ -46,7 +46,7 @@ fn program(random: &mut Random) -> Program {
         addresses.extend(new_addresses);
         for _ in 0..3 + random.below(8) {
             let what = action(random, &mut values, &mut numbers, &mut addresses);
-            properties.steps.push(Step { what, position: None });
+            properties.steps.push(BlockStep { what, position: None });
         }
         blocks.push(properties);
     }
@@ -59,7 +59,7 @@ fn program(random: &mut Random) -> Program {
         classes: vec![None, Some(ClassId(0)), Some(ClassId(0)), None],
         functions: vec![function],
     };
-    Program { unit, walk: Walk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
+    Program { unit, walk: BlockWalk { id: 0, count: 1, blocks: vec![Node(0), Node(1), Node(2)], edges: Vec::new(), sums: Vec::new() } }
 }
 
 fn fresh(values: &mut Vec<ValueProperties>) -> ValueId {
@@ -67,39 +67,39 @@ fn fresh(values: &mut Vec<ValueProperties>) -> ValueId {
     ValueId(values.len() as u32 - 1)
 }
 
-fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> Action {
+fn action(random: &mut Random, values: &mut Vec<ValueProperties>, numbers: &mut Vec<u32>, addresses: &mut Vec<u32>) -> BlockAction {
     let number = |random: &mut Random| ValueId(random.pick(numbers));
     let address = ValueId(random.pick(addresses));
     let wide = random.index(2);
     let class = random.pick(&[None, None, Some(ClassId(0)), Some(ClassId(1)), Some(ClassId(2)), Some(ClassId(3))]);
-    let access = Access { address, size: [4, 8][wide], class };
+    let access = AccessedMemory { address, size: [4, 8][wide], class };
     let operation = OperationId(3 + wide as u32);
     match random.below(20) {
-        0 => Action::Clobber,
-        1..=4 => Action::Store { value: number(random), operation, access },
+        0 => BlockAction::Clobber,
+        1..=4 => BlockAction::Store { value: number(random), operation, access },
         5..=9 => {
             let rom = random.chance(15);
-            let access = if rom { Access { address: ValueId(ROM), class: None, ..access } } else { access };
+            let access = if rom { AccessedMemory { address: ValueId(ROM), class: None, ..access } } else { access };
             let result = fresh(values);
             numbers.push(result.0);
-            Action::Load { result, operation, access, constant: rom }
+            BlockAction::Load { result, operation, access, constant: rom }
         }
         10..=12 => {
             let result = fresh(values);
             addresses.push(result.0);
-            Action::Offset { result, base: address, bytes: random.pick(&[-4, 0, 4, 8]) }
+            BlockAction::Offset { result, base: address, bytes: random.pick(&[-4, 0, 4, 8]) }
         }
         13 => {
             let operands = vec![address, number(random)];
             let result = fresh(values);
             addresses.push(result.0);
-            Action::Compute { result, operation: OperationId(2), operands }
+            BlockAction::Compute { result, operation: OperationId(2), operands }
         }
         _ => {
             let operands = vec![number(random), number(random)];
             let result = fresh(values);
             numbers.push(result.0);
-            Action::Compute { result, operation: OperationId(random.below(2) as u32), operands }
+            BlockAction::Compute { result, operation: OperationId(random.below(2) as u32), operands }
         }
     }
 }
@@ -110,11 +110,11 @@ struct Machine<'a> {
     values: HashMap<ValueId, i64>,
     memory: HashMap<i64, (u8, Option<ClassId>)>,
     seed: u64,
-    made: HashMap<Place, i64>,
+    made: HashMap<StepPlace, i64>,
 }
 
 impl<'a> Machine<'a> {
-    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<Place, i64>> {
+    fn run(program: &'a Program, random: &mut Random) -> Option<HashMap<StepPlace, i64>> {
         let mut values: HashMap<ValueId, i64> = (0..NUMBERS).map(|v| (ValueId(v), i64::from(v) * 4)).collect();
         values.extend((NUMBERS..NUMBERS + OBJECTS).chain([ROM]).map(|v| (ValueId(v), i64::from(v) * APART)));
         for v in NUMBERS + OBJECTS..ROM {
@@ -137,9 +137,9 @@ impl<'a> Machine<'a> {
         Some(machine.made)
     }
 
-    fn step(&mut self, what: &Action) -> Option<i64> {
+    fn step(&mut self, what: &BlockAction) -> Option<i64> {
         let made = match what {
-            Action::Compute { operation, operands, .. } => {
+            BlockAction::Compute { operation, operands, .. } => {
                 let [a, b] = [0, 1].map(|i| self.values[&operands[i]]);
                 match operation.0 {
                     0 => a.wrapping_add(b),
@@ -147,22 +147,22 @@ impl<'a> Machine<'a> {
                     _ => a + b.rem_euclid(8) * 4,
                 }
             }
-            Action::Offset { base, bytes, .. } => self.values[base] + bytes,
-            Action::Load { access, .. } => self.load(access)?,
-            Action::Store { value, access, .. } => self.store(self.values[value], access)?,
-            Action::Clobber => {
+            BlockAction::Offset { base, bytes, .. } => self.values[base] + bytes,
+            BlockAction::Load { access, .. } => self.load(access)?,
+            BlockAction::Store { value, access, .. } => self.store(self.values[value], access)?,
+            BlockAction::Clobber => {
                 self.seed = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) + 1;
                 self.memory.clear();
                 0
             }
         };
-        if let Action::Compute { result, .. } | Action::Offset { result, .. } | Action::Load { result, .. } = what {
+        if let BlockAction::Compute { result, .. } | BlockAction::Offset { result, .. } | BlockAction::Load { result, .. } = what {
             self.values.insert(*result, made);
         }
         Some(made)
     }
 
-    fn load(&mut self, access: &Access) -> Option<i64> {
+    fn load(&mut self, access: &AccessedMemory) -> Option<i64> {
         let at = self.values[&access.address];
         let mut bytes = [0; 8];
         for (i, byte) in bytes.iter_mut().enumerate().take(access.size as usize) {
@@ -171,7 +171,7 @@ impl<'a> Machine<'a> {
         Some(i64::from_le_bytes(bytes))
     }
 
-    fn store(&mut self, value: i64, access: &Access) -> Option<i64> {
+    fn store(&mut self, value: i64, access: &AccessedMemory) -> Option<i64> {
         let at = self.values[&access.address];
         for (i, byte) in value.to_le_bytes().into_iter().enumerate().take(access.size as usize) {
             self.byte(at + i as i64, access.class)?;
@@ -195,7 +195,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-fn found(program: &Program) -> Vec<(Place, Finds)> {
+fn found(program: &Program) -> Vec<(StepPlace, Finds)> {
     let mut found = Vec::new();
     Tracer::new(&program.unit, &program.unit.functions[0]).follow(&program.walk, |place, finds| found.push((place, finds)));
     found
@@ -230,10 +230,10 @@ fn computations_are_known_exactly_if_the_same_text_was_computed() {
         let mut program = program(&mut random);
         // Without loads and offsets, text is all there is.
         for block in &mut program.unit.functions[0].blocks {
-            block.steps.retain(|s| matches!(s.what, Action::Compute { operation, .. } if operation.0 < 2));
+            block.steps.retain(|s| matches!(s.what, BlockAction::Compute { operation, .. } if operation.0 < 2));
         }
         let mut texts: HashMap<ValueId, String> = HashMap::new();
-        let mut seen: HashMap<String, Place> = HashMap::new();
+        let mut seen: HashMap<String, StepPlace> = HashMap::new();
         let constant = |text: &str| !text.contains('v');
         let name = |v: &ValueId, texts: &HashMap<ValueId, String>| {
             texts.get(v).cloned().unwrap_or_else(|| if v.0 < NUMBERS { format!("#{}", v.0) } else { format!("v{}", v.0) })
@@ -245,7 +245,7 @@ fn computations_are_known_exactly_if_the_same_text_was_computed() {
                 properties.phis.iter().filter(|_| at > 0).map(|p| (p.result, name(&p.incoming[1].1, &texts))).collect::<Vec<_>>();
             texts.extend(arriving);
             for (place, step) in (0..).zip(&properties.steps) {
-                let Action::Compute { result, operation, operands } = &step.what else { unreachable!("others were removed") };
+                let BlockAction::Compute { result, operation, operands } = &step.what else { unreachable!("others were removed") };
                 let mut names: Vec<String> = operands.iter().map(|o| name(o, &texts)).collect();
                 if operation.0 == 0 {
                     names.sort();

@@ -3,11 +3,11 @@
 //! The sets W of a branch's successors are put together when the branch is met first. For each profile the last few answers are
 //! remembered, so that a branch in a loop mostly costs a comparison per trace.
 
-use super::{Ending, ReconstructError, Reconstruction, Reconstructor, Trace};
-use crate::witness::automaton::State;
+use super::{ReconstructError, Reconstruction, Reconstructor, Trace, TraceEnding};
+use crate::witness::automaton::AutomatonState;
 use crate::witness::condition;
-use crate::witness::first::{FirstSets, Parts};
-use crate::witness::program::{FunctionId, Witness};
+use crate::witness::first::{FirstSets, SymbolSets};
+use crate::witness::program::{Witness, WitnessFunctionId};
 use crate::witness::sets::END;
 use crate::witness::structure::Scope;
 use std::collections::HashMap;
@@ -19,15 +19,15 @@ const NOTHING: (u32, u64) = (END - 1, 0);
 
 /// What was needed so far.
 #[derive(Default)]
-pub(super) struct Tables {
-    branches: HashMap<State, MetBranch>,
+pub(super) struct DecisionTables {
+    branches: HashMap<AutomatonState, MetBranch>,
     components: HashMap<u32, ComponentSets>,
 }
 
 /// A branch that was met: its successors and, for each profile, their sets W.
 struct MetBranch {
-    next: Vec<State>,
-    parts: Vec<Vec<Parts>>,
+    next: Vec<AutomatonState>,
+    parts: Vec<Vec<SymbolSets>>,
     /// For each profile some symbols, and which successors have them in their sets, as bits.
     remembered: Vec<[(u32, u64); REMEMBERED]>,
 }
@@ -40,7 +40,12 @@ struct ComponentSets {
 
 impl MetBranch {
     /// The only successor that agrees with the next symbols, if there is one and the successors are few.
-    fn agreeing<I: Iterator<Item = Witness>>(&mut self, sets: &[FirstSets], traces: &mut [Trace<I>], ending: Ending) -> Option<State> {
+    fn agreeing<I: Iterator<Item = Witness>>(
+        &mut self,
+        sets: &[FirstSets],
+        traces: &mut [Trace<I>],
+        ending: TraceEnding,
+    ) -> Option<AutomatonState> {
         if self.next.len() > u64::BITS as usize {
             return None;
         }
@@ -48,12 +53,12 @@ impl MetBranch {
         for (profile, trace) in traces.iter_mut().enumerate() {
             let symbol = match (trace.peek(), ending) {
                 (Some(symbol), _) => symbol.0,
-                (None, Ending::Complete) => END,
-                (None, Ending::Cut) => continue,
+                (None, TraceEnding::Complete) => END,
+                (None, TraceEnding::Cut) => continue,
             };
             let remembered = &mut self.remembered[profile][symbol as usize % REMEMBERED];
             if remembered.0 != symbol {
-                let has = |(at, parts): (usize, &Parts)| u64::from(sets[profile].has(*parts, symbol)) << at;
+                let has = |(at, parts): (usize, &SymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
                 *remembered = (symbol, self.parts[profile].iter().enumerate().map(has).sum());
             }
             left &= remembered.1;
@@ -64,7 +69,7 @@ impl MetBranch {
 
 impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
     /// The successor of a branch that agrees with all traces; `None` where traces that were cut leave several.
-    pub(super) fn choose(&mut self, state: State) -> Result<Option<State>, ReconstructError> {
+    pub(super) fn choose(&mut self, state: AutomatonState) -> Result<Option<AutomatonState>, ReconstructError> {
         let of = self.of;
         let met = self.tables.branches.entry(state).or_insert_with(|| of.branch(state));
         if let Some(one) = met.agreeing(&of.sets, &mut self.traces, self.ending) {
@@ -75,8 +80,8 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         for (profile, trace) in self.traces.iter_mut().enumerate() {
             let symbol = match (trace.peek(), self.ending) {
                 (Some(symbol), _) => symbol.0,
-                (None, Ending::Complete) => END,
-                (None, Ending::Cut) => {
+                (None, TraceEnding::Complete) => END,
+                (None, TraceEnding::Cut) => {
                     at_end = true;
                     continue;
                 }
@@ -84,7 +89,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
             left.retain(|i| of.sets[profile].has(met.parts[profile][*i], symbol));
         }
         if left.len() > 1 {
-            let next: Vec<State> = met.next.clone();
+            let next: Vec<AutomatonState> = met.next.clone();
             at_end |= self.ask_component(state, &next, &mut left);
         }
         let met = &self.tables.branches[&state];
@@ -104,7 +109,7 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 
     /// Drops successors that do not agree with the next symbols of the branch's own component; whether a trace that was cut has no more
     /// of them.
-    fn ask_component(&mut self, state: State, next: &[State], left: &mut Vec<usize>) -> bool {
+    fn ask_component(&mut self, state: AutomatonState, next: &[AutomatonState], left: &mut Vec<usize>) -> bool {
         let (of, mut at_end) = (self.of, false);
         let function = of.structure.pushdown.state(state).function;
         let component = of.structure.component[function.index()];
@@ -112,8 +117,8 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         for (profile, trace) in self.traces.iter_mut().enumerate() {
             let symbol = match (trace.find(|w| of.component_of.get(w.index()) == Some(&component)), self.ending) {
                 (Some(symbol), _) => symbol.0,
-                (None, Ending::Complete) => END,
-                (None, Ending::Cut) => {
+                (None, TraceEnding::Complete) => END,
+                (None, TraceEnding::Cut) => {
                     at_end = true;
                     continue;
                 }
@@ -126,14 +131,14 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
 }
 
 impl Reconstruction {
-    fn branch(&self, state: State) -> MetBranch {
+    fn branch(&self, state: AutomatonState) -> MetBranch {
         let next = condition::successors(&self.structure.pushdown, &self.members, state);
         let parts = |sets: &FirstSets| next.iter().map(|s| sets.parts(&self.structure, &self.whole, *s)).collect();
-        let parts: Vec<Vec<Parts>> = self.sets.iter().map(parts).collect();
+        let parts: Vec<Vec<SymbolSets>> = self.sets.iter().map(parts).collect();
         MetBranch { remembered: vec![[NOTHING; REMEMBERED]; parts.len()], parts, next }
     }
 
-    fn component(&self, function: FunctionId) -> ComponentSets {
+    fn component(&self, function: WitnessFunctionId) -> ComponentSets {
         let scope = self.structure.component_of(function);
         let sets = self.members.iter().map(|m| FirstSets::new(&self.structure, &scope, m)).collect();
         ComponentSets { scope, sets }

@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use trodden_launch::Stop;
+use trodden_launch::LaunchStop;
 
 /// How long standard input may stay open without a word.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ pub enum WorkFolder {
 
 impl WorkFolder {
     /// Makes it.
-    pub fn of(record: &Record) -> Result<WorkFolder> {
+    pub fn from_record(record: &Record) -> Result<WorkFolder> {
         if let Some(given) = &record.copies.work {
             fs::create_dir_all(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
@@ -47,7 +47,7 @@ impl WorkFolder {
 
     /// After an error: keeps what copies left, if it is theirs ([`Failed`]). Where a signal asked us to end, that is
     /// the error, whatever compilers and copies make of it.
-    pub fn end_with(&mut self, error: anyhow::Error, stop: &Stop) -> anyhow::Error {
+    pub fn end_with(&mut self, error: anyhow::Error, stop: &LaunchStop) -> anyhow::Error {
         if let Err(interrupted) = stop.check() {
             return interrupted.into();
         }
@@ -70,28 +70,28 @@ impl WorkFolder {
 }
 
 /// What copies get as their standard input.
-pub enum Input {
+pub enum CopyInput {
     Nothing,
     File(PathBuf),
     /// What came by a pipe.
     Bytes(Vec<u8>),
 }
 
-impl Input {
+impl CopyInput {
     /// A file that the user gave, else what comes by a pipe.
-    pub fn read(given: Option<&Path>) -> Result<Input> {
+    pub fn read(given: Option<&Path>) -> Result<CopyInput> {
         if let Some(path) = given {
             ensure!(!path.is_dir(), "{} is a folder: give a file (--input)", path.display());
             let failed = || format!("cannot read {}", path.display());
             // Of a pipe there is one content for all copies.
             return match path.metadata().with_context(failed)?.is_file() {
-                true => Ok(Input::File(fs::canonicalize(path).with_context(failed)?)),
-                false => Ok(Input::Bytes(fs::read(path).with_context(failed)?)),
+                true => Ok(CopyInput::File(fs::canonicalize(path).with_context(failed)?)),
+                false => Ok(CopyInput::Bytes(fs::read(path).with_context(failed)?)),
             };
         }
         let mut input = io::stdin().lock();
         if input.is_terminal() {
-            return Ok(Input::Nothing);
+            return Ok(CopyInput::Nothing);
         }
         let (done, open) = channel::<()>();
         std::thread::spawn(move || {
@@ -104,15 +104,15 @@ impl Input {
         let mut bytes = Vec::new();
         input.read_to_end(&mut bytes).context("cannot read standard input")?;
         drop(done);
-        Ok(if bytes.is_empty() { Input::Nothing } else { Input::Bytes(bytes) })
+        Ok(if bytes.is_empty() { CopyInput::Nothing } else { CopyInput::Bytes(bytes) })
     }
 
     /// Puts it into a file, where it is in none.
     pub fn file(self, folder: &Path) -> Result<Option<PathBuf>> {
         match self {
-            Input::Nothing => Ok(None),
-            Input::File(path) => Ok(Some(path)),
-            Input::Bytes(bytes) => {
+            CopyInput::Nothing => Ok(None),
+            CopyInput::File(path) => Ok(Some(path)),
+            CopyInput::Bytes(bytes) => {
                 let path = folder.join("input");
                 // It may hold what only its owner may read.
                 let made = fs::File::options().write(true).create_new(true).mode(0o600).open(&path);

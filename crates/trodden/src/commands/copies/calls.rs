@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trodden_unit::{Frame, FunctionMap, UnitMap};
 
 /// Calls of functions, by name; of local ones, by unit as well.
-pub struct Calls<'a> {
+pub struct UnitCalls<'a> {
     units: &'a [(Frame, UnitMap)],
     /// Of each unit.
     direct: Vec<HashMap<&'a str, u32>>,
@@ -14,16 +14,16 @@ pub struct Calls<'a> {
     all: HashMap<&'a str, u32>,
 }
 
-impl Calls<'_> {
+impl UnitCalls<'_> {
     /// Adds up what units call.
-    pub fn of(units: &[(Frame, UnitMap)]) -> Calls<'_> {
+    pub fn from_units(units: &[(Frame, UnitMap)]) -> UnitCalls<'_> {
         let direct: Vec<HashMap<&str, u32>> = units.iter().map(|(_, map)| sites(map)).collect();
         let mut all = HashMap::<&str, u32>::new();
         for (name, sites) in direct.iter().flatten() {
             let sum = all.entry(*name).or_default();
             *sum = sum.saturating_add(*sites);
         }
-        Calls { units, direct, all }
+        UnitCalls { units, direct, all }
     }
 
     /// Call sites of a function of a unit, those of its aliases among them.

@@ -1,8 +1,8 @@
 //! What copies cost: times of each, hits of its probes as they follow from the merged profile, and what bounds them.
 
 use super::CopyRun;
-use super::make::Partition;
-use super::spec::Times;
+use super::make::PathPartition;
+use super::spec::CopyTimes;
 use crate::cli::Copies;
 use crate::notes::{note, warn};
 use anyhow::Result;
@@ -86,7 +86,7 @@ pub struct CopyCosts {
 
 impl CopyCosts {
     /// A copy's time, and the hits of its probes as they follow from what all copies counted.
-    fn of(procedures: &[Procedure], plan: &CopyPlan, times: &Times) -> CopyCosts {
+    fn new(procedures: &[Procedure], plan: &CopyPlan, times: &CopyTimes) -> CopyCosts {
         let hits = hits::of_copy(procedures, plan);
         CopyCosts {
             wall_ns: times.wall_ns,
@@ -118,7 +118,7 @@ pub struct Baseline {
 
 impl Costs {
     /// Adds up what copies cost.
-    pub fn of(partition: &Partition, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
+    pub fn new(partition: &PathPartition, merged: &MergedCopies, copies: &[CopyRun], attempts: &[u32], options: &Copies) -> Result<Costs> {
         // What known paths executed is not counted: no hits follow.
         let residual = partition.is_residual();
         let procedures = if residual { Vec::new() } else { partition.measured(&merged.profile)? };
@@ -127,7 +127,7 @@ impl Costs {
         let of_copy = |at: usize| {
             let counted = options.count_hits.then(|| counted_hits(&copies[at].profile));
             let attempts = attempts.get(at).copied().unwrap_or(1);
-            CopyCosts { attempts, counted, ..CopyCosts::of(&procedures, &partition.copies[at], &copies[at].times) }
+            CopyCosts { attempts, counted, ..CopyCosts::new(&procedures, &partition.copies[at], &copies[at].times) }
         };
         if copies.iter().any(|c| !c.times.fixed_addresses) {
             note("addresses of memory are random here (a container may forbid to change that): programs that go by addresses may differ");
@@ -167,7 +167,7 @@ impl Costs {
     }
 
     /// Adds the times of the program without counting and with all of it.
-    pub fn add_baseline(&mut self, plain: &Times, sequential: &Times) {
+    pub fn add_baseline(&mut self, plain: &CopyTimes, sequential: &CopyTimes) {
         self.baseline = Some(Baseline {
             plain_ns: plain.wall_ns,
             sequential_ns: sequential.wall_ns,
@@ -230,7 +230,7 @@ impl Costs {
     }
 
     /// A table on standard error.
-    pub fn tell(&self) {
+    pub fn report(&self) {
         let functions = |copy: &CopyCosts| plural(copy.functions as u128, "function", "functions");
         let share = |hits: u64| 100.0 * hits as f64 / self.sequential_hits.max(1) as f64;
         if self.counted != UNKNOWN {
@@ -271,13 +271,13 @@ fn counted_hits(profile: &Profile) -> [u64; 2] {
 }
 
 /// What bounds copies that count edges: the counters that one program needs, of which each is in one copy.
-fn of_edges(procedures: &[Procedure], partition: &Partition) -> LowerBound {
+fn of_edges(procedures: &[Procedure], partition: &PathPartition) -> LowerBound {
     let all = partition.copies.iter().flat_map(|copy| procedures.iter().zip(&copy.parts)).filter_map(|(p, part)| Some((p, part.as_ref()?)));
     let counters = all.flat_map(|(p, part)| part.counted.iter().zip(&p.frequencies).filter(|(counted, _)| **counted).map(|(_, n)| *n));
     let counters: Vec<u64> = counters.collect();
     let (sequential, most) = (counters.iter().sum::<u64>(), counters.iter().copied().max().unwrap_or(0));
     let ideal = sequential.div_ceil(partition.copies.len() as u64);
-    LowerBound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, share: ideal }
+    LowerBound { sequential, ideal, path: most, end: most, whole_end: most, together: 0, average: ideal }
 }
 
 /// Functions of which two profiles of one program have other executions of edges. Images are known by their files: that

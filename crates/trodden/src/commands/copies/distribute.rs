@@ -3,7 +3,7 @@
 //!
 //! `FOLDER/program/PROG` is the program that was divided, `FOLDER/copy-0000/PROG` and so on are its copies. All else is in their maps.
 
-use super::make::{COPY, Partition, Program};
+use super::make::{COPY, CopiedProgram, PathPartition};
 use crate::cli;
 use crate::driver::assets;
 use crate::notes::note;
@@ -12,8 +12,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_analysis::field::distributed::{DistributedCopies, DistributedCopy};
-use trodden_flow::partition::Plan;
-use trodden_launch::Stop;
+use trodden_flow::partition::PartitionPlan;
+use trodden_launch::LaunchStop;
 use trodden_profile::copies::PartitionedProgram;
 use trodden_unit::{Identity, Image, UnitMap, parts};
 
@@ -21,30 +21,30 @@ use trodden_unit::{Identity, Image, UnitMap, parts};
 const PROGRAM: &str = "program";
 
 /// Copies that are to be made.
-pub struct Order<'a> {
-    program: Program,
+pub struct CopyOrder<'a> {
+    program: CopiedProgram,
     file: &'a Path,
     folder: &'a Path,
     writes: Option<&'a str>,
 }
 
-impl<'a> Order<'a> {
+impl<'a> CopyOrder<'a> {
     /// What a plan is asked for.
     ///
     /// # Errors
     /// It is for several numbers of copies or strategies, the folder is not empty, or the program's counting cannot be divided.
-    pub fn of(job: &'a cli::Plan, folder: &'a Path) -> Result<Order<'a>> {
+    pub fn new(job: &'a cli::Plan, folder: &'a Path) -> Result<CopyOrder<'a>> {
         ensure!(
             job.copies.len() == 1 && job.strategy.len() == 1,
             "--make makes the copies of one plan: give one number of copies and one strategy"
         );
         let there = fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some());
         ensure!(!there, "{} is not empty: give a new folder (--make)", folder.display());
-        Ok(Order { program: Program::read(&job.program)?, file: &job.program, folder, writes: job.writes.as_deref() })
+        Ok(CopyOrder { program: CopiedProgram::read(&job.program)?, file: &job.program, folder, writes: job.writes.as_deref() })
     }
 
     /// The program whose counting is divided.
-    pub fn program(&self) -> &Program {
+    pub fn program(&self) -> &CopiedProgram {
         &self.program
     }
 
@@ -52,13 +52,13 @@ impl<'a> Order<'a> {
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or the folder cannot be written.
-    pub fn make(self, plan: Plan) -> Result<()> {
-        let stop = Stop::new()?;
+    pub fn make(self, plan: PartitionPlan) -> Result<()> {
+        let stop = LaunchStop::new()?;
         let whole = self.folder.join(PROGRAM);
         fs::create_dir_all(&whole).with_context(|| format!("cannot make {}", whole.display()))?;
         let name = self.file.file_name().with_context(|| format!("{} is no program", self.file.display()))?;
         fs::copy(self.file, whole.join(name)).with_context(|| format!("cannot copy {}", self.file.display()))?;
-        let made = Partition::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
+        let made = PathPartition::planned(self.program, plan).make(self.folder, false, self.writes, &stop)?;
         note(format_args!(
             "{} copies are in {}; `trodden field` says how their users' reports are made and added up",
             made.len(),
@@ -91,7 +91,7 @@ pub fn read(folder: &Path) -> Result<DistributedCopies> {
         Ok(DistributedCopy { image: image.identity, units })
     };
     let copies = folders.iter().map(copy).collect::<Result<Vec<_>>>()?;
-    Ok(DistributedCopies::of(program, copies)?)
+    Ok(DistributedCopies::new(program, copies)?)
 }
 
 /// The image and a unit of a copy.

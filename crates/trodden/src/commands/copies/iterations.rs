@@ -7,7 +7,7 @@
 //! The counts are those of the paths, which follow from the streams. The streams are kept, in a folder for each copy;
 //! `trodden stream iterations` answers from all of them, for any k.
 
-use super::shared::{self, Divided, Share, divide};
+use super::shared::{self, Divided, Partition, divide};
 use super::spec::file;
 use super::weights::recent;
 use crate::cli::Record;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_report::words::plural;
-use trodden_unit::experiment::{Observe, Scheme};
+use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
 /// Unit and name of a function.
@@ -38,19 +38,19 @@ type Counts = BTreeMap<u64, u64>;
 /// # Errors
 /// The copies cannot be made or run.
 pub fn run(record: &Record) -> Result<ExitCode> {
-    shared::run(record, |program| Partition::of(program, record))
+    shared::run(record, |program| IterationPartition::new(program, record))
 }
 
 /// Which copy writes the paths of which function.
-struct Partition {
+struct IterationPartition {
     /// For each copy its functions.
     copies: Vec<KnownPaths>,
     /// As in the program.
     max_paths: u64,
 }
 
-impl Partition {
-    fn of(program: &Path, record: &Record) -> Result<Partition> {
+impl IterationPartition {
+    fn new(program: &Path, record: &Record) -> Result<IterationPartition> {
         let units: Vec<UnitMap> = super::procedures::units(program)?.into_iter().map(|(_, map)| map).collect();
         let image = Image::read(&fs::read(program).with_context(|| format!("cannot read {}", program.display()))?)?;
         let profile = recent(image.identity, &record.command)?;
@@ -79,7 +79,7 @@ impl Partition {
             Ok(part)
         };
         let max_paths = units.first().map_or(0, |unit| unit.experiment.placement().max_paths);
-        Ok(Partition { copies: copies.iter().map(part).collect::<Result<_>>()?, max_paths })
+        Ok(IterationPartition { copies: copies.iter().map(part).collect::<Result<_>>()?, max_paths })
     }
 }
 
@@ -97,14 +97,14 @@ fn executions(profile: Option<&Profile>) -> HashMap<Key, u64> {
     executions
 }
 
-impl Share for Partition {
+impl Partition for IterationPartition {
     const STREAMS: bool = true;
 
     fn settings(&self) -> Result<Vec<Settings>> {
         let of = |functions: &KnownPaths| {
             Ok(Settings {
                 observe: Some(Observe::Stream),
-                scheme: Some(Scheme::BallLarus),
+                scheme: Some(ExperimentScheme::BallLarus),
                 max_paths: Some(self.max_paths),
                 interesting: Some(experiment::stored(functions)?),
                 ..Settings::default()

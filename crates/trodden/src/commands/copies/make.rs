@@ -12,18 +12,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::tasks::are_too_many;
-use trodden_flow::partition::{self, CopyPlan, Measure, Options, Plan, Procedure, Strategy, cross_check, hits, weighted};
-use trodden_launch::Stop;
+use trodden_flow::partition::{
+    self, CopyPlan, Measure, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted,
+};
+use trodden_launch::LaunchStop;
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
-use trodden_unit::experiment::exclusions::Choice;
+use trodden_unit::experiment::exclusions::ExperimentChoice;
 use trodden_unit::experiment::{Keep, Timing};
-use trodden_unit::{Frame, Identity, Image, Parts, Settings, UnitMap};
+use trodden_unit::{Frame, FunctionParts, Identity, Image, Settings, UnitMap};
 
 /// How names of folders of copies begin; their numbers follow.
 pub const COPY: &str = "copy-";
 /// A program whose counting can be divided.
-pub struct Program {
+pub struct CopiedProgram {
     /// The program.
     pub divided: PartitionedProgram,
     /// Its distinct units.
@@ -32,12 +34,12 @@ pub struct Program {
     settings: Settings,
 }
 
-impl Program {
+impl CopiedProgram {
     /// Reads it.
     ///
     /// # Errors
     /// It cannot be read, or is not counted in full.
-    pub fn read(path: &Path) -> Result<Program> {
+    pub fn read(path: &Path) -> Result<CopiedProgram> {
         let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let image = Image::read(&bytes)
             .with_context(|| format!("{}: give the instrumented program itself, not a script that runs it", path.display()))?;
@@ -52,7 +54,7 @@ impl Program {
         let mut known = HashSet::new();
         units.retain(|(frame, _)| known.insert(frame.unit));
         let settings = settings(&units)?;
-        Ok(Program { divided, units, settings })
+        Ok(CopiedProgram { divided, units, settings })
     }
 
     /// Whether it counts unknown paths only.
@@ -61,7 +63,7 @@ impl Program {
     }
 
     /// Divides the counting of its edges.
-    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<Partition> {
+    fn divide_edges(self, copies: usize, weights: Option<&Profile>) -> Result<PathPartition> {
         ensure!(!self.is_residual(), "{} counts unknown paths only: for --edges give one that counts all", self.divided.path);
         let edges = self.units.iter().map(|(frame, map)| Ok((frame.clone(), edges::unit_of_edges(map)?))).collect::<Result<Vec<_>>>()?;
         let procedures = procedures_of_edges(&self.units, &edges, weights)?;
@@ -69,24 +71,24 @@ impl Program {
         let networks = functions.map(|f| Ok(edges::network(f)?.1)).collect::<Result<Vec<_>>>()?;
         let plan = partition::edges::plan(&procedures, &networks, copies);
         let divided = edges::program_of_edges(&self.divided)?;
-        Ok(Partition::planned(Program { divided, units: edges, ..self }, plan))
+        Ok(PathPartition::planned(CopiedProgram { divided, units: edges, ..self }, plan))
     }
 
     /// Divides its counting, given its distinct units' functions.
     ///
     /// # Errors
     /// It cannot be divided in this way.
-    pub fn divide(&self, procedures: &[Procedure], strategy: Strategy, options: &Options) -> Result<Plan> {
+    pub fn divide(&self, procedures: &[Procedure], strategy: PartitionStrategy, options: &PartitionOptions) -> Result<PartitionPlan> {
         match (self.is_residual(), strategy) {
-            (false, Strategy::P3) => {
+            (false, PartitionStrategy::P3) => {
                 self.note_undivided(procedures, options);
                 Ok(partition::plan(procedures, strategy, options))
             }
             (false, _) => Ok(partition::plan(procedures, strategy, options)),
             // Where a function is watched at all, known paths cost little there: dividing its unknown ones would save none of that.
-            (true, Strategy::Weighted) => Ok(weighted::whole(procedures, options)),
-            (true, Strategy::Pbl | Strategy::Sbl) => Ok(partition::plan(procedures, strategy, options)),
-            (true, Strategy::P3) => bail!(
+            (true, PartitionStrategy::Weighted) => Ok(weighted::whole(procedures, options)),
+            (true, PartitionStrategy::Pbl | PartitionStrategy::Sbl) => Ok(partition::plan(procedures, strategy, options)),
+            (true, PartitionStrategy::P3) => bail!(
                 "{} counts unknown paths only, which copies share by whole functions: give --strategy weighted or pbl",
                 self.divided.path
             ),
@@ -94,7 +96,7 @@ impl Program {
     }
 
     /// Says which functions p3 would divide, and leaves whole, since they have too many tasks.
-    fn note_undivided(&self, procedures: &[Procedure], options: &Options) {
+    fn note_undivided(&self, procedures: &[Procedure], options: &PartitionOptions) {
         let functions = self.units.iter().flat_map(|(_, map)| &map.functions);
         let is_divided = |procedure: &Procedure| options.all_procedures || procedure.call_sites.is_some_and(|sites| sites <= 1);
         let is_left = |procedure: &Procedure| is_divided(procedure) && are_too_many(&procedure.dag, options.copies);
@@ -126,7 +128,7 @@ impl Program {
 }
 
 /// A program and how its counting is divided.
-pub struct Partition {
+pub struct PathPartition {
     /// The program.
     pub program: PartitionedProgram,
     /// Its distinct units.
@@ -139,12 +141,12 @@ pub struct Partition {
     expected: Option<Vec<u64>>,
 }
 
-impl Partition {
+impl PathPartition {
     /// Divides a program's counting.
     ///
     /// # Errors
     /// The profile to go by is not of this program, or a map is damaged.
-    pub fn of(program: Program, options: &Copies, weights: Option<&Weights>) -> Result<Partition> {
+    pub fn new(program: CopiedProgram, options: &Copies, weights: Option<&Weights>) -> Result<PathPartition> {
         if options.edges {
             ensure!(!options.count_hits, "hits are counted in copies that count paths: leave out --count-hits");
             return program.divide_edges(options.copies.unwrap_or(1), weights.map(|w| &w.profile));
@@ -152,13 +154,17 @@ impl Partition {
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
         let mut procedures = procedures_of(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
-        let strategy = Strategy::from(options.strategy);
-        if strategy == Strategy::P3 && !options.all_procedures {
+        let strategy = PartitionStrategy::from(options.strategy);
+        if strategy == PartitionStrategy::P3 && !options.all_procedures {
             add_call_sites(&program.units, &mut procedures);
         }
         let count = options.copies.unwrap_or(1);
-        let choices =
-            Options { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: Measure::from(options.hits) };
+        let choices = PartitionOptions {
+            copies: count,
+            all_procedures: options.all_procedures,
+            fold_again: false,
+            measure: Measure::from(options.hits),
+        };
         let mut plan = match weights {
             Some(_) => program.divide(&with_estimates(&program.units, &procedures)?, strategy, &choices)?,
             None => program.divide(&procedures, strategy, &choices)?,
@@ -167,15 +173,15 @@ impl Partition {
             cross_check::add(&procedures, &mut plan, choices.measure);
         }
         let expected = weights.filter(|w| w.same_input).map(|_| plan.copies.iter().map(|c| hits::of_copy(&procedures, c).all).collect());
-        let mut partition = Partition::planned(program, plan);
+        let mut partition = PathPartition::planned(program, plan);
         partition.settings.count_hits = options.count_hits.then_some(true);
-        Ok(Partition { expected, ..partition })
+        Ok(PathPartition { expected, ..partition })
     }
 
     /// What a plan for the program's units says.
-    pub fn planned(program: Program, plan: Plan) -> Partition {
-        let Program { divided: program, units, settings } = program;
-        Partition { program, units, copies: plan.copies, settings, expected: None }
+    pub fn planned(program: CopiedProgram, plan: PartitionPlan) -> PathPartition {
+        let CopiedProgram { divided: program, units, settings } = program;
+        PathPartition { program, units, copies: plan.copies, settings, expected: None }
     }
 
     /// Whether the program counts unknown paths only.
@@ -193,9 +199,9 @@ impl Partition {
     ///
     /// # Errors
     /// Bitcode or link recipe are missing, a tool fails, or a signal asks us to end.
-    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &Stop) -> Result<Vec<PathBuf>> {
+    pub fn make(&self, folder: &Path, plain: bool, writes: Option<&str>, stop: &LaunchStop) -> Result<Vec<PathBuf>> {
         let nothing = CopyPlan { parts: vec![None; self.copies.first().map_or(0, |c| c.parts.len())] };
-        let inputs = Inputs::of(Path::new(&self.program.path))?;
+        let inputs = Inputs::from_program(Path::new(&self.program.path))?;
         let settings = Settings { keep: Some(Keep::Map), ..self.settings.clone() };
         let mut objects = Objects::with(&settings)?;
         // What links and the plugin ask a part for is asked of each unit.
@@ -206,7 +212,7 @@ impl Partition {
             .chain(plain.then_some(&nothing))
             .map(|copy| {
                 let parts = self.parts(copy);
-                let nothing = Parts::default();
+                let nothing = FunctionParts::default();
                 inputs.frames.iter().map(|f| (f.unit, objects.want(f, Some(parts.get(&f.unit).unwrap_or(&nothing))))).collect()
             })
             .collect();
@@ -224,8 +230,8 @@ impl Partition {
     }
 
     /// A copy's parts of each unit in which it counts.
-    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, Parts> {
-        let mut units = HashMap::<Identity, Parts>::new();
+    fn parts(&self, copy: &CopyPlan) -> HashMap<Identity, FunctionParts> {
+        let mut units = HashMap::<Identity, FunctionParts>::new();
         let functions = self.units.iter().flat_map(|(frame, map)| map.functions.iter().map(move |f| (frame.unit, f)));
         for ((unit, function), part) in functions.zip(&copy.parts) {
             part.iter().for_each(|part| units.entry(unit).or_default().add(unit, function, part.clone()));
@@ -298,17 +304,17 @@ fn settings(units: &[(Frame, UnitMap)]) -> Result<Settings> {
 fn special(map: &UnitMap) -> Option<&'static str> {
     let made = Settings::from(&map.experiment);
     let refused = [
-        Choice::Bursts,
-        Choice::Addresses,
-        Choice::EdgeProfile,
-        Choice::Coverage,
-        Choice::Events,
-        Choice::Part,
-        Choice::Watched,
-        Choice::Stream,
-        Choice::Trace,
+        ExperimentChoice::Bursts,
+        ExperimentChoice::Addresses,
+        ExperimentChoice::EdgeProfile,
+        ExperimentChoice::Coverage,
+        ExperimentChoice::Events,
+        ExperimentChoice::Part,
+        ExperimentChoice::Watched,
+        ExperimentChoice::Stream,
+        ExperimentChoice::Trace,
     ];
-    refused.into_iter().find(|choice| choice.is_made(&made)).map(Choice::spelling)
+    refused.into_iter().find(|choice| choice.is_made(&made)).map(ExperimentChoice::spelling)
 }
 
 /// A profile to divide by.

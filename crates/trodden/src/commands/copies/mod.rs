@@ -35,24 +35,24 @@ pub use worker::work;
 
 use crate::cli::{Copies, EngineKind, Record};
 use crate::driver::assets;
-use crate::driver::recipe::Word;
+use crate::driver::recipe::SystemText;
 use crate::driver::toolchain::on_path;
 use crate::notes::{note, warn};
 use crate::running::{circumstances, deliver};
 use anyhow::{Context, Result, bail, ensure};
-use before::{Failed, Input, WorkFolder};
+use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
-use make::{Partition, Program};
-use spec::{Outcome, Spec, Times, file};
+use make::{CopiedProgram, PathPartition};
+use spec::{CopyOutcome, CopyTimes, Spec, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
-use trodden_launch::{Engine, Event, Job, Kubernetes, Local, Slurm, Stop, Task, Template};
+use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
 use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
-use trodden_profile::{Collected, Divergence, Ending, Profile, Run};
+use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
 use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;
@@ -76,12 +76,12 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         return iterations::run(record);
     }
     let engine = engine(&record.copies)?;
-    let program = Program::read(&program(&record.command[0])?)?;
+    let program = CopiedProgram::read(&program(&record.command[0])?)?;
     before::check_destinations(record)?;
-    let input = Input::read(record.copies.input.as_deref())?;
+    let input = CopyInput::read(record.copies.input.as_deref())?;
     // Only now: reading and printing are what signals have to end, everything between ends itself.
-    let stop = Stop::new()?;
-    let mut work = WorkFolder::of(record)?;
+    let stop = LaunchStop::new()?;
+    let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
     let counted = spec.and_then(|spec| count(record, &Runner { engine, stop: &stop }, program, spec, work.path()));
     let counted = counted.map_err(|error| work.end_with(error, &stop))?;
@@ -92,7 +92,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
 /// Who runs copies, as long as no signal asks us to end.
 struct Runner<'a> {
     engine: Engine,
-    stop: &'a Stop,
+    stop: &'a LaunchStop,
 }
 
 /// What all copies together did.
@@ -102,31 +102,31 @@ struct Counted {
     /// Where they differ.
     differences: Vec<String>,
     /// How the first of them ended.
-    outcome: Outcome,
+    outcome: CopyOutcome,
 }
 
 /// Makes the copies, and runs them.
-fn count(record: &Record, runner: &Runner, program: Program, mut spec: Spec, work: &Path) -> Result<Counted> {
+fn count(record: &Record, runner: &Runner, program: CopiedProgram, mut spec: Spec, work: &Path) -> Result<Counted> {
     let options = &record.copies;
     spec.ignore_output = options.ignore_output;
     let weights = weights::find(record, &program, &spec, work, runner)?;
-    let partition = &Partition::of(program, options, weights.as_ref())?;
+    let partition = &PathPartition::new(program, options, weights.as_ref())?;
     let mut programs: Vec<PathBuf> = partition.make(work, options.baseline, None, runner.stop)?;
     heap::align(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
-    spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
+    spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
     spec.write(work)?;
     run_copies(record, runner, partition, work).context(Failed)
 }
 
-fn run_copies(record: &Record, runner: &Runner, partition: &Partition, work: &Path) -> Result<Counted> {
+fn run_copies(record: &Record, runner: &Runner, partition: &PathPartition, work: &Path) -> Result<Counted> {
     let options = &record.copies;
     let (copies, attempts) = run_to_ends(partition.copies.len(), work, runner)?;
     let mut differences = outcomes(&copies);
     let profiles: Vec<Profile> = copies.iter().map(|c| c.profile.clone()).collect();
     let merged = merge_copies(&partition.program, run_of(record, &copies), &profiles).map_err(|error| explain(error, &copies[0], work))?;
-    differences.extend(merged.divergences.iter().map(Divergence::to_string));
-    tell_interrupted(&merged, copies[0].outcome.ending);
+    differences.extend(merged.divergences.iter().map(CopyDivergence::to_string));
+    report_interrupted(&merged, copies[0].outcome.ending);
     if merged.profile.run.interrupted == 0 {
         let missing = merged.silent.iter().filter(|copy| partition.expects_counts(**copy));
         differences.extend(missing.map(|copy| format!("copy {copy} counted nothing, unlike the run by which the counting was divided")));
@@ -134,13 +134,13 @@ fn run_copies(record: &Record, runner: &Runner, partition: &Partition, work: &Pa
         // What copies print until a signal comes is another matter each time, too; they ended alike.
         differences.clear();
     }
-    let mut costs = Costs::of(partition, &merged, &copies, &attempts, options)?;
+    let mut costs = Costs::new(partition, &merged, &copies, &attempts, options)?;
     let is_interrupted = !merged.interrupted.is_empty();
     let mut profile = merged.into_profile();
     if options.baseline {
         let found = baseline(work, options, &profile, runner.stop, &mut costs)?;
         // What is known of the paths that a signal interrupted may differ.
-        if matches!(copies[0].outcome.ending, Ending::Signal(_)) || is_interrupted {
+        if matches!(copies[0].outcome.ending, ProcessEnding::Signal(_)) || is_interrupted {
             found.iter().for_each(|at| note(format_args!("{at} in one program that counts all, which ended like that as well")));
         } else {
             differences.extend(found.into_iter().map(|at| format!("{at} in one program that counts all")));
@@ -196,17 +196,17 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
     if record.copies.own_folders {
         folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
     }
-    costs.tell();
+    costs.report();
     record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
     if !differences.is_empty() {
-        tell_differences(&differences);
+        report_differences(&differences);
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::from(status(&outcome)))
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
-fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &Stop, costs: &mut Costs) -> Result<Vec<String>> {
+fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &LaunchStop, costs: &mut Costs) -> Result<Vec<String>> {
     let (first, memory) = (copies.copies.unwrap_or(1), copies.memory);
     let both = [first, first + 1];
     launch(folder, &both, &Runner { engine: one_by_one(memory), stop })?;
@@ -230,11 +230,11 @@ fn one_by_one(memory: Option<u64>) -> Engine {
 /// It cannot be run, or is not instrumented.
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let program = program(&command[0])?;
-    let input = Input::read(None)?;
-    let stop = Stop::new()?;
+    let input = CopyInput::read(None)?;
+    let stop = LaunchStop::new()?;
     let folder = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
     let runs = runs as usize;
-    let mut spec = spec(command, vec![Word::from(program.as_os_str()); runs + 1], folder.path(), false, input)?;
+    let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input)?;
     spec.random_addresses = Some(runs);
     spec.write(folder.path())?;
     // They share the working folder.
@@ -272,18 +272,18 @@ fn program(word: &OsStr) -> Result<PathBuf> {
     Ok(fs::canonicalize(path)?)
 }
 
-fn spec(command: &[OsString], programs: Vec<Word>, folder: &Path, own_folders: bool, input: Input) -> Result<Spec> {
+fn spec(command: &[OsString], programs: Vec<SystemText>, folder: &Path, own_folders: bool, input: CopyInput) -> Result<Spec> {
     let here = std::env::current_dir()?;
     let own = |name: &OsStr| [OUTPUT_VARIABLE, STORE_VARIABLE].iter().any(|n| name == *n);
     let environment = std::env::vars_os().filter(|(name, _)| !own(name));
-    let environment = environment.map(|(n, v)| (Word::from(n.as_os_str()), Word::from(v.as_os_str()))).collect();
-    let words = command.iter().map(|w| Word::from(w.as_os_str())).collect();
-    let mut spec = Spec::of(words, Word::from(here.as_os_str()), environment, programs);
-    spec.input = input.file(folder)?.map(|file| Word::from(file.as_os_str()));
+    let environment = environment.map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
+    let arguments = command.iter().map(|w| SystemText::from(w.as_os_str())).collect();
+    let mut spec = Spec::new(arguments, SystemText::from(here.as_os_str()), environment, programs);
+    spec.input = input.file(folder)?.map(|file| SystemText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
         folders::keep(&here, &pristine, folder)?;
-        spec.pristine = Some(Word::from(pristine.as_os_str()));
+        spec.pristine = Some(SystemText::from(pristine.as_os_str()));
     }
     Ok(spec)
 }
@@ -343,7 +343,7 @@ fn run_again(folder: &Path, copies: &[usize], runner: &Runner) -> Result<Vec<u32
 fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -> Result<Vec<u32>> {
     let trodden = std::env::current_exe()?;
     let store = assets::store()?.root().as_os_str().to_owned();
-    let task = |copy: &usize| Task {
+    let task = |copy: &usize| LaunchTask {
         command: vec![trodden.clone().into(), "copy".into(), folder.into(), copy.to_string().into()],
         environment: vec![(STORE_VARIABLE.into(), store.clone())],
         directory: folder.to_owned(),
@@ -351,21 +351,22 @@ fn launch_in(folder: &Path, copies: &[usize], scripts: &Path, runner: &Runner) -
         result: file(folder, "result", *copy),
     };
     // Clusters keep jobs apart by their names, also those that have ended: each has its own.
-    let own = Identity::of(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
-    let job = Job { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
+    let own = Identity::from_content(format!("{} {:?}", scripts.display(), SystemTime::now()).as_bytes()).to_string();
+    let job =
+        LaunchJob { name: format!("trodden-copies-{}", &own[..8]), folder: scripts.to_owned(), tasks: copies.iter().map(task).collect() };
     let mut known = 0;
-    let mut tell = |event: Event| match event {
-        Event::Done(done, all) if done != known && done < all => {
+    let mut report = |event: JobEvent| match event {
+        JobEvent::Done(done, all) if done != known && done < all => {
             known = done;
             note(format_args!("{done} of {} done", plural(all as u128, "run is", "runs are")));
         }
-        Event::Done(..) => {}
-        Event::Retried(task) => {
+        JobEvent::Done(..) => {}
+        JobEvent::Retried(task) => {
             warn(format_args!("copy {} ended without a result, and is run again (see {})", copies[task], job.log(task).display()))
         }
-        Event::Note(text) => note(text),
+        JobEvent::Note(text) => note(text),
     };
-    Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut tell)?)
+    Ok(trodden_launch::run(&job, &runner.engine, runner.stop, &mut report)?)
 }
 
 /// What a run with memory at other addresses did otherwise. Copies have code of different sizes, so that not all of
@@ -380,9 +381,9 @@ fn by_addresses(fixed: &CopyRun, moved: &CopyRun) -> Vec<String> {
 
 /// What a copy left behind.
 pub struct CopyRun {
-    outcome: Outcome,
+    outcome: CopyOutcome,
     profile: Profile,
-    times: Times,
+    times: CopyTimes,
 }
 
 fn results(folder: &Path, copies: &[usize]) -> Result<Vec<CopyRun>> {
@@ -397,13 +398,13 @@ fn results(folder: &Path, copies: &[usize]) -> Result<Vec<CopyRun>> {
 /// How copies ended and what they printed, where that is not as in the first.
 /// Copies that a signal ended, where not all copies are.
 fn cut_off(copies: &[CopyRun]) -> Vec<usize> {
-    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, Ending::Signal(_));
+    let is_cut = |at: &usize| matches!(copies[*at].outcome.ending, ProcessEnding::Signal(_));
     let cut: Vec<usize> = (0..copies.len()).filter(is_cut).collect();
     if cut.len() < copies.len() { cut } else { Vec::new() }
 }
 
 /// Says where counts do not fit together because a signal ended all copies.
-fn tell_interrupted(merged: &MergedCopies, end: Ending) {
+fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
     const SHOWN: usize = 5;
     if merged.profile.run.interrupted > 0 {
         warn(format_args!(
@@ -436,17 +437,17 @@ fn outcomes(copies: &[CopyRun]) -> Vec<String> {
     out
 }
 
-fn ending(ending: Ending) -> String {
+fn ending(ending: ProcessEnding) -> String {
     match ending {
-        Ending::Exit(code) => format!("status {code}"),
-        Ending::Signal(signal) => format!("signal {signal}"),
+        ProcessEnding::Exit(code) => format!("status {code}"),
+        ProcessEnding::Signal(signal) => format!("signal {signal}"),
     }
 }
 
-fn status(outcome: &Outcome) -> u8 {
+fn status(outcome: &CopyOutcome) -> u8 {
     match outcome.ending {
-        Ending::Exit(code) => code as u8,
-        Ending::Signal(signal) => (128 + signal) as u8,
+        ProcessEnding::Exit(code) => code as u8,
+        ProcessEnding::Signal(signal) => (128 + signal) as u8,
     }
 }
 
@@ -470,7 +471,7 @@ fn print_output(folder: &Path) -> Result<()> {
     print("err", &mut io::stderr().lock())
 }
 
-fn tell_differences(differences: &[String]) {
+fn report_differences(differences: &[String]) {
     const SHOWN: usize = 10;
     warn("the copies were not the same execution, so the profile is not exact:");
     differences.iter().take(SHOWN).for_each(warn);

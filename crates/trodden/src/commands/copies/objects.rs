@@ -5,17 +5,17 @@
 
 use crate::driver::assets;
 use crate::driver::experiment;
-use crate::driver::rebuild::{Compiler, codegen_of, on_all_processors};
+use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::note;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_launch::Stop;
+use trodden_launch::LaunchStop;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{Input, InputFolder, InputKind};
-use trodden_unit::{Frame, Identity, Parts, Settings};
+use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
+use trodden_unit::{Frame, FunctionParts, Identity, Settings};
 
 /// Their folder in the store.
 pub const FOLDER: &str = "copies";
@@ -23,7 +23,7 @@ pub const FOLDER: &str = "copies";
 /// Makes objects of copies, each once.
 pub struct Objects<'a> {
     folder: PathBuf,
-    compiler: Compiler,
+    compiler: DriverCompiler,
     /// What they all follow from.
     common: Identity,
     settings: &'a Settings,
@@ -38,16 +38,16 @@ impl<'a> Objects<'a> {
     /// # Errors
     /// Clang, the plugin or the store is missing.
     pub fn with(settings: &'a Settings) -> Result<Objects<'a>> {
-        let compiler = Compiler::new(OsString::new())?;
-        let common = Identity::of(format!("{} {settings}", compiler.identity()?).as_bytes());
+        let compiler = DriverCompiler::new(OsString::new())?;
+        let common = Identity::from_content(format!("{} {settings}", compiler.identity()?).as_bytes());
         Ok(Objects { folder: assets::store()?.root().join(FOLDER), compiler, common, settings, open: BTreeMap::new(), wanted: 0 })
     }
 
     /// Where the object of a unit in a copy with these parts will be; without parts, that of all of the unit.
-    pub fn want(&mut self, frame: &'a Frame, parts: Option<&Parts>) -> PathBuf {
-        let parts = parts.map(Parts::to_bytes);
-        let own = parts.as_deref().map(Identity::of);
-        let name = Identity::of(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();
+    pub fn want(&mut self, frame: &'a Frame, parts: Option<&FunctionParts>) -> PathBuf {
+        let parts = parts.map(FunctionParts::to_bytes);
+        let own = parts.as_deref().map(Identity::from_content);
+        let name = Identity::from_content(format!("{} {} {own:?}", self.common, frame.unit).as_bytes()).to_string();
         let path = self.folder.join(&name[..2]).join(format!("{name}.o"));
         self.wanted += 1;
         if !path.exists() {
@@ -60,14 +60,14 @@ impl<'a> Objects<'a> {
     ///
     /// # Errors
     /// A unit's bitcode was not kept, or does not compile; or the store cannot be written; or a signal asks us to end.
-    pub fn make(self, stop: &Stop) -> Result<()> {
+    pub fn make(self, stop: &LaunchStop) -> Result<()> {
         note(format_args!(
             "compiling {} of {}: the others are as in another copy, or were compiled before",
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
         ));
         let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
-        if let Some(known) = self.settings.known.as_ref().and_then(Input::stored) {
+        if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
             InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
         }
         let mut open: Vec<_> = self.open.iter().collect();
@@ -87,7 +87,7 @@ impl<'a> Objects<'a> {
         let folder = InputFolder::at(scratch);
         let mut settings = self.settings.clone();
         if let Some(parts) = parts {
-            settings.part = Some(Input::Stored(folder.put(parts)?));
+            settings.part = Some(SettingsFile::Stored(folder.put(parts)?));
             settings.origin = Some(frame.unit);
         }
         let request = settings.request(&folder)?.write(&folder)?;

@@ -1,6 +1,6 @@
 //! The functions of a program as they are to be divided among copies: paths, frequencies, places where they are called.
 
-use super::calls::Calls;
+use super::calls::UnitCalls;
 use crate::driver::assets;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
@@ -38,7 +38,7 @@ pub fn units(program: &Path) -> Result<Vec<(Frame, UnitMap)>> {
 /// # Errors
 /// The profile is of another program, or a map is damaged.
 pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
-    let counted = profile.map(Counted::of);
+    let counted = profile.map(Counted::from_profile);
     let functions = || units.iter().enumerate().flat_map(|(at, (frame, map))| map.functions.iter().map(move |f| (at, frame, map, f)));
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
@@ -58,7 +58,7 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
 /// # Errors
 /// The profile is of another program, or a map is damaged.
 pub fn procedures_of_edges(units: &[(Frame, UnitMap)], edges: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Result<Vec<Procedure>> {
-    let counted = profile.map(Counted::of);
+    let counted = profile.map(Counted::from_profile);
     let pairs =
         units.iter().zip(edges).flat_map(|((frame, map), (_, own))| map.functions.iter().zip(&own.functions).map(move |f| (frame, map, f)));
     let procedure = |(frame, map, (function, own)): (&Frame, &UnitMap, (&FunctionMap, &FunctionMap))| match &counted {
@@ -75,7 +75,7 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn of(profile: &'a Profile) -> Counted<'a> {
+    fn from_profile(profile: &'a Profile) -> Counted<'a> {
         let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
         let functions = profile.functions().map(|(_, unit, f)| ((unit.map.source.as_str(), f.name.as_str()), (unit, f))).collect();
         Counted { units, functions }
@@ -118,7 +118,7 @@ pub fn with_estimates(units: &[(Frame, UnitMap)], measured: &[Procedure]) -> Res
 
 /// Says of each function from how many places it is called.
 pub fn add_call_sites(units: &[(Frame, UnitMap)], procedures: &mut [Procedure]) {
-    let calls = Calls::of(units);
+    let calls = UnitCalls::from_units(units);
     let functions = units.iter().enumerate().flat_map(|(at, (_, map))| map.functions.iter().map(move |f| (at, f)));
     procedures.iter_mut().zip(functions).for_each(|(procedure, (unit, f))| procedure.call_sites = Some(calls.sites(unit, f)));
 }

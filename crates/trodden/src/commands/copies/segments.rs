@@ -5,7 +5,7 @@
 //!
 //! The profile has the image of each copy with what it counted. No segment is counted twice, so the counts of all are exact together.
 
-use super::shared::{self, Divided, Share, divide};
+use super::shared::{self, Divided, Partition, divide};
 use crate::cli::Record;
 use crate::commands::segments::asked;
 use crate::driver::experiment;
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use trodden_profile::segments::are_counted;
 use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::plural;
-use trodden_unit::experiment::Input;
+use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{SegmentSet, Settings};
 
 /// Records a run by copies that share the counting of segments; gives the program's exit status, or 1 if the copies were not the same
@@ -28,11 +28,11 @@ use trodden_unit::{SegmentSet, Settings};
 pub fn run(record: &Record, wanted: &str) -> Result<ExitCode> {
     let options = &record.copies;
     let set = asked(options.depth as usize, &[], wanted)?;
-    shared::run(record, |_| Ok(Partition::of(set, options.copies.unwrap_or(1))))
+    shared::run(record, |_| Ok(SegmentPartition::new(set, options.copies.unwrap_or(1))))
 }
 
 /// Which copy counts the segments that end in which function.
-struct Partition {
+struct SegmentPartition {
     set: SegmentSet,
     /// For each copy the numbers of its functions in the set.
     copies: Vec<BTreeSet<u32>>,
@@ -40,8 +40,8 @@ struct Partition {
     checked: BTreeSet<(String, String)>,
 }
 
-impl Partition {
-    fn of(set: SegmentSet, copies: usize) -> Partition {
+impl SegmentPartition {
+    fn new(set: SegmentSet, copies: usize) -> SegmentPartition {
         let functions = set.functions().iter().zip(0..).filter(|(function, _)| !function.contexts.is_empty());
         let functions: Vec<(u64, u32)> = functions.map(|(function, number)| (function.executions, number)).collect();
         let count = functions.len() as u128;
@@ -57,17 +57,17 @@ impl Partition {
             (function.unit.clone(), function.name.clone())
         };
         let checked = checked.iter().map(name).collect();
-        Partition { set, copies, checked }
+        SegmentPartition { set, copies, checked }
     }
 }
 
-impl Share for Partition {
+impl Partition for SegmentPartition {
     const STREAMS: bool = false;
 
     fn settings(&self) -> Result<Vec<Settings>> {
         let of = |functions: &BTreeSet<u32>| {
             let part = self.set.part(|number| functions.contains(&number));
-            let segments = Some(Input::Stored(experiment::inputs()?.put(&part.to_bytes())?));
+            let segments = Some(SettingsFile::Stored(experiment::inputs()?.put(&part.to_bytes())?));
             Ok(Settings { segments, ..Settings::default() })
         };
         self.copies.iter().map(of).collect()

@@ -4,21 +4,21 @@
 //! counted by all copies: if their counts differ, the copies were not the same execution.
 
 use super::{
-    Failed, Input, Runner, WorkFolder, before, deliver, engine, folders, heap, outcomes, print_output, program, run_of, run_to_ends, spec,
-    status, tell_differences,
+    CopyInput, Failed, Runner, WorkFolder, before, deliver, engine, folders, heap, outcomes, print_output, program, report_differences,
+    run_of, run_to_ends, spec, status,
 };
 use crate::cli::Record;
 use crate::commands::copies::PRISTINE;
-use crate::commands::copies::spec::{Outcome, file};
+use crate::commands::copies::spec::{CopyOutcome, file};
 use crate::commands::instrument;
 use crate::driver::experiment;
-use crate::driver::recipe::Word;
+use crate::driver::recipe::SystemText;
 use anyhow::{Context, Result, ensure};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use trodden_launch::Stop;
+use trodden_launch::LaunchStop;
 use trodden_profile::{Collected, ImageProfile, Profile};
 use trodden_unit::Settings;
 
@@ -26,7 +26,7 @@ use trodden_unit::Settings;
 const CHECKED_PERCENT: u64 = 2;
 
 /// How the counting of something is shared.
-pub trait Share {
+pub trait Partition {
     /// Whether copies write streams.
     const STREAMS: bool;
 
@@ -87,21 +87,21 @@ pub fn divide(mut functions: Vec<(u64, u32)>, copies: usize) -> Divided {
 ///
 /// # Errors
 /// The copies cannot be made or run.
-pub fn run<S: Share>(record: &Record, share: impl FnOnce(&Path) -> Result<S>) -> Result<ExitCode> {
+pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>) -> Result<ExitCode> {
     let options = &record.copies;
     let engine = engine(options)?;
     let program = program(&record.command[0])?;
     let share = share(&program)?;
     before::check_destinations(record)?;
-    let input = Input::read(options.input.as_deref())?;
-    let stop = Stop::new()?;
-    let mut work = WorkFolder::of(record)?;
+    let input = CopyInput::read(options.input.as_deref())?;
+    let stop = LaunchStop::new()?;
+    let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), options.own_folders, input);
     let counted = spec.and_then(|mut spec| {
         (spec.ignore_output, spec.streamed) = (options.ignore_output, S::STREAMS);
         let programs = make(&share.settings()?, &program, work.path())?;
         heap::align(&programs, &program)?;
-        spec.programs = programs.iter().map(|p| Word::from(p.as_os_str())).collect();
+        spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
         spec.write(work.path())?;
         count(record, &program, (&Runner { engine, stop: &stop }, work.path()), (&share, programs.len())).context(Failed)
     });
@@ -116,7 +116,7 @@ pub fn run<S: Share>(record: &Record, share: impl FnOnce(&Path) -> Result<S>) ->
     if differences.is_empty() {
         return Ok(ExitCode::from(status(&outcome)));
     }
-    tell_differences(&differences);
+    report_differences(&differences);
     Ok(ExitCode::FAILURE)
 }
 
@@ -132,12 +132,12 @@ fn make(settings: &[Settings], program: &Path, work: &Path) -> Result<Vec<PathBu
 }
 
 /// Runs the copies; gives their counts as one profile, where they differ, and how the first ended.
-fn count<S: Share>(
+fn count<S: Partition>(
     record: &Record,
     program: &Path,
     (runner, work): (&Runner, &Path),
     (share, copies): (&S, usize),
-) -> Result<(Profile, Vec<String>, Outcome)> {
+) -> Result<(Profile, Vec<String>, CopyOutcome)> {
     let (copies, _) = run_to_ends(copies, work, runner)?;
     let mut differences = outcomes(&copies);
     let run = run_of(record, &copies);

@@ -4,13 +4,13 @@
 //! however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
 use crate::driver::assets::{write_whole, write_whole_as};
-use crate::driver::recipe::Word;
+use crate::driver::recipe::SystemText;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use trodden_profile::{Ending, Profile};
+use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the files.
 const SCHEMA_VERSION: u32 = 4;
@@ -20,15 +20,15 @@ const SCHEMA_VERSION: u32 = 4;
 pub struct Spec {
     schema_version: u32,
     /// The command as the user gave it.
-    pub command: Vec<Word>,
+    pub command: Vec<SystemText>,
     /// The folder in which it runs.
-    pub directory: Word,
+    pub directory: SystemText,
     /// All variables of its environment.
-    pub environment: Vec<(Word, Word)>,
+    pub environment: Vec<(SystemText, SystemText)>,
     /// Where its standard input is.
-    pub input: Option<Word>,
+    pub input: Option<SystemText>,
     /// The working folder as it was, if each copy runs in a copy of it.
-    pub pristine: Option<Word>,
+    pub pristine: Option<SystemText>,
     /// What it prints is no part of what must be the same.
     pub ignore_output: bool,
     /// They are of the sample tier, and counted in bursts.
@@ -38,14 +38,14 @@ pub struct Spec {
     /// The run whose memory is at random addresses, to see whether paths go by them.
     pub random_addresses: Option<usize>,
     /// The programs that run, in the order of their numbers.
-    pub programs: Vec<Word>,
+    pub programs: Vec<SystemText>,
 }
 
 /// What a copy did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct CopyOutcome {
     /// How it ended.
-    pub ending: Ending,
+    pub ending: ProcessEnding,
     /// Hash of what it printed; empty where that does not matter.
     pub output: String,
     /// Hash of what it printed to standard error.
@@ -54,7 +54,7 @@ pub struct Outcome {
 
 /// What a copy took.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Times {
+pub struct CopyTimes {
     /// Wall time in nanoseconds.
     pub wall_ns: u64,
     /// Processor time, of user and system, in nanoseconds.
@@ -74,7 +74,12 @@ pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
 
 impl Spec {
     /// A job that runs these programs.
-    pub fn of(command: Vec<Word>, directory: Word, environment: Vec<(Word, Word)>, programs: Vec<Word>) -> Spec {
+    pub fn new(
+        command: Vec<SystemText>,
+        directory: SystemText,
+        environment: Vec<(SystemText, SystemText)>,
+        programs: Vec<SystemText>,
+    ) -> Spec {
         Spec {
             schema_version: SCHEMA_VERSION,
             command,
@@ -109,7 +114,7 @@ impl Spec {
 }
 
 /// Writes a result: the outcome as one line, then the profile.
-pub fn write_result(path: &Path, outcome: &Outcome, profile: &Profile) -> Result<()> {
+pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile) -> Result<()> {
     let folder = tempfile::Builder::new().prefix("trodden-result-").tempdir()?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
@@ -120,7 +125,7 @@ pub fn write_result(path: &Path, outcome: &Outcome, profile: &Profile) -> Result
 }
 
 /// Reads a result.
-pub fn read_result(path: &Path) -> Result<(Outcome, Profile)> {
+pub fn read_result(path: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;

@@ -3,14 +3,14 @@
 //!
 //! Whatever the weights are, the copies' profile is exact; only how evenly the work is divided depends on them.
 
-use super::make::{Program, Weights};
+use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
 use crate::cli::{CopyStrategy, Record};
 use crate::commands::instrument::Inputs;
 use crate::driver::experiment;
-use crate::driver::recipe::Word;
+use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
 use crate::profiles;
 use anyhow::{Context, Result};
@@ -35,7 +35,7 @@ const SHORT: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// The profile that the user names cannot be read, or the first run fails.
-pub fn find(record: &Record, program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
+pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     let options = &record.copies;
     if let Some(named) = &options.weights {
         return Ok(Some(Weights { profile: profiles::load(named)?, same_input: false }));
@@ -137,7 +137,7 @@ fn executions(profile: &Profile, identity: Identity) -> u128 {
 /// Runs a sampled variant of the program as copies are run; one that ends before a sample is taken runs once more and
 /// is counted in full, which takes no time either. A program of few innermost loops may run long, and never come to
 /// where a sample begins: then there are no weights.
-fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
+fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runner) -> Result<Option<Weights>> {
     note(
         "no run of this build is in the run store: the program runs once before the copies, sampled, to divide the counting by \
             (--no-first-run leaves that out)",
@@ -167,7 +167,7 @@ fn first_run(program: &Program, spec: &Spec, folder: &Path, runner: &Runner) -> 
 /// The profile of a run, and how long it took.
 fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
-    (spec.programs, spec.sampled) = (vec![Word::from(file.as_os_str())], sampled);
+    (spec.programs, spec.sampled) = (vec![SystemText::from(file.as_os_str())], sampled);
     spec.write(folder)?;
     match launch(folder, &[0], runner) {
         // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
@@ -178,8 +178,8 @@ fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Ru
     Ok((run.profile, Duration::from_nanos(run.times.wall_ns)))
 }
 
-fn make_sampled(program: &Program, folder: &Path, runner: &Runner) -> Result<PathBuf> {
-    let inputs = Inputs::of(Path::new(&program.divided.path))?;
+fn make_sampled(program: &CopiedProgram, folder: &Path, runner: &Runner) -> Result<PathBuf> {
+    let inputs = Inputs::from_program(Path::new(&program.divided.path))?;
     let settings = program.sampled();
     let mut objects = Objects::with(&settings)?;
     let made = inputs.frames.iter().map(|frame| (frame.unit, objects.want(frame, None))).collect();

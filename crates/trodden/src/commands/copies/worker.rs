@@ -5,12 +5,12 @@
 //! the name by which the program is called, its standard input, and its working folder if that is asked for.
 
 use super::folders;
-use super::spec::{Outcome, Spec, Times, file, write_result};
+use super::spec::{CopyOutcome, CopyTimes, Spec, file, write_result};
 use crate::cli::Bursts;
 use crate::commands::stream;
 use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
-use crate::running::bursts::{Bursting, Files};
+use crate::running::bursts::{BurstFiles, Bursting};
 use crate::running::{host, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -25,8 +25,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
 use trodden_profile::stream::Drained;
-use trodden_profile::{Ending, Run, collect, raw_files};
-use trodden_sequence::Method;
+use trodden_profile::{ProcessEnding, Run, collect, raw_files};
+use trodden_sequence::CompressionMethod;
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::{DEFAULT_REGIONS, MOST_PATIENCE_MS, STREAM_VARIABLE};
@@ -44,14 +44,14 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     trodden_launch::alive::end_with_launcher();
     let spec = Spec::read(folder)?;
     let program = spec.programs.get(copy).with_context(|| format!("there is no copy {copy}"))?.to_path();
-    let place = Place::of(folder, &spec, copy)?;
+    let place = Place::new(folder, &spec, copy)?;
     let fixed_addresses = fix_addresses(spec.random_addresses != Some(copy));
     let (mut command, out, err) = command(&spec, &program, &place)?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let bursting = spec.sampled.then(|| Bursting::start(Files::of_folder(place.raw.path()), FIRST_RUN)).transpose()?;
+    let bursting = spec.sampled.then(|| Bursting::start(BurstFiles::from_folder(place.raw.path()), FIRST_RUN)).transpose()?;
     let (status, drained) = match spec.streamed {
-        true => stream::draining(place.raw.path(), Method::Phrases, || command.status()),
+        true => stream::draining(place.raw.path(), CompressionMethod::Phrases, || command.status()),
         false => (command.status(), Ok(Drained::default())),
     };
     let wall_ns = clock.elapsed().as_nanos() as u64;
@@ -62,20 +62,20 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
     let ending = match (status.code(), status.signal()) {
-        (Some(code), _) => Ending::Exit(code),
-        (None, signal) => Ending::Signal(signal.unwrap_or(0)),
+        (Some(code), _) => ProcessEnding::Exit(code),
+        (None, signal) => ProcessEnding::Signal(signal.unwrap_or(0)),
     };
     let run = Run { runs: 1, ending: Some(ending), recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
     let collected = collect(raw_files(place.raw.path())?, run, assets::store().ok().as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
     }
-    let times = Times { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
+    let times = CopyTimes { wall_ns, cpu_ns: cpu_time(), started_ns: started.as_nanos() as u64, host: host(), fixed_addresses };
     assets::write_whole(&file(folder, "times", copy).with_extension("json"), &serde_json::to_vec(&times)?)?;
     let outcome = if spec.ignore_output {
-        Outcome { ending, output: String::new(), error_output: String::new() }
+        CopyOutcome { ending, output: String::new(), error_output: String::new() }
     } else {
-        Outcome { ending, output: hash(&out)?, error_output: hash(&err)? }
+        CopyOutcome { ending, output: hash(&out)?, error_output: hash(&err)? }
     };
     fs::rename(&out, file(folder, "out", copy))?;
     fs::rename(&err, file(folder, "err", copy))?;
@@ -107,7 +107,7 @@ struct Place {
 }
 
 impl Place {
-    fn of(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
+    fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
         let temporary = |prefix: &str| tempfile::Builder::new().prefix(&format!("{prefix}-{copy:04}-")).tempdir_in(folder);
         let raw = temporary("raw").with_context(|| format!("cannot write to {}", folder.display()))?;
@@ -141,8 +141,8 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
         None => Stdio::null(),
     };
     let mut command = Command::new(program);
-    let words: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
-    command.arg0(&words[0]).args(&words[1..]).current_dir(&place.directory);
+    let arguments: Vec<_> = spec.command.iter().map(|w| w.to_os()).collect();
+    command.arg0(&arguments[0]).args(&arguments[1..]).current_dir(&place.directory);
     command.env_clear().envs(spec.environment.iter().map(|(name, value)| (name.to_os(), value.to_os())));
     let names = if spec.streamed { stream::NAMES } else { "%m.raw" };
     if spec.streamed {
@@ -166,5 +166,5 @@ fn cpu_time() -> u64 {
 }
 
 fn hash(path: &Path) -> Result<String> {
-    Ok(Identity::of(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
+    Ok(Identity::from_content(&fs::read(path).with_context(|| format!("cannot read {}", path.display()))?).to_string())
 }

@@ -4,7 +4,7 @@
 //! ones, that which takes most new paths; of equal ones again, the one recorded first. With each stands what no other test has.
 
 use super::diff::ranges;
-use super::{Lines, Mapping};
+use super::{CoverageMapping, Lines};
 use crate::cli::SuiteCoverage;
 use crate::git;
 use crate::notes::{Progress, note, printable, warn};
@@ -49,7 +49,7 @@ struct Placed<'t> {
 /// Shows what each test of a suite adds.
 ///
 /// # Errors
-/// There is no such suite, or as of [`Mapping::of`].
+/// There is no such suite, or as of [`CoverageMapping::new`].
 pub fn run(job: &SuiteCoverage) -> Result<()> {
     let (tests, all_lines) = load(job)?;
     let placed = in_order(&tests);
@@ -71,7 +71,7 @@ fn load(job: &SuiteCoverage) -> Result<(Vec<Executed>, usize)> {
         bail!("`{}` is a run, not a suite", job.suite);
     }
     let changes = job.changed_since.as_deref().map(changed).transpose()?;
-    let progress = Progress::of(runs.len(), "runs");
+    let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps, mut lines) = (Suite::default(), Maps::new(), BTreeMap::<String, BTreeSet<Line>>::new());
     let mut all = BTreeSet::new();
     for entry in &runs {
@@ -80,14 +80,14 @@ fn load(job: &SuiteCoverage) -> Result<(Vec<Executed>, usize)> {
         let profile = found.profile;
         suite.add(&profile).with_context(|| format!("run {}", entry.number))?;
         let name = profile.run.test.clone().unwrap_or_else(|| profile.run.command.join(" "));
-        let mapping = Mapping::of(&profile, &job.files).with_context(|| format!("run {}", entry.number))?;
-        let mut of_run = Lines::of(&mapping)?;
+        let mapping = CoverageMapping::new(&profile, &job.files).with_context(|| format!("run {}", entry.number))?;
+        let mut of_run = Lines::from_mapping(&mapping)?;
         changes.iter().for_each(|changes| of_run.keep_changed(changes));
         all.extend(of_run.0.iter().flat_map(|(file, lines)| lines.keys().map(|line| (file.clone(), *line))));
         lines.entry(name).or_default().extend(of_run.executed().map(|(file, line)| (file.to_owned(), line)));
         progress.step();
     }
-    let test = |t: trodden_analysis::suite::Test| {
+    let test = |t: trodden_analysis::suite::SuiteTest| {
         let lines = lines.remove(&t.name).unwrap_or_default();
         Executed { name: t.name, lines, paths: t.paths, duration_ns: t.duration_ns }
     };
@@ -97,7 +97,7 @@ fn load(job: &SuiteCoverage) -> Result<(Vec<Executed>, usize)> {
 /// The lines that differ from a commit.
 pub fn changed(commit: &str) -> Result<ChangedLines> {
     let difference = git::diff(commit)?;
-    ChangedLines::of_new_files(&difference.text, difference.root.as_deref()).context("git diff")
+    ChangedLines::from_new_files(&difference.text, difference.root.as_deref()).context("git diff")
 }
 
 /// Tests by what they add. Takes time in proportion to tests times lines and paths for each place.

@@ -1,6 +1,6 @@
 //! `trodden coverage diff`: which lines and paths only one of two profiles has.
 
-use super::{Lines, Mapping};
+use super::{CoverageMapping, Lines};
 use crate::cli::CoverageDiff;
 use crate::notes::printable;
 use crate::output::{json_text, print};
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::process::ExitCode;
-use trodden_analysis::suite::{PathKey, Suite};
+use trodden_analysis::suite::{Suite, SuitePathKey};
 use trodden_profile::Profile;
 use trodden_report::Name;
 use trodden_report::words::plural;
@@ -23,7 +23,7 @@ const EXCEEDED: u8 = 1;
 /// Compares two profiles.
 ///
 /// # Errors
-/// As of [`Mapping::of`]; they are of different builds.
+/// As of [`CoverageMapping::new`]; they are of different builds.
 pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
     let (before, after) = (profiles::load(&job.before)?, profiles::load(&job.after)?);
     let [first_paths, second_paths] = paths([(&job.before, &before), (&job.after, &after)])?;
@@ -46,12 +46,12 @@ pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
 type Executed = BTreeSet<(String, u32)>;
 
 fn executed(profile: &Profile, job: &CoverageDiff) -> Result<Executed> {
-    let lines = Lines::of(&Mapping::of(profile, &job.files)?)?;
+    let lines = Lines::from_mapping(&CoverageMapping::new(profile, &job.files)?)?;
     Ok(lines.executed().map(|(file, line)| (file.to_owned(), line)).collect())
 }
 
 /// The paths of each profile. One suite of both says whether they are of one build.
-fn paths(profiles: [(&String, &Profile); 2]) -> Result<[BTreeSet<PathKey>; 2]> {
+fn paths(profiles: [(&String, &Profile); 2]) -> Result<[BTreeSet<SuitePathKey>; 2]> {
     let mut suite = Suite::default();
     for (name, profile) in profiles {
         let mut profile = profile.clone();
@@ -65,9 +65,9 @@ fn paths(profiles: [(&String, &Profile); 2]) -> Result<[BTreeSet<PathKey>; 2]> {
     Ok([of(profiles[0].0), of(profiles[1].0)])
 }
 
-fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::FunctionKey, String> {
+fn function_names(profiles: &[&Profile]) -> BTreeMap<trodden_analysis::isolate::IsolatedFunction, String> {
     let units = profiles.iter().flat_map(|p| &p.images).flat_map(|i| &i.units);
-    let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::of(&f.name).short)));
+    let named = units.flat_map(|u| u.map.functions.iter().enumerate().map(|(at, f)| ((u.unit, at), Name::from_linkage(&f.name).short)));
     named.collect()
 }
 
@@ -80,9 +80,9 @@ fn difference(first: &Executed, second: &Executed) -> BTreeMap<String, Vec<u32>>
 
 /// How many paths of each function the first has and the second has not.
 fn by_function(
-    first: &BTreeSet<PathKey>,
-    second: &BTreeSet<PathKey>,
-    names: &BTreeMap<trodden_analysis::isolate::FunctionKey, String>,
+    first: &BTreeSet<SuitePathKey>,
+    second: &BTreeSet<SuitePathKey>,
+    names: &BTreeMap<trodden_analysis::isolate::IsolatedFunction, String>,
 ) -> BTreeMap<String, u64> {
     let mut functions = BTreeMap::new();
     for path in first.difference(second) {

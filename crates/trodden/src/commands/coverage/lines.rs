@@ -1,6 +1,6 @@
 //! Executions of source lines, as `llvm-cov` counts them: of the regions that begin on a line or reach into it, the most executed.
 
-use super::Mapping;
+use super::CoverageMapping;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use trodden_analysis::changes::ChangedLines;
@@ -14,7 +14,7 @@ impl Lines {
     ///
     /// # Errors
     /// `llvm-cov` is missing or fails.
-    pub fn of(mapping: &Mapping) -> Result<Lines> {
+    pub fn from_mapping(mapping: &CoverageMapping) -> Result<Lines> {
         let text = mapping.llvm_cov("export", &["-format=lcov".into(), "-skip-functions".into(), "-skip-branches".into()])?;
         Lines::read(&String::from_utf8_lossy(&text))
     }

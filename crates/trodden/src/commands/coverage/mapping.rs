@@ -29,7 +29,7 @@ const SECTIONS: [&str; 3] = ["__llvm_covmap", "__llvm_covfun", "__llvm_prf_names
 const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rustup/toolchains/)";
 
 /// Programs, the counts of a profile, and which source files are wanted.
-pub struct Mapping {
+pub struct CoverageMapping {
     folder: tempfile::TempDir,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
@@ -38,14 +38,14 @@ pub struct Mapping {
     sources: Option<Vec<String>>,
 }
 
-impl Mapping {
+impl CoverageMapping {
     /// The profile that the command line names, and what is wanted of it.
     ///
     /// # Errors
-    /// There is no such profile; otherwise as [`Mapping::of`].
-    pub fn load(covered: &Covered) -> Result<(Profile, Mapping)> {
+    /// There is no such profile; otherwise as [`CoverageMapping::new`].
+    pub fn load(covered: &Covered) -> Result<(Profile, CoverageMapping)> {
         let profile = profiles::load(&covered.profile)?;
-        let mapping = Mapping::of(&profile, &covered.files)?;
+        let mapping = CoverageMapping::new(&profile, &covered.files)?;
         warn_of_second_returns(&profile);
         Ok((profile, mapping))
     }
@@ -54,7 +54,7 @@ impl Mapping {
     ///
     /// # Errors
     /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
-    pub fn of(profile: &Profile, wanted: &CoveredFiles) -> Result<Mapping> {
+    pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
         let bytes = profdata::coverage(profile)?;
         let images = images(profile, &wanted.object)?;
         let folder = tempfile::Builder::new().prefix("trodden-coverage-").tempdir().context("cannot make a temporary folder")?;
@@ -63,7 +63,7 @@ impl Mapping {
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
         let ignored: Vec<String> = own.into_iter().chain(foreign).collect();
         let ignored = (!ignored.is_empty()).then(|| ignored.join("|"));
-        let mut mapping = Mapping { folder, images, ignored, sources: None };
+        let mut mapping = CoverageMapping { folder, images, ignored, sources: None };
         if !wanted.include.is_empty() || !wanted.exclude.is_empty() {
             mapping.sources = Some(mapping.chosen(wanted)?);
         }
@@ -96,8 +96,8 @@ impl Mapping {
     /// # Errors
     /// `llvm-cov` is missing or fails.
     pub fn export(&self, options: &[&str]) -> Result<Value> {
-        let words: Vec<OsString> = options.iter().map(OsString::from).collect();
-        let mut all: Value = serde_json::from_slice(&self.llvm_cov("export", &words)?).context("what llvm-cov exports is no JSON")?;
+        let arguments: Vec<OsString> = options.iter().map(OsString::from).collect();
+        let mut all: Value = serde_json::from_slice(&self.llvm_cov("export", &arguments)?).context("what llvm-cov exports is no JSON")?;
         Ok(all["data"][0].take())
     }
 
@@ -199,7 +199,7 @@ pub fn is_mapped(profile: &Profile) -> bool {
 /// Says which functions have a call that returned more often than it was made, in one process (`setjmp`). LLVM computes regions as
 /// differences of counters, as if each call returned once, so executed code behind it may have 0.
 fn warn_of_second_returns(profile: &Profile) {
-    let view = View::of(profile);
+    let view = View::from_profile(profile);
     let names: BTreeSet<&str> = view.functions.iter().filter(|f| returned_again(f)).map(|f| f.name.short.as_str()).collect();
     let Some(first) = names.first() else { return };
     let more = if names.len() > 1 { format!(" and {} more", names.len() - 1) } else { String::new() };

@@ -19,7 +19,7 @@ mod mapping;
 mod report;
 
 pub use lines::Lines;
-pub use mapping::Mapping;
+pub use mapping::CoverageMapping;
 
 use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
 use crate::driver::toolchain::LLVM_MAJOR;
@@ -36,18 +36,18 @@ use trodden_report::view::MappedLines;
 /// Executions of the source lines of a profile's programs, of those that have a mapping.
 ///
 /// # Errors
-/// As of [`Mapping::of`].
+/// As of [`CoverageMapping::new`].
 fn mapped_lines(profile: &Profile) -> Result<MappedLines> {
     if !mapping::is_mapped(profile) {
         return Ok(MappedLines::new());
     }
     let all = CoveredFiles { all_files: true, ..CoveredFiles::default() };
-    Ok(Lines::of(&Mapping::of(profile, &all)?)?.0)
+    Ok(Lines::from_mapping(&CoverageMapping::new(profile, &all)?)?.0)
 }
 
 /// A profile made ready for showing, with counts of lines from the mapping for coverage, if its program has one.
 pub fn view_of(profile: &Profile) -> View<'_> {
-    let mut view = View::of(profile);
+    let mut view = View::from_profile(profile);
     match mapped_lines(profile) {
         Ok(lines) => view.mapped = lines,
         Err(error) => warn(format_args!("counts of lines are those of debug information: {}", reasons(&error))),
@@ -69,9 +69,9 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 }
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
-    let (profile, mapping) = Mapping::load(&job.covered)?;
-    let mut words: Vec<OsString> = Vec::new();
-    let mut option = |text: &str| words.push(text.into());
+    let (profile, mapping) = CoverageMapping::load(&job.covered)?;
+    let mut arguments: Vec<OsString> = Vec::new();
+    let mut option = |text: &str| arguments.push(text.into());
     if job.branches {
         option("-show-branches=count");
     }
@@ -86,13 +86,13 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         option(&format!("-path-equivalence={equivalence}"));
     }
     match &job.html {
-        None => print(&mapping.llvm_cov("show", &words)?)?,
+        None => print(&mapping.llvm_cov("show", &arguments)?)?,
         Some(folder) => {
-            words.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
+            arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
             let mut output = OsString::from("-output-dir=");
             output.push(folder);
-            words.push(output);
-            mapping.llvm_cov("show", &words)?;
+            arguments.push(output);
+            mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());
             let paths = folder.join(PATHS_PAGE);
@@ -108,23 +108,23 @@ const PATHS_PAGE: &str = "paths.html";
 /// Untested combinations of one function on it.
 const SHOWN_COMBINATIONS: usize = 5;
 
-fn paths_page(profile: &Profile, mapping: &Mapping) -> Result<String> {
-    let view = View::of(profile);
+fn paths_page(profile: &Profile, mapping: &CoverageMapping) -> Result<String> {
+    let view = View::from_profile(profile);
     let tables = [report::by_file(mapping, &view)?, report::by_function(mapping, &view, SHOWN_COMBINATIONS)?];
     Ok(page("Coverage, with paths", &tables))
 }
 
 fn export(job: &CoverageExport) -> Result<ExitCode> {
-    let (_, mapping) = Mapping::load(&job.covered)?;
-    let mut words: Vec<OsString> = Vec::new();
-    words.push(match job.format {
+    let (_, mapping) = CoverageMapping::load(&job.covered)?;
+    let mut arguments: Vec<OsString> = Vec::new();
+    arguments.push(match job.format {
         CoverageFormat::Json => "-format=text".into(),
         CoverageFormat::Lcov => "-format=lcov".into(),
     });
     if job.summary_only {
-        words.push("-summary-only".into());
+        arguments.push("-summary-only".into());
     }
-    let bytes = mapping.llvm_cov("export", &words)?;
+    let bytes = mapping.llvm_cov("export", &arguments)?;
     match &job.output {
         Some(file) => write_file(file, &bytes).context("the export")?,
         None => print(&bytes)?,

@@ -2,9 +2,9 @@
 
 use super::by_test::changed;
 use super::diff::ranges;
-use super::{Lines, Mapping};
+use super::{CoverageMapping, Lines};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
-use crate::commands::remarks::tell_partial;
+use crate::commands::remarks::report_partial;
 use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text, text_options};
 use anyhow::{Context, Result, bail};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use trodden_analysis::Combinations;
 use trodden_analysis::changes::plain;
-use trodden_report::coverage::{Row, Share, Table, combinations, examples};
+use trodden_report::coverage::{CoverageRatio, CoverageRow, CoverageTable, combinations, examples};
 use trodden_report::words::plural;
 use trodden_report::{Function, Name, View};
 
@@ -23,11 +23,11 @@ const EXCEEDED: u8 = 1;
 /// Shows the table.
 ///
 /// # Errors
-/// As of [`Mapping::load`]; there is no such commit; a share is none.
+/// As of [`CoverageMapping::load`]; there is no such commit; a share is none.
 pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     job.least.check()?;
-    let (profile, mapping) = Mapping::load(&job.covered)?;
-    let view = View::of(&profile);
+    let (profile, mapping) = CoverageMapping::load(&job.covered)?;
+    let view = View::from_profile(&profile);
     view.damaged.iter().for_each(warn);
     let table = match (&job.changed_since, job.functions || job.combinations > 0) {
         (Some(commit), _) => by_changed_lines(&mapping, commit)?,
@@ -39,14 +39,14 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
     } else {
         print_text(&table.text(&text_options(Color::Auto, 0)))?;
     }
-    tell_partial(&profile);
+    report_partial(&profile);
     let failed = job.least.missed(&table.total);
     failed.iter().for_each(note);
     Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }
 
 /// A measure with its option, its least value in per cent, and its share of a row.
-type Threshold = (&'static str, &'static str, Option<f64>, fn(&Row) -> Option<Share>);
+type Threshold = (&'static str, &'static str, Option<f64>, fn(&CoverageRow) -> Option<CoverageRatio>);
 
 impl CoverageLeast {
     fn all(&self) -> [Threshold; 4] {
@@ -68,7 +68,7 @@ impl CoverageLeast {
     }
 
     /// What is too little, in words.
-    fn missed(&self, total: &Row) -> Vec<String> {
+    fn missed(&self, total: &CoverageRow) -> Vec<String> {
         let missed = |(what, option, least, of): Threshold| {
             let (least, share) = (least?, of(total)?);
             let found = share.percent();
@@ -78,41 +78,41 @@ impl CoverageLeast {
     }
 }
 
-pub fn by_file(mapping: &Mapping, view: &View) -> Result<Table> {
+pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = paths_by_file(view);
-    let mut table = Table { of: "file", ..Table::default() };
+    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
         let own = paths.get(&plain(name)).copied();
-        let row = Row { paths: own, ..summary(name.to_owned(), &file["summary"])? };
+        let row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
         // Headers without code are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
             table.rows.push(row);
         }
     }
     let paths = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = Row { paths, ..summary("total".into(), &data["totals"])? };
+    table.total = CoverageRow { paths, ..summary("total".into(), &data["totals"])? };
     let prefix = common_folder(table.rows.iter().map(|r| r.name.as_str()));
     table.rows.iter_mut().for_each(|r| r.name = r.name[prefix..].to_owned());
     Ok(table)
 }
 
 /// The numbers of `llvm-cov` for a file, or for all.
-fn summary(name: String, summary: &Value) -> Result<Row> {
-    let share = |what: &str| -> Result<Share> {
+fn summary(name: String, summary: &Value) -> Result<CoverageRow> {
+    let share = |what: &str| -> Result<CoverageRatio> {
         let of = |key: &str| summary[what][key].as_u64().with_context(|| format!("llvm-cov exports no {key} of {what} for {name}"));
-        Ok(Share { all: of("count")?, hit: of("covered")? })
+        Ok(CoverageRatio { all: of("count")?, hit: of("covered")? })
     };
     let mcdc = share("mcdc")?;
-    Ok(Row {
+    Ok(CoverageRow {
         regions: share("regions")?,
         functions: Some(share("functions")?),
         lines: Some(share("lines")?),
         branches: share("branches")?,
         mcdc: (mcdc.all > 0).then_some(mcdc),
         name,
-        ..Row::default()
+        ..CoverageRow::default()
     })
 }
 
@@ -140,16 +140,16 @@ fn paths_by_file(view: &View) -> BTreeMap<String, Combinations> {
 }
 
 /// A row for each function of the source. Those that are instances of one template are several.
-pub fn by_function(mapping: &Mapping, view: &View, most: usize) -> Result<Table> {
+pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Result<CoverageTable> {
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let functions: Vec<&Function> = distinct(view);
-    let mut table = Table { of: "function", ..Table::default() };
+    let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
     for function in data["functions"].as_array().into_iter().flatten() {
         let files = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(linkage) = function["name"].as_str().filter(|_| files().any(|f| wanted.contains(f))) else { continue };
         let own = functions.iter().find(|f| is_same(f, linkage, files()));
-        let mut row = Row { name: Name::of(plain_name(linkage)).short, ..Row::default() };
+        let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = regions(&function["regions"]);
         row.branches = branches(&function["branches"]);
         row.paths = own.map(|f| combinations(f));
@@ -158,7 +158,7 @@ pub fn by_function(mapping: &Mapping, view: &View, most: usize) -> Result<Table>
     }
     table.rows.sort_by_key(|r| std::cmp::Reverse(r.paths.map_or(0, |p| p.untested)));
     let all = table.rows.iter().filter_map(|r| r.paths).reduce(Combinations::plus);
-    table.total = Row { paths: all, ..summary("total".into(), &data["totals"])? };
+    table.total = CoverageRow { paths: all, ..summary("total".into(), &data["totals"])? };
     Ok(table)
 }
 
@@ -175,38 +175,38 @@ fn plain_name(name: &str) -> &str {
 }
 
 /// Regions that are code, as [first line, column, last line, column, count, file, expanded file, kind].
-fn regions(regions: &Value) -> Share {
+fn regions(regions: &Value) -> CoverageRatio {
     const CODE: u64 = 0;
     let code = regions.as_array().into_iter().flatten().filter(|r| r[7].as_u64() == Some(CODE));
-    code.fold(Share::default(), |sum, r| add(sum, r[4].as_u64()))
+    code.fold(CoverageRatio::default(), |sum, r| add(sum, r[4].as_u64()))
 }
 
 /// Both directions of each branch, as [four places, times true, times false, ...].
-fn branches(branches: &Value) -> Share {
+fn branches(branches: &Value) -> CoverageRatio {
     let all = branches.as_array().into_iter().flatten().flat_map(|b| [b[4].as_u64(), b[5].as_u64()]);
-    all.fold(Share::default(), add)
+    all.fold(CoverageRatio::default(), add)
 }
 
-fn add(sum: Share, count: Option<u64>) -> Share {
-    Share { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
+fn add(sum: CoverageRatio, count: Option<u64>) -> CoverageRatio {
+    CoverageRatio { all: sum.all + 1, hit: sum.hit + u64::from(count.is_some_and(|n| n > 0)) }
 }
 
 /// A row for each file with changed lines.
-fn by_changed_lines(mapping: &Mapping, commit: &str) -> Result<Table> {
+fn by_changed_lines(mapping: &CoverageMapping, commit: &str) -> Result<CoverageTable> {
     let changes = changed(commit)?;
-    let mut lines = Lines::of(mapping)?;
+    let mut lines = Lines::from_mapping(mapping)?;
     lines.keep_changed(&changes);
-    let mut table = Table { of: "file", ..Table::default() };
-    let mut total = Share::default();
+    let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
+    let mut total = CoverageRatio::default();
     for (name, lines) in &lines.0 {
-        let share = lines.values().fold(Share::default(), |sum, n| add(sum, Some(*n)));
-        total = Share { all: total.all + share.all, hit: total.hit + share.hit };
+        let share = lines.values().fold(CoverageRatio::default(), |sum, n| add(sum, Some(*n)));
+        total = CoverageRatio { all: total.all + share.all, hit: total.hit + share.hit };
         let missed: Vec<u32> = lines.iter().filter(|(_, n)| **n == 0).map(|(line, _)| *line).collect();
         let word = if missed.len() == 1 { "line" } else { "lines" };
         let remarks = if missed.is_empty() { Vec::new() } else { vec![format!("not executed: {word} {}", ranges(&missed))] };
-        table.rows.push(Row { name: name.clone(), lines: Some(share), remarks, ..Row::default() });
+        table.rows.push(CoverageRow { name: name.clone(), lines: Some(share), remarks, ..CoverageRow::default() });
     }
-    table.total = Row { name: "changed lines".into(), lines: Some(total), ..Row::default() };
+    table.total = CoverageRow { name: "changed lines".into(), lines: Some(total), ..CoverageRow::default() };
     let all = plural(changes.lines().0 as u128, "line", "lines");
     note(format_args!("{all} changed since {commit}; with code: {}", total.all));
     Ok(table)
@@ -234,7 +234,11 @@ mod tests {
     #[test]
     fn thresholds_are_shares() {
         let least = CoverageLeast { fail_under_lines: Some(80.0), fail_under_regions: Some(50.0), ..CoverageLeast::default() };
-        let total = Row { lines: Some(Share { all: 10, hit: 7 }), regions: Share { all: 2, hit: 1 }, ..Row::default() };
+        let total = CoverageRow {
+            lines: Some(CoverageRatio { all: 10, hit: 7 }),
+            regions: CoverageRatio { all: 2, hit: 1 },
+            ..CoverageRow::default()
+        };
         assert_eq!(least.missed(&total), ["70.00 % of the lines are covered, less than 80 (--fail-under-lines)"]);
         assert!(CoverageLeast { fail_under_lines: Some(180.0), ..CoverageLeast::default() }.check().is_err());
     }

@@ -20,7 +20,7 @@ use trodden_unit::{Identity, UnitMap};
 
 /// A row of the report.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct FieldRow {
     pub build: String,
     pub unit: String,
     pub function: Option<String>,
@@ -35,7 +35,7 @@ pub struct Row {
 pub enum Rows {
     Csv(BufWriter<File>, WholeFile),
     #[cfg(feature = "parquet")]
-    Parquet(Box<parquet::Table>, WholeFile),
+    Parquet(Box<parquet::ParquetTable>, WholeFile),
 }
 
 impl Rows {
@@ -47,7 +47,7 @@ impl Rows {
         let whole = WholeFile::create(file, BEGUN).with_context(|| format!("cannot write {}", file.display()))?;
         if is_parquet(file) {
             #[cfg(feature = "parquet")]
-            return Ok(Rows::Parquet(Box::new(parquet::Table::new(whole.file().try_clone()?)?), whole));
+            return Ok(Rows::Parquet(Box::new(parquet::ParquetTable::new(whole.file().try_clone()?)?), whole));
             #[cfg(not(feature = "parquet"))]
             anyhow::bail!(
                 "this trodden cannot write Parquet: build it with `cargo build --release --features parquet`, or name a file that ends \
@@ -66,7 +66,7 @@ impl Rows {
     pub fn add(&mut self, one: &UserPath, maps: &mut Maps) -> io::Result<()> {
         let map = maps.of(one.unit);
         let place = map.as_deref().and_then(|map| place(map, one.counter));
-        let row = Row {
+        let row = FieldRow {
             build: one.unit.image.to_string(),
             unit: one.unit.unit.to_string(),
             function: place.as_ref().map(|(name, _)| name.clone()),
@@ -115,7 +115,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-fn csv(out: &mut impl Write, row: &Row) -> io::Result<()> {
+fn csv(out: &mut impl Write, row: &FieldRow) -> io::Result<()> {
     let function = row.function.as_deref().map_or(String::new(), quoted);
     let path = row.path.map_or(String::new(), |p| p.to_string());
     let user = row.user.as_deref().unwrap_or_default();

@@ -4,12 +4,12 @@
 //! over), quoted names, `;`, comments (`//`, `/* */`, `#` lines), default statements (`node [...]`). Without `entry` or
 //! `exit`, the only node without in-edges, or out-edges, is it. Subgraphs and ports are refused by name.
 
-use super::input::{Input, Name};
+use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 
 /// Reads a directed graph.
-pub fn parse(text: &str) -> Result<Input> {
+pub fn parse(text: &str) -> Result<GraphInput> {
     let mut reader = Reader { tokens: tokens(text)?, at: 0 };
     reader.header()?;
     let mut graph = Statements::default();
@@ -29,7 +29,7 @@ struct Statements {
 }
 
 impl Statements {
-    fn finish(self) -> Result<Input> {
+    fn finish(self) -> Result<GraphInput> {
         let alone = |what: &str, has: &dyn Fn(&String) -> bool| -> Result<String> {
             let candidates: Vec<&String> = self.nodes.iter().filter(|n| !has(n)).collect();
             match candidates.as_slice() {
@@ -46,10 +46,10 @@ impl Statements {
                 Some(all.context("some edges have a weight and some have none: give all of them one, or none")?)
             }
         };
-        let edges = self.edges.into_iter().map(|(a, b)| (Name(a), Name(b))).collect();
-        Ok(Input {
-            entry: Name(entry),
-            exit: Name(exit),
+        let edges = self.edges.into_iter().map(|(a, b)| (NodeName(a), NodeName(b))).collect();
+        Ok(GraphInput {
+            entry: NodeName(entry),
+            exit: NodeName(exit),
             edges,
             weights,
             interesting: None,

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use trodden_binary::graph::{CallKind, CallSite, Callee, FunctionGraph, GraphSource, ProgramGraph, Returns};
+use trodden_binary::graph::{CallKind, CallSite, CodeCallee, FunctionGraph, GraphSource, ProgramGraph, Returns};
 use trodden_binary::{AddressMap, Binary, demangled, recover};
 
 /// Version of the JSON.
@@ -23,7 +23,7 @@ const NEAR: usize = 5;
 pub fn extract(job: &Extract) -> Result<()> {
     let binary = Binary::read(&job.binary)?;
     let map = match &job.side_build {
-        Some(side) => Some(AddressMap::of_side_build(&binary, &Binary::read(side)?)?),
+        Some(side) => Some(AddressMap::from_side_build(&binary, &Binary::read(side)?)?),
         None => AddressMap::read(&binary)?,
     };
     let graph = recover(&binary, map.as_ref(), &[])?;
@@ -162,10 +162,10 @@ fn function_json(function: &FunctionGraph) -> Value {
 
 fn call_json(call: &CallSite, block: u64) -> Value {
     let callee = match &call.callee {
-        Callee::Function(entry) => json!({"function": entry}),
-        Callee::Import(name) => json!({"import": name}),
-        Callee::Indirect => json!("indirect"),
-        Callee::OneOf(entries) => json!({"one_of": entries}),
+        CodeCallee::Function(entry) => json!({"function": entry}),
+        CodeCallee::Import(name) => json!({"import": name}),
+        CodeCallee::Indirect => json!("indirect"),
+        CodeCallee::OneOf(entries) => json!({"one_of": entries}),
     };
     let kind = match call.kind {
         CallKind::Call => "call",
@@ -227,14 +227,14 @@ fn dot_function(graph: &ProgramGraph, function: &FunctionGraph, text: &mut Strin
     text.push_str("  }\n");
 }
 
-fn callee_name(graph: &ProgramGraph, callee: &Callee) -> String {
+fn callee_name(graph: &ProgramGraph, callee: &CodeCallee) -> String {
     match callee {
-        Callee::Function(entry) => {
+        CodeCallee::Function(entry) => {
             graph.function_entered_at(*entry).map_or_else(|| format!("{entry:#x}"), |f| demangled(&graph.function(f).name))
         }
-        Callee::Import(name) => name.clone(),
-        Callee::Indirect => "(indirect)".into(),
-        Callee::OneOf(entries) => format!("(one of {})", entries.len()),
+        CodeCallee::Import(name) => name.clone(),
+        CodeCallee::Indirect => "(indirect)".into(),
+        CodeCallee::OneOf(entries) => format!("(one of {})", entries.len()),
     }
 }
 

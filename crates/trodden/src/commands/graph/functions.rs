@@ -4,21 +4,22 @@
 //! Nodes keep the form in which they are named first: a number comes back as a number. A witness is a node, or with `--edges` the number
 //! of an edge; with several functions a pair of function and it.
 
-use super::input::{Input, Name};
+use super::input::{GraphInput, NodeName};
 use super::{Named, dot, resolve};
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use trodden_flow::witness::{
-    Call, EdgeKind, EdgeWeights, Function, FunctionId, Opaque, Program, Site, Start, Weights, Witness, WitnessKind,
+    EdgeWeights, Opaque, ProgramCall, ProgramStart, Weights, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessKind,
+    WitnessProgram, WitnessSite,
 };
 use trodden_flow::{Edge, Node};
 
 /// A program from a file, and what else the file has.
 pub struct WitnessFile {
     /// The program.
-    pub program: Program,
+    pub program: WitnessProgram,
     /// Costs of its witnesses.
     pub weights: Weights,
     /// The witnesses of each run.
@@ -35,7 +36,7 @@ struct Names {
     kind: WitnessKind,
     functions: Vec<String>,
     nodes: Vec<Vec<Value>>,
-    function_numbers: HashMap<String, FunctionId>,
+    function_numbers: HashMap<String, WitnessFunctionId>,
     node_numbers: Vec<HashMap<String, Node>>,
 }
 
@@ -44,7 +45,7 @@ struct Names {
 #[serde(deny_unknown_fields)]
 struct CallInput {
     function: String,
-    block: Name,
+    block: NodeName,
     #[serde(default)]
     callee: Option<Callees>,
     #[serde(default)]
@@ -94,7 +95,7 @@ pub fn parse(text: &str, kind: WitnessKind) -> Result<WitnessFile> {
 
 fn graph(mut file: Map<String, Value>) -> Result<Named> {
     file.remove("unwind");
-    let input: Input = serde_json::from_value(Value::Object(file))
+    let input: GraphInput = serde_json::from_value(Value::Object(file))
         .context("not the JSON of a graph, such as {\"entry\": \"a\", \"exit\": \"b\", \"edges\": [[\"a\", \"b\"]]}")?;
     resolve(input)
 }
@@ -120,7 +121,7 @@ fn single(named: Named, forms: Vec<Value>, kind: WitnessKind, profiles: Option<V
     let mut names = Names::new(true, kind);
     names.add("main", &named, &forms);
     let weights = named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun);
-    let program = Program::from_graph(named.graph)?;
+    let program = WitnessProgram::from_graph(named.graph)?;
     WitnessFile::new(program, &[weights], names, profiles, traces)
 }
 
@@ -135,7 +136,7 @@ fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<V
         let named = graph(value).with_context(|| format!("function `{name}`"))?;
         names.add(&name, &named, &forms);
         weights.push(named.weights.clone().map_or(EdgeWeights::Unknown, EdgeWeights::PerRun));
-        let mut function = Function::new(name.as_str(), named.graph);
+        let mut function = WitnessFunction::new(name.as_str(), named.graph);
         mark_unwinding(&mut function, unwind).with_context(|| format!("function `{name}`"))?;
         list.push(function);
     }
@@ -149,7 +150,7 @@ fn functions(mut file: Map<String, Value>, kind: WitnessKind, profiles: Option<V
     if let Some(key) = file.keys().next() {
         bail!("`{key}` is nothing that this file has: it has functions, calls, main, external, profiles and traces");
     }
-    let program = Program::new(list, Start::Main(main), external)?;
+    let program = WitnessProgram::new(list, ProgramStart::Main(main), external)?;
     WitnessFile::new(program, &weights, names, profiles, traces)
 }
 
@@ -157,16 +158,16 @@ fn from_value<T: for<'a> Deserialize<'a>>(value: Option<Value>, key: &str) -> Re
     value.map(serde_json::from_value).transpose().with_context(|| format!("`{key}` is not as it must be"))
 }
 
-fn mark_unwinding(function: &mut Function, edges: Option<Value>) -> Result<()> {
+fn mark_unwinding(function: &mut WitnessFunction, edges: Option<Value>) -> Result<()> {
     for edge in from_value::<Vec<usize>>(edges, "unwind")?.unwrap_or_default() {
         let count = function.edges.len();
         *function.edges.get_mut(edge).with_context(|| format!("there is no edge {edge} to unwind along: there are {count}"))? =
-            EdgeKind::Unwind;
+            WitnessEdgeKind::Unwind;
     }
     Ok(())
 }
 
-fn add_call(list: &mut [Function], names: &Names, call: CallInput) -> Result<()> {
+fn add_call(list: &mut [WitnessFunction], names: &Names, call: CallInput) -> Result<()> {
     let caller = names.function(&call.function)?;
     let node = names.node(caller, &call.block.0)?;
     let callees = match call.callee {
@@ -178,7 +179,7 @@ fn add_call(list: &mut [Function], names: &Names, call: CallInput) -> Result<()>
     if callees.is_empty() && opaque.is_none() {
         bail!("it has no callee: give \"callee\": NAME");
     }
-    list[caller.index()].calls.push((node, Call { callees, opaque, keeps_frame: false }));
+    list[caller.index()].calls.push((node, ProgramCall { callees, opaque, keeps_frame: false }));
     Ok(())
 }
 
@@ -188,17 +189,17 @@ impl Names {
     }
 
     fn add(&mut self, name: &str, named: &Named, forms: &[Value]) {
-        self.function_numbers.insert(name.to_owned(), FunctionId(self.functions.len() as u32));
+        self.function_numbers.insert(name.to_owned(), WitnessFunctionId(self.functions.len() as u32));
         self.functions.push(name.to_owned());
         self.nodes.push(node_values(named, forms));
         self.node_numbers.push(named.names.iter().cloned().zip((0..).map(Node)).collect());
     }
 
-    fn function(&self, name: &str) -> Result<FunctionId> {
+    fn function(&self, name: &str) -> Result<WitnessFunctionId> {
         self.function_numbers.get(name).copied().with_context(|| format!("there is no function `{name}`"))
     }
 
-    fn node(&self, function: FunctionId, name: &str) -> Result<Node> {
+    fn node(&self, function: WitnessFunctionId, name: &str) -> Result<Node> {
         let node = self.node_numbers[function.index()].get(name).copied();
         node.with_context(|| match self.single {
             true => format!("there is no node `{name}`"),
@@ -207,9 +208,9 @@ impl Names {
     }
 
     /// A witness as the file has it.
-    fn witness(&self, program: &Program, value: &Value) -> Result<Witness> {
+    fn witness(&self, program: &WitnessProgram, value: &Value) -> Result<Witness> {
         let (function, of) = match (self.single, value) {
-            (true, of) => (FunctionId(0), of),
+            (true, of) => (WitnessFunctionId(0), of),
             (false, Value::Array(pair)) if pair.len() == 2 && pair[0].is_string() => {
                 (self.function(pair[0].as_str().expect("it is one"))?, &pair[1])
             }
@@ -223,7 +224,7 @@ impl Names {
             }
             return Ok(program.edge_witness(function, Edge(edge as u32)));
         }
-        let name: Name = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is no node: give its name"))?;
+        let name: NodeName = serde_json::from_value(of.clone()).with_context(|| format!("`{of}` is no node: give its name"))?;
         Ok(program.node_witness(function, self.node(function, &name.0)?))
     }
 
@@ -231,7 +232,7 @@ impl Names {
         if self.kind == WitnessKind::Edges { "EDGE" } else { "NODE" }
     }
 
-    fn lists(&self, program: &Program, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
+    fn lists(&self, program: &WitnessProgram, value: Option<Value>, key: &str) -> Result<Option<Vec<Vec<Witness>>>> {
         let Some(lists) = from_value::<Vec<Vec<Value>>>(value, key)? else { return Ok(None) };
         let list = |(at, list): (usize, &Vec<Value>)| -> Result<Vec<Witness>> {
             list.iter().map(|v| self.witness(program, v)).collect::<Result<_>>().with_context(|| format!("`{key}`, list {at}"))
@@ -241,7 +242,13 @@ impl Names {
 }
 
 impl WitnessFile {
-    fn new(program: Program, weights: &[EdgeWeights], names: Names, profiles: Option<Value>, traces: Option<Value>) -> Result<WitnessFile> {
+    fn new(
+        program: WitnessProgram,
+        weights: &[EdgeWeights],
+        names: Names,
+        profiles: Option<Value>,
+        traces: Option<Value>,
+    ) -> Result<WitnessFile> {
         let weights = Weights::new(&program, weights);
         let profiles = names.lists(&program, profiles, "profiles")?;
         let traces = names.lists(&program, traces, "traces")?;
@@ -249,29 +256,29 @@ impl WitnessFile {
     }
 
     /// A node as the file has it.
-    pub fn node(&self, function: FunctionId, node: Node) -> Value {
+    pub fn node(&self, function: WitnessFunctionId, node: Node) -> Value {
         self.of(function, self.names.nodes[function.index()][node.index()].clone())
     }
 
     /// A witness as the file has it.
     pub fn witness(&self, witness: Witness) -> Value {
         match self.program.site(self.names.kind, witness) {
-            Site::Node(function, node) => self.node(function, node),
-            Site::Edge(function, edge) => self.of(function, Value::from(edge.0)),
+            WitnessSite::Node(function, node) => self.node(function, node),
+            WitnessSite::Edge(function, edge) => self.of(function, Value::from(edge.0)),
         }
     }
 
     /// The entry of a function.
-    pub fn entry(&self, function: FunctionId) -> Value {
+    pub fn entry(&self, function: WitnessFunctionId) -> Value {
         self.node(function, self.program.function(function).graph.entry())
     }
 
     /// A function's name.
-    pub fn function(&self, function: FunctionId) -> &str {
+    pub fn function(&self, function: WitnessFunctionId) -> &str {
         &self.names.functions[function.index()]
     }
 
-    fn of(&self, function: FunctionId, what: Value) -> Value {
+    fn of(&self, function: WitnessFunctionId, what: Value) -> Value {
         match self.names.single {
             true => what,
             false => Value::from(vec![Value::from(self.function(function)), what]),

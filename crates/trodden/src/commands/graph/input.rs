@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 
 /// A graph as a user writes it.
 #[derive(Debug, Deserialize)]
-pub struct Input {
+pub struct GraphInput {
     /// Where paths begin.
-    pub entry: Name,
+    pub entry: NodeName,
     /// Where paths end.
-    pub exit: Name,
+    pub exit: NodeName,
     /// Edges as pairs of nodes; an edge's number is its place.
-    pub edges: Vec<(Name, Name)>,
+    pub edges: Vec<(NodeName, NodeName)>,
     /// Executions of each edge.
     #[serde(default)]
     pub weights: Option<Vec<f64>>,
@@ -23,7 +23,7 @@ pub struct Input {
     pub interesting_edges: Option<Vec<u32>>,
     /// Nodes of interest: all paths through all of them are.
     #[serde(default)]
-    pub through: Option<Vec<Name>>,
+    pub through: Option<Vec<NodeName>>,
     /// What `trodden graph show` says besides, or nothing that is known.
     #[serde(flatten)]
     pub others: BTreeMap<String, serde_json::Value>,
@@ -32,7 +32,7 @@ pub struct Input {
 /// Name of a node: a string, or a number that stands for its digits.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "TextOrNumber")]
-pub struct Name(pub String);
+pub struct NodeName(pub String);
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -41,11 +41,11 @@ enum TextOrNumber {
     Number(i64),
 }
 
-impl From<TextOrNumber> for Name {
-    fn from(name: TextOrNumber) -> Name {
+impl From<TextOrNumber> for NodeName {
+    fn from(name: TextOrNumber) -> NodeName {
         match name {
-            TextOrNumber::Text(text) => Name(text),
-            TextOrNumber::Number(number) => Name(number.to_string()),
+            TextOrNumber::Text(text) => NodeName(text),
+            TextOrNumber::Number(number) => NodeName(number.to_string()),
         }
     }
 }
@@ -55,7 +55,7 @@ impl From<TextOrNumber> for Name {
 #[serde(untagged, deny_unknown_fields)]
 pub enum PathInput {
     /// By nodes.
-    Nodes(Vec<Name>),
+    Nodes(Vec<NodeName>),
     /// By edges.
     Edges {
         /// Numbers of the edges.

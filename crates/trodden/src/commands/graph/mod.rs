@@ -18,7 +18,7 @@ mod witnesses;
 
 use crate::cli::Graph as Job;
 use anyhow::{Context, Result, bail};
-use input::{Input, PathInput};
+use input::{GraphInput, PathInput};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::Write;
@@ -73,7 +73,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
             print(&model::model(&named, *scheme, interesting, *bits, *list).map_err(|error| with_names(&named, error))?)?;
         }
         Job::Partition { file, copies, strategy, fold_again, hits } => {
-            let request = partition::Request { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
+            let request = partition::PartitionRequest { copies: *copies, strategy: *strategy, fold_again: *fold_again, hits: *hits };
             print(&partition::partition(&read(file)?, &request)?)?;
         }
         Job::Witnesses(job) => {
@@ -153,7 +153,7 @@ fn parse(text: &str) -> Result<Named> {
 const SHOWN: [&str; 6] = ["schema_version", "function", "linkage_name", "kinds", "blocks", "paths"];
 
 /// Gives nodes numbers, in the order in which they are first named: entry, exit, then along the edges.
-fn resolve(input: Input) -> Result<Named> {
+fn resolve(input: GraphInput) -> Result<Named> {
     if let Some(key) = input.others.keys().find(|key| !SHOWN.contains(&key.as_str())) {
         bail!("`{key}` is nothing that a graph's file has: it has entry, exit, edges, weights, interesting, interesting_edges and through");
     }
@@ -204,7 +204,7 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
         PathInput::Edges { edges } => edges.iter().map(|e| Edge(*e)).collect(),
         PathInput::Nodes(nodes) => {
             let node = |name: &str| numbers.get(name).map(|n| Node(*n)).with_context(|| format!("there is no node `{name}`"));
-            let step = |pair: &[input::Name]| -> Result<Edge> {
+            let step = |pair: &[input::NodeName]| -> Result<Edge> {
                 let (from, to) = (node(&pair[0].0)?, node(&pair[1].0)?);
                 let between: Vec<Edge> = graph.out(from).iter().copied().filter(|e| graph.to(*e) == to).collect();
                 match between.as_slice() {
@@ -263,10 +263,10 @@ mod tests {
     use crate::cli::NumberJob;
 
     fn numbered(text: &str) -> Value {
-        numbered_by(text, trodden_flow::Scheme::BallLarus)
+        numbered_by(text, trodden_flow::NumberingScheme::BallLarus)
     }
 
-    fn numbered_by(text: &str, scheme: trodden_flow::Scheme) -> Value {
+    fn numbered_by(text: &str, scheme: trodden_flow::NumberingScheme) -> Value {
         number::number(&parse(text).unwrap(), &NumberJob { scheme, list: 100, ..NumberJob::default() }).unwrap()
     }
 
@@ -334,12 +334,12 @@ mod tests {
     fn edges_of_interesting_paths_are_cut_last_and_it_is_said() {
         let first: Vec<u32> = (0..80).map(|d| 2 * d).collect();
         let cut = |answer: &Value| -> Vec<u32> { serde_json::from_value(answer["cut"].clone()).unwrap() };
-        let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::Scheme::KnownTable);
+        let with = |paths: &str| numbered_by(&row(80, &format!(r#","interesting":[{paths}]"#)), trodden_flow::NumberingScheme::KnownTable);
         let answer = with(&format!(r#"{{"edges":{first:?}}}"#));
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
         let job = |edges: &[u32]| {
             let interesting = crate::cli::Interesting { interesting_edges: Some(edges.to_vec()), ..Default::default() };
-            NumberJob { scheme: trodden_flow::Scheme::Pspp, interesting, ..NumberJob::default() }
+            NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, interesting, ..NumberJob::default() }
         };
         let answer = number::number(&parse(&row(80, "")).unwrap(), &job(&first)).unwrap();
         assert!(!cut(&answer).is_empty() && cut(&answer).iter().all(|e| e % 2 == 1), "{answer}");
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn preferential_numbers_come_with_their_check() {
-        let answer = numbered_by(MOTIVATING, trodden_flow::Scheme::Ppp);
+        let answer = numbered_by(MOTIVATING, trodden_flow::NumberingScheme::Ppp);
         assert_eq!((&answer["spread"], &answer["delta"], &answer["aliases"]), (&json!(3), &json!(1.0), &json!(0)));
         let rows = answer["ids"].as_array().unwrap();
         let of = |path: &str| {
@@ -381,22 +381,22 @@ mod tests {
     fn every_scheme_answers_for_every_kind_of_set() {
         let graph = &MOTIVATING[..MOTIVATING.find(",\n        \"interesting\"").unwrap()];
         for set in ["", r#","interesting_edges":[0,1,4,6,7]"#, r#","through":["b"]"#, r#","interesting":[["s","b","c","t"]]"#] {
-            for scheme in trodden_flow::Scheme::ALL {
+            for scheme in trodden_flow::NumberingScheme::ALL {
                 let answer = numbered_by(&format!("{graph}{set}}}"), scheme);
                 assert_eq!(answer["scheme"], scheme.name());
                 assert_eq!(answer["verified"], "enumerated");
-                assert_eq!(answer.get("bound").is_some(), scheme == trodden_flow::Scheme::PppOptimal);
+                assert_eq!(answer.get("bound").is_some(), scheme == trodden_flow::NumberingScheme::PppOptimal);
             }
         }
         let two = format!(r#"{graph},"interesting_edges":[0],"through":["b"]}}"#);
-        let job = NumberJob { scheme: trodden_flow::Scheme::Pspp, ..NumberJob::default() };
+        let job = NumberJob { scheme: trodden_flow::NumberingScheme::Pspp, ..NumberJob::default() };
         assert!(number::number(&parse(&two).unwrap(), &job).unwrap_err().to_string().contains("one of"));
     }
 
     #[test]
     fn paths_that_begin_and_end_at_cut_edges_can_be_of_interest() {
         let text = r#"{"entry":"s","exit":"t","edges":[["s","h"],["h","b"],["b","h"],["h","t"]],"interesting":[{"edges":[2,1,2]}]}"#;
-        let answer = numbered_by(text, trodden_flow::Scheme::KnownTable);
+        let answer = numbered_by(text, trodden_flow::NumberingScheme::KnownTable);
         assert_eq!(answer["interesting"], 1);
         let rows = answer["ids"].as_array().unwrap();
         let marked: Vec<&Value> = rows.iter().filter(|r| r["interesting"] == true).map(|r| &r["edges"]).collect();

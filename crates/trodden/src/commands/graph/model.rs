@@ -6,7 +6,7 @@ use super::{Acyclic, Named, acyclic, nodes_json, number_json};
 use crate::cli::{Interesting, ModelScheme};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use trodden_flow::coding::{Enclosure, Model};
+use trodden_flow::coding::{CodingModel, Enclosure};
 use trodden_flow::numbering::preferential;
 use trodden_flow::{DagEdgeId, InterestingSet};
 
@@ -17,15 +17,15 @@ pub fn model(named: &Named, scheme: ModelScheme, ids: &[u64], bits: u32, list: u
     let dag = &acyclic.dag;
     let (set, _) = interesting_set(named, &acyclic, &options)?;
     let (name, model, paths) = match scheme {
-        ModelScheme::BallLarus => ("ball-larus", Model::ball_larus(dag), first(&acyclic, list)),
+        ModelScheme::BallLarus => ("ball-larus", CodingModel::ball_larus(dag), first(&acyclic, list)),
         ModelScheme::Measured => {
             named.weights.as_ref().context("a measured model needs the graph's `weights`: give one for each edge")?;
-            ("measured", Model::measured(dag, &acyclic.weights)?, first(&acyclic, list))
+            ("measured", CodingModel::measured(dag, &acyclic.weights)?, first(&acyclic, list))
         }
         ModelScheme::Ppp => {
             let paths = set.paths(dag)?;
             let values = preferential(dag, &paths, 0)?.values;
-            ("ppp", Model::preferential(dag, &values, &paths)?, paths)
+            ("ppp", CodingModel::preferential(dag, &values, &paths)?, paths)
         }
     };
     let interesting = if scheme == ModelScheme::Ppp { set.count() } else { InterestingSet::all(dag).count() };
@@ -60,10 +60,10 @@ fn enclosure(value: &Enclosure) -> Value {
     json!({"low": value.low.to_string(), "high": value.high.to_string(), "about": about(&value.low).midpoint(about(&value.high))})
 }
 
-fn contexts(named: &Named, acyclic: &Acyclic, model: &Model, prefixes: bool, list: u64) -> Vec<Value> {
+fn contexts(named: &Named, acyclic: &Acyclic, model: &CodingModel, prefixes: bool, list: u64) -> Vec<Value> {
     let dag = &acyclic.dag;
     let one = |context: trodden_flow::coding::Context| {
-        let edge = |(edge, (low, high)): (DagEdgeId, trodden_flow::coding::Range)| {
+        let edge = |(edge, (low, high)): (DagEdgeId, trodden_flow::coding::CodingRange)| {
             json!({
                 "edge": dag.underlying(edge).map(|e| e.0),
                 "to": named.names[dag.edge(edge).to.index()],

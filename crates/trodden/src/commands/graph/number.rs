@@ -7,9 +7,9 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
-use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Placement, SearchEnd, number as flow_number};
-use trodden_flow::verify::{Aliases, Method, Verdict, VerifyBudget, verify};
-use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, Origin, Scheme};
+use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
+use trodden_flow::verify::{NumberAliases, Verdict, VerifyBudget, VerifyMethod, verify};
+use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
 
 /// Numbers the paths of a graph by a scheme.
 pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
@@ -20,7 +20,7 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let stop = || began.elapsed() >= limit;
     let options = NumberOptions {
         restarts: job.restarts,
-        placement: if job.scheme == Scheme::BallLarus { Placement::Chords } else { Placement::Cheaper },
+        placement: if job.scheme == NumberingScheme::BallLarus { RegisterPlacement::Chords } else { RegisterPlacement::Cheaper },
         budget: Budget { steps: u64::MAX, stop: &stop },
     };
     let labelling = flow_number(job.scheme, &acyclic.dag, &acyclic.weights, &set, &options)?;
@@ -28,7 +28,7 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     if !verdict.is_good(job.scheme.is_exact()) {
         bail!("the numbering by {} does not hold ({verdict:?}): this is a fault of trodden, please report the graph", job.scheme.name());
     }
-    let marks = Marks::of(&acyclic, &set, &labelling, given)?;
+    let marks = Marks::new(&acyclic, &set, &labelling, given)?;
     let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
     answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
@@ -47,7 +47,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
+    fn new(acyclic: &Acyclic, set: &InterestingSet, labelling: &Labelling, given: bool) -> Result<Marks> {
         if !given {
             return Ok(Marks { ids: Vec::new(), all: true });
         }
@@ -62,8 +62,8 @@ fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Lab
     let dag = &acyclic.dag;
     // Ball-Larus numbers every path; how compact it is, is asked of the interesting ones.
     let (spread, interesting) = match (labelling.scheme, marks.ids.first().zip(marks.ids.last())) {
-        (Scheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
-        (Scheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
+        (NumberingScheme::BallLarus, Some((low, high))) => (u128::from(high - low) + 1, marks.ids.len() as u128),
+        (NumberingScheme::BallLarus, None) if given => (labelling.span().width(), set.count()),
         _ => (labelling.span().width(), labelling.interesting()),
     };
     let mut answer = json!({
@@ -75,15 +75,15 @@ fn summary(acyclic: &Acyclic, set: &InterestingSet, given: bool, labelling: &Lab
         "slots": number_json(labelling.slots()),
         "probes": labelling.probes(dag),
         "labels": labelling.labels(dag),
-        "placement": if labelling.placement() == Placement::Direct { "direct" } else { "chords" },
+        "placement": if labelling.placement() == RegisterPlacement::Direct { "direct" } else { "chords" },
         "aliases": match verdict.aliases {
-            Aliases::Exactly(aliases) => number_json(aliases),
-            Aliases::Drawn { aliases, of } => json!({"drawn": of, "aliases": aliases}),
+            NumberAliases::Exactly(aliases) => number_json(aliases),
+            NumberAliases::Drawn { aliases, of } => json!({"drawn": of, "aliases": aliases}),
         },
         "verified": match verdict.method {
-            Method::Enumerated => json!("enumerated"),
-            Method::Searched => json!("searched"),
-            Method::Sampled(paths) => json!({"drawn": paths}),
+            VerifyMethod::Enumerated => json!("enumerated"),
+            VerifyMethod::Searched => json!("searched"),
+            VerifyMethod::Sampled(paths) => json!({"drawn": paths}),
         },
     });
     if let Some(proof) = labelling.proof() {
@@ -150,7 +150,7 @@ fn ids_json(named: &Named, acyclic: &Acyclic, labelling: &Labelling, marks: &Mar
         if interesting {
             row["interesting"] = json!(true);
         }
-        if labelling.scheme != Scheme::BallLarus {
+        if labelling.scheme != NumberingScheme::BallLarus {
             row["ball_larus"] = number_json(id.into());
             if let Class::Known(slot) = labelling.classify(dag, registers) {
                 row["slot"] = number_json(slot.into());

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_to_limit;
-use trodden_flow::partition::{self, Measure, Options, Part, Procedure, Strategy, tasks};
+use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};
 use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
 
 /// Version of the JSON.
@@ -21,7 +21,7 @@ const SCALE: f64 = 1024.0;
 const GREATEST: f64 = (1u64 << 48) as f64;
 
 /// What is asked for.
-pub struct Request {
+pub struct PartitionRequest {
     /// Number of copies.
     pub copies: usize,
     /// How to divide.
@@ -36,7 +36,7 @@ pub struct Request {
 ///
 /// # Errors
 /// The graph is too large for the published strategy.
-pub fn partition(named: &Named, request: &Request) -> Result<Value> {
+pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
         request.strategy != CopyStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
@@ -46,8 +46,8 @@ pub fn partition(named: &Named, request: &Request) -> Result<Value> {
         procedure.dag.out(procedure.dag.entry()).len()
     );
     let measure = Measure::from(request.hits);
-    let options = Options { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure };
-    let plan = partition::plan(std::slice::from_ref(&procedure), Strategy::from(request.strategy), &options);
+    let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure };
+    let plan = partition::plan(std::slice::from_ref(&procedure), PartitionStrategy::from(request.strategy), &options);
     let copy = |copy: &partition::CopyPlan| {
         let none = vec![false; procedure.dag.edges().len()];
         let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
@@ -121,7 +121,7 @@ mod tests {
 
     fn copies(strategy: CopyStrategy, copies: usize) -> Vec<Value> {
         let named = super::super::parse(GRAPH).unwrap();
-        let request = Request { copies, strategy, fold_again: false, hits: HitsCounted::All };
+        let request = PartitionRequest { copies, strategy, fold_again: false, hits: HitsCounted::All };
         let answer = partition(&named, &request).unwrap();
         assert_eq!(answer["schema_version"], 1);
         answer["copies"].as_array().unwrap().clone()
@@ -168,7 +168,7 @@ mod tests {
         let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
         let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
         let named = super::super::parse(&text).unwrap();
-        let request = Request { copies: 2, strategy: CopyStrategy::P3, fold_again: false, hits: HitsCounted::All };
+        let request = PartitionRequest { copies: 2, strategy: CopyStrategy::P3, fold_again: false, hits: HitsCounted::All };
         let error = partition(&named, &request).unwrap_err().to_string();
         assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
     }

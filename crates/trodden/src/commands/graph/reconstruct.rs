@@ -5,7 +5,10 @@ use super::witnesses::{branch_json, target_json, violations_json};
 use crate::cli::Reconstruct;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
-use trodden_flow::witness::{Distribution, Ending, Event, Outcome, ReconstructError, Reconstruction, Witness, WitnessKind, check_pairwise};
+use trodden_flow::witness::{
+    Distribution, ExecutionEvent, ReconstructError, Reconstruction, ReconstructionOutcome, TraceEnding, Witness, WitnessKind,
+    check_pairwise,
+};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -18,12 +21,12 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
     let distribution = Distribution::new(&file.program, kind, profiles.clone())?;
     check_traces(file, &distribution, traces)?;
     let reconstruction = Reconstruction::new(&file.program, &distribution);
-    let ending = if job.cut { Ending::Cut } else { Ending::Complete };
+    let ending = if job.cut { TraceEnding::Cut } else { TraceEnding::Complete };
     let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), ending)?;
     let (mut execution, mut ambiguous) = (Vec::new(), None);
     loop {
         match walk.next_event() {
-            Ok(Some(Event::Block(function, node))) => execution.push(file.node(function, node)),
+            Ok(Some(ExecutionEvent::Block(function, node))) => execution.push(file.node(function, node)),
             Ok(Some(_)) => {}
             Ok(None) => break,
             Err(ReconstructError::Ambiguous { branch, targets, .. }) => {
@@ -35,7 +38,7 @@ pub fn reconstruct(file: &WitnessFile, job: &Reconstruct) -> Result<(Value, bool
         }
     }
     let mut answer = json!({ "schema_version": SCHEMA_VERSION, "execution": execution });
-    if let Some(Outcome::Cut(_)) = walk.outcome() {
+    if let Some(ReconstructionOutcome::Cut(_)) = walk.outcome() {
         answer["cut"] = json!(true);
     }
     let check = check_pairwise(&file.program, &distribution);

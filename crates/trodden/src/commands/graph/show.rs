@@ -24,7 +24,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
         }
     }
     let functions = || maps.iter().flat_map(|unit| unit.functions.iter().map(move |f| (unit, f)));
-    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::of(&f.name).is(wanted)).collect();
+    let mut found: Vec<(&UnitMap, &FunctionMap)> = functions().filter(|(_, f)| Name::from_linkage(&f.name).is(wanted)).collect();
     // One function compiled into several units of one shape is shown once.
     found.dedup_by(|a, b| a.1.name == b.1.name && a.1.shape == b.1.shape);
     let (unit, function) = match found.as_slice() {
@@ -45,7 +45,7 @@ pub fn show(program: &Path, wanted: &str, json: bool) -> Result<()> {
 
 /// Names that hold the wanted one, for the message.
 fn suggestion<'a>(functions: impl Iterator<Item = (&'a UnitMap, &'a FunctionMap)>, wanted: &str) -> String {
-    let near: Vec<String> = functions.map(|(_, f)| Name::of(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
+    let near: Vec<String> = functions.map(|(_, f)| Name::from_linkage(&f.name).short).filter(|n| n.contains(wanted)).take(5).collect();
     match near.is_empty() {
         true => "; `trodden graph extract` lists the functions that are left after inlining".into(),
         false => format!("; similar: {}", near.join(", ")),

@@ -5,13 +5,15 @@ use crate::cli::{Condition, Witnesses};
 use anyhow::{Result, anyhow, bail};
 use serde_json::{Value, json};
 use trodden_flow::witness::bound::bound;
-use trodden_flow::witness::condition::{Branch, Target, Violation, members};
+use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, members};
 use trodden_flow::witness::distribution::{assign_to_machines, plan};
 use trodden_flow::witness::placed::plan_placed;
 use trodden_flow::witness::placement::OtherKind;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
-use trodden_flow::witness::{Check, Distribution, Options, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper};
+use trodden_flow::witness::{
+    Check, Distribution, DistributionOptions, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
+};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -83,7 +85,7 @@ fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: 
 
 /// A distribution by a strategy.
 fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
-    let options = Options {
+    let options = DistributionOptions {
         profiles: job.profiles,
         strategy: job.strategy.into(),
         order: job.order.into(),
@@ -122,7 +124,7 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
             "targets": violation.targets.map(|t| target_json(file, violation.branch, t)),
             "executions": executions,
         });
-        let edges = violation.targets.map(|t| if let Target::Node(_, Some(edge)) = t { Some(edge.0) } else { None });
+        let edges = violation.targets.map(|t| if let BranchTarget::Node(_, Some(edge)) = t { Some(edge.0) } else { None });
         if let [Some(a), Some(b)] = edges {
             row["edges"] = json!([a, b]);
         }
@@ -132,23 +134,24 @@ pub fn violations_json(file: &WitnessFile, distribution: &Distribution, check: &
 }
 
 /// A branch: its node, or `"outside"`.
-pub fn branch_json(file: &WitnessFile, branch: Branch) -> Value {
+pub fn branch_json(file: &WitnessFile, branch: BranchNode) -> Value {
     match branch {
-        Branch::Node(f, n) | Branch::Call(f, n) | Branch::Opaque(f, n) | Branch::Unwinding(f, n) => file.node(f, n),
-        Branch::Outside => json!("outside"),
+        BranchNode::Node(f, n) | BranchNode::Call(f, n) | BranchNode::Opaque(f, n) | BranchNode::Unwinding(f, n) => file.node(f, n),
+        BranchNode::Outside => json!("outside"),
     }
 }
 
 /// A successor: its node; a callee's entry; or what happens else.
-pub fn target_json(file: &WitnessFile, branch: Branch, target: Target) -> Value {
+pub fn target_json(file: &WitnessFile, branch: BranchNode, target: BranchTarget) -> Value {
     match (target, branch) {
-        (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => {
-            file.node(f, node)
-        }
-        (Target::Function(callee), _) if callee.index() < file.program.functions().len() => file.entry(callee),
-        (Target::Function(_), _) => json!("outside"),
-        (Target::Returns | Target::Ends, _) => json!("END"),
-        (Target::Unwinds, _) => json!("unwinds"),
-        (Target::GoesOn | Target::Node(..), _) => json!("goes on"),
+        (
+            BranchTarget::Node(node, _),
+            BranchNode::Node(f, _) | BranchNode::Call(f, _) | BranchNode::Opaque(f, _) | BranchNode::Unwinding(f, _),
+        ) => file.node(f, node),
+        (BranchTarget::Function(callee), _) if callee.index() < file.program.functions().len() => file.entry(callee),
+        (BranchTarget::Function(_), _) => json!("outside"),
+        (BranchTarget::Returns | BranchTarget::Ends, _) => json!("END"),
+        (BranchTarget::Unwinds, _) => json!("unwinds"),
+        (BranchTarget::GoesOn | BranchTarget::Node(..), _) => json!("goes on"),
     }
 }

@@ -3,12 +3,12 @@
 use crate::cli::LAST;
 use crate::commands::copies::procedures::units;
 use crate::driver::experiment::known_in;
-use crate::git::{self, Difference};
+use crate::git::{self, GitDifference};
 use crate::profiles::load;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
-use trodden_analysis::choice::{self, Place};
+use trodden_analysis::choice::{self, LineSpan};
 use trodden_report::Name;
 use trodden_unit::{FunctionMap, KnownPaths, UnitMap};
 
@@ -37,7 +37,7 @@ pub fn paths(sets: &[String], program: &Path) -> Result<KnownPaths> {
 }
 
 fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
-    let named = |f: &FunctionMap, name: &str| Name::of(f.plain_name()).is(name);
+    let named = |f: &FunctionMap, name: &str| Name::from_linkage(f.plain_name()).is(name);
     let Some((kind, rest)) = set.split_once(':') else { return of_profile(set) };
     match kind {
         "executed" => of_profile(rest),
@@ -62,7 +62,7 @@ fn one(set: &str, maps: &[&UnitMap]) -> Result<KnownPaths> {
         }
         "diff" => {
             let places = {
-                let Difference { text, root } = difference(rest)?;
+                let GitDifference { text, root } = difference(rest)?;
                 choice::changed(&text, root.as_deref())?
             };
             if places.is_empty() {
@@ -82,8 +82,8 @@ fn of_profile(wanted: &str) -> Result<KnownPaths> {
     }
 }
 
-fn places(text: &str) -> Result<Vec<Place>> {
-    Ok(text.split(',').map(Place::parse).collect::<Result<_, _>>()?)
+fn places(text: &str) -> Result<Vec<LineSpan>> {
+    Ok(text.split(',').map(LineSpan::parse).collect::<Result<_, _>>()?)
 }
 
 /// `99%` as a share of one.
@@ -96,10 +96,10 @@ fn percent(text: &str) -> Result<f64> {
 }
 
 /// A difference in a file, or from a revision to the files as they are.
-fn difference(of: &str) -> Result<Difference> {
+fn difference(of: &str) -> Result<GitDifference> {
     if Path::new(of).is_file() {
         let bytes = fs::read(of).with_context(|| format!("cannot read {of}"))?;
-        return Ok(Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None });
+        return Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None });
     }
     git::diff(of)
 }

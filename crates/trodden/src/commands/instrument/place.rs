@@ -1,4 +1,4 @@
-//! A temporary copy of the part of the file system in which a link ran, and the words of that link as they are to be there.
+//! A temporary copy of the part of the file system in which a link ran, and the arguments of that link as they are to be there.
 
 use crate::driver::link::is_of_the_system;
 use crate::driver::recipe::Recipe;
@@ -10,7 +10,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The temporary copy of the file system in which a link ran.
-pub struct Place {
+pub struct LinkPlace {
     /// Holds everything; removed with the value.
     pub folder: tempfile::TempDir,
     /// The folder in which the link ran.
@@ -18,16 +18,16 @@ pub struct Place {
     files: HashSet<PathBuf>,
 }
 
-impl Place {
+impl LinkPlace {
     /// Makes an empty one for a link.
     ///
     /// # Errors
     /// There is no place for temporary folders.
-    pub fn new(recipe: &Recipe) -> Result<Place> {
+    pub fn new(recipe: &Recipe) -> Result<LinkPlace> {
         let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
         let directory = recipe.directory.to_path();
         let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
-        Ok(Place { folder, directory, files })
+        Ok(LinkPlace { folder, directory, files })
     }
 
     /// Where an absolute path lies here.
@@ -49,41 +49,42 @@ impl Place {
         Ok(())
     }
 
-    /// The words of the link, with objects in the place of sources and absolute names of own files changed.
+    /// The arguments of the link, with objects in the place of sources and absolute names of own files changed.
     pub fn command_line(&self, recipe: &Recipe, objects: &[(usize, PathBuf)], output: &Path) -> Vec<OsString> {
-        let words: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
+        let arguments: Vec<OsString> = recipe.arguments.iter().map(|w| w.to_os()).collect();
         let mut out: Vec<OsString> = vec!["-Qunused-arguments".into(), "-o".into(), output.into()];
         let mut at = 0;
-        while at < words.len() {
-            let next = words.get(at + 1);
+        while at < arguments.len() {
+            let next = arguments.get(at + 1);
             if let Some((_, object)) = objects.iter().find(|(place, _)| *place == at) {
                 out.push(object.into());
-            } else if let Some(count) = left_out(&words[at]) {
+            } else if let Some(count) = left_out(&arguments[at]) {
                 at += count - 1;
-            } else if let (b"-L", Some(folder)) = (words[at].as_bytes(), next) {
+            } else if let (b"-L", Some(folder)) = (arguments[at].as_bytes(), next) {
                 out.extend(self.search_folder(folder));
                 at += 1;
             } else {
-                out.extend(self.word(&words[at]));
+                out.extend(self.argument(&arguments[at]));
             }
             at += 1;
         }
         out
     }
 
-    /// One word, as it is to be here.
-    fn word(&self, word: &OsStr) -> Vec<OsString> {
-        if let Some(folder) = word.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
+    /// One argument, as it is to be here.
+    fn argument(&self, argument: &OsStr) -> Vec<OsString> {
+        if let Some(folder) = argument.as_bytes().strip_prefix(b"-L").filter(|f| !f.is_empty()) {
             return self.search_folder(OsStr::from_bytes(folder));
         }
-        if word.as_bytes().starts_with(b"-Wl,") {
-            let parts: Vec<Vec<u8>> = word.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
+        if argument.as_bytes().starts_with(b"-Wl,") {
+            let parts: Vec<Vec<u8>> =
+                argument.as_bytes().split(|b| *b == b',').map(|p| self.part(OsStr::from_bytes(p)).into_vec()).collect();
             return vec![OsString::from_vec(parts.join(&b","[..]))];
         }
-        vec![self.part(word)]
+        vec![self.part(argument)]
     }
 
-    /// A word or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
+    /// An argument or a part of one: a file's name, or an option with a file's name behind `=` or `-T`.
     fn part(&self, part: &OsStr) -> OsString {
         let bytes = part.as_bytes();
         let value = bytes.iter().position(|b| *b == b'=').map(|at| at + 1);
@@ -109,9 +110,9 @@ impl Place {
     }
 }
 
-/// How many words of the recipe have no place in the new link: output, language, files of dependencies.
-fn left_out(word: &OsStr) -> Option<usize> {
-    match word.as_bytes() {
+/// How many arguments of the recipe have no place in the new link: output, language, files of dependencies.
+fn left_out(argument: &OsStr) -> Option<usize> {
+    match argument.as_bytes() {
         b"-o" | b"--output" | b"-x" | b"--language" | b"-MF" | b"-MT" | b"-MQ" | b"-MJ" => Some(2),
         b"-MD" | b"-MMD" | b"-MP" | b"-MG" | b"--" | b"-save-temps" => Some(1),
         bytes if bytes.starts_with(b"-o") || bytes.starts_with(b"-x") || bytes.starts_with(b"-MF") => Some(1),
@@ -120,7 +121,7 @@ fn left_out(word: &OsStr) -> Option<usize> {
     }
 }
 
-/// A path without `.` and with `..` taken back, by its words alone.
+/// A path without `.` and with `..` taken back, by its text alone.
 fn plain(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
@@ -138,17 +139,17 @@ fn plain(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::recipe::{Driver, FileInput, SCHEMA_VERSION, Word};
+    use crate::driver::recipe::{Driver, FileInput, SCHEMA_VERSION, SystemText};
 
     fn recipe(arguments: &[&str]) -> Recipe {
         Recipe {
             schema_version: SCHEMA_VERSION,
             driver: Driver::Clang,
-            arguments: arguments.iter().map(|a| Word::Text((*a).into())).collect(),
-            directory: Word::Text("/home/u/src".into()),
+            arguments: arguments.iter().map(|a| SystemText::Text((*a).into())).collect(),
+            directory: SystemText::Text("/home/u/src".into()),
             environment: vec![],
             sources: vec![],
-            files: vec![FileInput { path: Word::Text("/home/u/lib/x.map".into()), content: String::new() }],
+            files: vec![FileInput { path: SystemText::Text("/home/u/lib/x.map".into()), content: String::new() }],
         }
     }
 
@@ -165,9 +166,9 @@ mod tests {
             "-Wl,--version-script=/home/u/src/../lib/x.map,-z,now",
             "-lx",
         ]);
-        let place = Place::new(&recipe).unwrap();
+        let place = LinkPlace::new(&recipe).unwrap();
         let root = place.folder.path().join("root").display().to_string();
-        let words = place.command_line(&recipe, &[], Path::new("/out"));
+        let arguments = place.command_line(&recipe, &[], Path::new("/out"));
         let expected = [
             "-Qunused-arguments".to_owned(),
             "-o".into(),
@@ -180,14 +181,14 @@ mod tests {
             format!("-Wl,--version-script={root}/home/u/lib/x.map,-z,now"),
             "-lx".into(),
         ];
-        assert_eq!(words, expected.map(OsString::from));
+        assert_eq!(arguments, expected.map(OsString::from));
     }
 
     #[test]
     fn sources_give_way_to_objects_and_languages_go() {
         let recipe = recipe(&["-x", "c", "-", "-MD", "-MF", "d", "-o", "p"]);
-        let place = Place::new(&recipe).unwrap();
-        let words = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
-        assert_eq!(words, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
+        let place = LinkPlace::new(&recipe).unwrap();
+        let arguments = place.command_line(&recipe, &[(2, "/t/u.o".into())], Path::new("/out"));
+        assert_eq!(arguments, ["-Qunused-arguments", "-o", "/out", "/t/u.o"].map(OsString::from));
     }
 }

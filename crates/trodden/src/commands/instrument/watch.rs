@@ -12,8 +12,8 @@ use anyhow::{Result, bail, ensure};
 use std::collections::HashSet;
 use std::path::Path;
 use trodden_analysis::expression::joined::{is_cut, is_whole};
-use trodden_analysis::expression::{End, Expression, Matcher, Place};
-use trodden_profile::{Walk, Walks, has_usual_numbers};
+use trodden_analysis::expression::{BlockSet, End, Expression, Matcher};
+use trodden_profile::{PathWalk, Walks, has_usual_numbers};
 use trodden_report::found::{UNKNOWN, words};
 use trodden_report::select::matching_names;
 use trodden_report::words::plural;
@@ -40,20 +40,20 @@ pub fn others(text: &str, program: &Path) -> Result<KnownPaths> {
     let meant = meant(&expression, &functions, program)?;
     let mut others = KnownPaths::default();
     let (mut matching, mut holders) = (0usize, 0usize);
-    let mut nowhere: Option<Vec<&Place>> = None;
+    let mut nowhere: Option<Vec<&BlockSet>> = None;
     let mut open: Vec<String> = Vec::new();
     for (at, (map, function)) in functions.iter().enumerate() {
         check(function)?;
         let mut left: Vec<u64> = (0..function.counters).collect();
         if meant.contains(&at) {
-            let matcher = Matcher::of(&expression, map, function);
+            let matcher = Matcher::new(&expression, map, function);
             let missing = matcher.nowhere();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
             if is_cut(function) && !matcher.nowhere_in_all_patterns() {
-                open.push(Name::of(&function.name).short);
+                open.push(Name::from_linkage(&function.name).short);
             }
-            let (walks, needs_whole) = (Walks::of(function)?, expression.needs_whole_paths(function));
-            let decides = |w: &Walk| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
+            let (walks, needs_whole) = (Walks::from_function(function)?, expression.needs_whole_paths(function));
+            let decides = |w: &PathWalk| w.end.is_some() && (!needs_whole || is_whole(function, &w.blocks, w.end));
             left.retain(|id| !walks.walk(*id).is_some_and(|w| decides(&w) && matcher.matches(&w.blocks, w.beginning, w.end)));
         }
         let found = function.counters as usize - left.len();
@@ -96,7 +96,7 @@ fn check(function: &FunctionMap) -> Result<()> {
 /// The functions that the expression means, by their places.
 fn meant(expression: &Expression, functions: &[(&UnitMap, &FunctionMap)], program: &Path) -> Result<HashSet<usize>> {
     let Some(text) = &expression.function else { return Ok((0..functions.len()).collect()) };
-    let names: Vec<Name> = functions.iter().map(|(_, f)| Name::of(&f.name)).collect();
+    let names: Vec<Name> = functions.iter().map(|(_, f)| Name::from_linkage(&f.name)).collect();
     let meant: HashSet<usize> = matching_names(names.iter(), text)?.into_iter().collect();
     if meant.is_empty() {
         bail!(

@@ -2,7 +2,7 @@
 //!
 //! `opt` first gives every block a name (`instnamer`); names do not change what code is made, and come back in the assembly's comments.
 
-use super::machine::{self, Functions};
+use super::machine::{self, MachineFunctions};
 use crate::cli::Parameters;
 use crate::driver::assets;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
@@ -25,9 +25,9 @@ pub struct Assembly {
     /// For each function the names of its blocks, in order.
     pub labels: Labels,
     /// As it is.
-    pub plain: Functions,
+    pub plain: MachineFunctions,
     /// Counting.
-    pub counted: Functions,
+    pub counted: MachineFunctions,
 }
 
 /// For each function the names of its blocks, in order.
@@ -56,7 +56,7 @@ pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
 fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, &Path)>) -> Result<String> {
     let codegen = codegen_of(map).with_context(|| format!("unit of {}", map.source))?;
     let mut command = Command::new(Tool::Clang.find()?);
-    command.args(codegen.words()).args([
+    command.args(codegen.arguments()).args([
         "-Qunused-arguments",
         "-Wno-override-module",
         "-Xclang",
@@ -71,7 +71,7 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         plugin.push(assets::plugin()?);
         command.arg(plugin).env(STORE_VARIABLE, folder.join("store"));
         experiment::set(&mut command, request);
-        command.env(CODEGEN_VARIABLE, codegen.words().join(CODEGEN_SEPARATOR));
+        command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 /// Functions by linkage name.
-pub type Functions = HashMap<String, Vec<MachineBlock>>;
+pub type MachineFunctions = HashMap<String, Vec<MachineBlock>>;
 
 /// A block of machine code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub struct MachineBlock {
 }
 
 /// Reads an assembly file.
-pub fn read(text: &str) -> Functions {
-    let mut functions = Functions::new();
+pub fn read(text: &str) -> MachineFunctions {
+    let mut functions = MachineFunctions::new();
     let tables = jump_tables(text);
     let mut lines = compiled(text);
     let mut typed = None;

@@ -25,7 +25,7 @@ use crate::profiles;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
 use nest::Loop;
-use pair::Side;
+use pair::PairSide;
 use serde::{Serialize, Serializer};
 use std::collections::{HashMap, hash_map::Entry};
 use std::fs;
@@ -72,7 +72,7 @@ struct HotBlock {
     plain_executions: u64,
     #[serde(serialize_with = "number")]
     counted_executions: u64,
-    lines: Vec<pair::Line>,
+    lines: Vec<pair::LinePair>,
 }
 
 /// Where code stands.
@@ -104,7 +104,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
             job.program.display()
         );
     }
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let hottest = hottest(&view, counted, job)?;
     let mut assemblies = HashMap::new();
     let mut loops = Vec::new();
@@ -169,11 +169,11 @@ fn frame(image: &Image, unit: Identity) -> Result<Frame> {
 }
 
 fn compared(function: &Function, found: &Loop, assembly: &Assembly, all: u128) -> Result<HotLoop> {
-    let side = |text: &machine::Functions| -> Result<Side> {
+    let side = |text: &machine::MachineFunctions| -> Result<PairSide> {
         let code = text.get(function.map.plain_name());
         let code =
             code.with_context(|| format!("the assembly of {} has no function {}", function.units_map().source, function.name.full))?;
-        Ok(Side::of(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
+        Ok(PairSide::new(code, &pair::Graph::new(function.map, &function.paths, &assembly.labels), &found.part))
     };
     let (plain, counted) = (side(&assembly.plain)?, side(&assembly.counted)?);
     let block = |place: Place| HotBlock {

@@ -18,24 +18,24 @@ pub struct Loop {
     /// Instructions of the intermediate code that were executed in its own blocks.
     pub weight: u128,
     /// Its blocks.
-    pub part: Part,
+    pub part: LoopPart,
 }
 
 /// The blocks of a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct LoopPart {
     header: u32,
     all: BTreeSet<u32>,
     /// Those that no loop inside has.
     own: BTreeSet<u32>,
 }
 
-impl Part {
+impl LoopPart {
     /// A loop with none inside.
     #[cfg(test)]
-    pub fn of(header: u32, blocks: &[u32]) -> Part {
+    pub fn new(header: u32, blocks: &[u32]) -> LoopPart {
         let all: BTreeSet<u32> = blocks.iter().copied().collect();
-        Part { header, own: all.clone(), all }
+        LoopPart { header, own: all.clone(), all }
     }
 
     /// Whether a block is the loop's own.
@@ -54,7 +54,7 @@ pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
     let executed = function.edges.iter().zip(&paths.edges).filter(|(e, count)| **count > 0 && e.to != function.exit());
     let edges: Vec<(u32, u32)> = executed.map(|(e, _)| (e.from.0, e.to.0)).collect();
     let is_code = |b: &u32| function.blocks[*b as usize].kind == BlockKind::Code;
-    let make = |part: Part| {
+    let make = |part: LoopPart| {
         let weigh = |b: &u32| u128::from(paths.blocks[*b as usize]) * u128::from(function.blocks[*b as usize].instructions);
         let header = [part.header].into_iter().chain(part.own.iter().copied()).find(is_code)?;
         Some(Loop { header, iterations: paths.blocks[part.header as usize], weight: part.own.iter().map(weigh).sum(), part })
@@ -62,8 +62,8 @@ pub fn loops(function: &FunctionMap, paths: &FunctionPaths) -> Vec<Loop> {
     parts(function.blocks.len(), &edges).into_iter().filter_map(make).collect()
 }
 
-fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Part> {
-    let mut found: Vec<Part> = Vec::new();
+fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<LoopPart> {
+    let mut found: Vec<LoopPart> = Vec::new();
     // What is still to be looked into: the edges of a part, and the loop around it.
     let mut work = vec![(edges.to_vec(), None::<usize>)];
     while let Some((inside, around)) = work.pop() {
@@ -76,7 +76,7 @@ fn parts(nodes: usize, edges: &[(u32, u32)]) -> Vec<Part> {
             let header = entered.or_else(|| all.first().copied()).unwrap_or_default();
             let rest = inside.iter().copied().filter(|(from, to)| all.contains(from) && all.contains(to) && *to != header).collect();
             work.push((rest, Some(found.len())));
-            found.push(Part { header, own: all.clone(), all });
+            found.push(LoopPart { header, own: all.clone(), all });
         }
     }
     found.sort_by_key(|part| part.header);

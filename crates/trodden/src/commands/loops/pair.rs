@@ -3,7 +3,7 @@
 use super::Place;
 use super::compile::Labels;
 use super::machine::MachineBlock;
-use super::nest::Part as Blocks;
+use super::nest::LoopPart as Blocks;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap};
 use trodden_profile::FunctionPaths;
@@ -51,7 +51,7 @@ impl Graph {
 
 /// One version of a loop's code.
 #[derive(Debug, Default)]
-pub struct Side {
+pub struct PairSide {
     parts: Vec<Part>,
 }
 
@@ -63,16 +63,16 @@ struct Part {
     instructions: Vec<String>,
 }
 
-impl Side {
+impl PairSide {
     /// The machine blocks of a loop, in the order in which they stand.
-    pub fn of(code: &[MachineBlock], graph: &Graph, of: &Blocks) -> Side {
+    pub fn new(code: &[MachineBlock], graph: &Graph, of: &Blocks) -> PairSide {
         let named: Vec<Option<u32>> = code.iter().map(|b| graph.blocks.get(b.name.as_ref()?).copied()).collect();
         let mut before = vec![Vec::new(); code.len()];
         for (at, block) in code.iter().enumerate() {
             block.next.iter().for_each(|next| before[*next].push(at));
         }
         let present: BTreeSet<u32> = named.iter().flatten().copied().collect();
-        let mut side = Side::default();
+        let mut side = PairSide::default();
         for (at, block) in code.iter().enumerate() {
             let from = nearest(at, &named, |at| &before[at]);
             let place = match named[at] {
@@ -164,7 +164,7 @@ impl Graph {
 }
 
 /// All places of both versions: in the order of the plain code, what it lacks behind.
-pub fn places(plain: &Side, counted: &Side) -> Vec<Place> {
+pub fn places(plain: &PairSide, counted: &PairSide) -> Vec<Place> {
     let mut all: Vec<Place> = Vec::new();
     for part in plain.parts.iter().chain(&counted.parts) {
         if !all.contains(&part.place) {
@@ -176,7 +176,7 @@ pub fn places(plain: &Side, counted: &Side) -> Vec<Place> {
 
 /// A line of two columns: an instruction of each version, or of one alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Line {
+pub struct LinePair {
     /// Without counting.
     pub plain: Option<String>,
     /// With counting.
@@ -186,7 +186,7 @@ pub struct Line {
 /// Puts instructions beside each other: the alignment of the two lists in their order that has the most in common,
 /// where equal instructions count most, those that differ in registers and targets less, those that only do the same
 /// thing least.
-pub fn align(plain: &[&str], counted: &[&str]) -> Vec<Line> {
+pub fn align(plain: &[&str], counted: &[&str]) -> Vec<LinePair> {
     let (rows, columns) = (plain.len(), counted.len());
     let at = |row: usize, column: usize| row * (columns + 1) + column;
     // best[at(r, c)]: the most that what is behind r and c can have in common.
@@ -213,7 +213,7 @@ pub fn align(plain: &[&str], counted: &[&str]) -> Vec<Line> {
         let both = r < rows && c < columns && likeness(r, c) > 0 && best[at(r, c)] == likeness(r, c) + best[at(r + 1, c + 1)];
         let first = !both && r < rows && (c == columns || best[at(r, c)] == best[at(r + 1, c)]);
         let (takes_plain, takes_counted) = (both || first, both || !first);
-        lines.push(Line { plain: takes_plain.then(|| plain[r].to_owned()), counted: takes_counted.then(|| counted[c].to_owned()) });
+        lines.push(LinePair { plain: takes_plain.then(|| plain[r].to_owned()), counted: takes_counted.then(|| counted[c].to_owned()) });
         r += usize::from(takes_plain);
         c += usize::from(takes_counted);
     }
@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     fn pairs(plain: &[&str], counted: &[&str]) -> Vec<String> {
-        let mark = |line: Line| format!("{}|{}", line.plain.unwrap_or_default(), line.counted.unwrap_or_default());
+        let mark = |line: LinePair| format!("{}|{}", line.plain.unwrap_or_default(), line.counted.unwrap_or_default());
         align(plain, counted).into_iter().map(mark).collect()
     }
 
@@ -284,7 +284,7 @@ mod tests {
         // 0 -> 1 | 2, 1 -> 2, 2 -> 0; block 2 was copied into 1, and into code on the edge from 0.
         let edges = HashMap::from([((0, 1), 30), ((0, 2), 70), ((1, 2), 30), ((2, 0), 99)]);
         let graph = Graph { blocks: HashMap::new(), executions: vec![100, 30, 100], edges, unseen: HashMap::new() };
-        let (of, present, to) = (Blocks::of(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
+        let (of, present, to) = (Blocks::new(0, &[0, 1, 2]), BTreeSet::from([0, 1]), BTreeSet::from([0]));
         assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &present), Some((Place::Edge(0, 2), 70)));
         assert_eq!(graph.around_lost(&BTreeSet::from([0, 1]), &to, &of, &present), Some((Place::Edge(2, 0), 99)));
         assert_eq!(graph.around_lost(&BTreeSet::from([0]), &to, &of, &BTreeSet::from([0, 1, 2])), None, "it has code");
@@ -315,7 +315,7 @@ mod tests {
             machine(Some("c"), 3, &[4]),
             machine(None, 1, &[2]),
         ];
-        let side = Side::of(&code, &graph, &Blocks::of(1, &[1, 2]));
+        let side = PairSide::new(&code, &graph, &Blocks::new(1, &[1, 2]));
         let parts: Vec<(Place, u64)> = side.parts.iter().map(|p| (p.place, p.executions)).collect();
         assert_eq!(parts, [(Place::Block(1), 11), (Place::Block(2), 10), (Place::Edge(2, 1), 10)]);
         assert_eq!(side.executed(), 11 * 2 + 10 * 3 + 10);

@@ -1,6 +1,6 @@
 //! Hot loops as text.
 
-use super::pair::Line;
+use super::pair::LinePair;
 use super::{Answer, HotBlock, HotLoop, Place};
 use std::fmt::Write;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
@@ -69,7 +69,7 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
     };
     let line = block.line.map_or(String::new(), |l| format!(", line {l}"));
     let per = |executions: u64| executions as f64 / of.iterations.max(1) as f64;
-    let counts = |side: fn(&Line) -> bool| block.lines.iter().filter(|l| side(l)).count();
+    let counts = |side: fn(&LinePair) -> bool| block.lines.iter().filter(|l| side(l)).count();
     let (plain, counted) = (counts(|l| l.plain.is_some()), counts(|l| l.counted.is_some()));
     let times = match (per(block.plain_executions), per(block.counted_executions)) {
         (left, right) if left == right => format!("{left:.3}"),
@@ -83,7 +83,7 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
     out.push('\n');
 }
 
-fn columns(painter: Painter, line: &Line, widest: usize) -> String {
+fn columns(painter: Painter, line: &LinePair, widest: usize) -> String {
     let left = fit(line.plain.as_deref().unwrap_or_default(), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
     let right = line.counted.as_deref().unwrap_or_default();
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn columns_stand_beside_each_other_with_marks_between() {
         let line =
-            |plain: Option<&str>, counted: Option<&str>| Line { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
+            |plain: Option<&str>, counted: Option<&str>| LinePair { plain: plain.map(str::to_owned), counted: counted.map(str::to_owned) };
         let blocks = vec![HotBlock {
             place: Place::Block(4),
             line: Some(7),

@@ -40,26 +40,26 @@ impl Building<'_> {
     ///
     /// # Errors
     /// It is a command of cargo that does not build, or cargo cannot say where it builds.
-    pub fn of(job: &Pgo) -> Result<Building<'_>> {
+    pub fn from_job(job: &Pgo) -> Result<Building<'_>> {
         let Some((program, rest)) = job.command.split_first() else { bail!("there is no build command behind `--`") };
         if Path::new(program).file_name() != Some(OsStr::new("cargo")) {
             return Ok(Building { job, command: job.command.clone(), cargo: None });
         }
-        let mut words = rest.to_vec();
-        let toolchain = words.first().and_then(|w| w.to_str()?.strip_prefix('+').map(str::to_owned));
-        words.drain(..usize::from(toolchain.is_some()));
-        if words.first().is_some_and(|w| w == "trodden") {
-            words.remove(0);
+        let mut arguments = rest.to_vec();
+        let toolchain = arguments.first().and_then(|w| w.to_str()?.strip_prefix('+').map(str::to_owned));
+        arguments.drain(..usize::from(toolchain.is_some()));
+        if arguments.first().is_some_and(|w| w == "trodden") {
+            arguments.remove(0);
         }
-        let verb = words.first().map_or("nothing".into(), |w| w.to_string_lossy());
+        let verb = arguments.first().map_or("nothing".into(), |w| w.to_string_lossy());
         ensure!(
             ["build", "b"].contains(&&*verb),
             "the command of cargo must be `cargo build`, not `cargo {verb}`: --train says what is run"
         );
-        let own_folder = !words.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
-        let folder = if own_folder { Some(cargo::target_folder(&words)?.join("trodden/pgo")) } else { None };
+        let own_folder = !arguments.iter().any(|w| w.to_string_lossy().starts_with("--target-dir"));
+        let folder = if own_folder { Some(cargo::target_folder(&arguments)?.join("trodden/pgo")) } else { None };
         let mut command: Vec<OsString> = vec![assets::for_cargo(&assets::store()?)?.into(), "trodden".into()];
-        command.extend(words);
+        command.extend(arguments);
         if let Some(folder) = &folder {
             command.splice(3..3, ["--target-dir".into(), folder.into()]);
         }

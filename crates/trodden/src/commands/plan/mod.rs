@@ -2,7 +2,7 @@
 
 use crate::cli::{self, CopyStrategy};
 use crate::commands::copies::distribute;
-use crate::commands::copies::make::Program;
+use crate::commands::copies::make::CopiedProgram;
 use crate::commands::copies::procedures::{add_call_sites, procedures, with_estimates};
 use crate::notes::note;
 use crate::profiles;
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::partition::lower_bound::{LowerBound, bound};
-use trodden_flow::partition::{self, Hits, Measure, Options, Part, Procedure, Strategy, hits};
+use trodden_flow::partition::{self, Hits, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, hits};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -22,12 +22,12 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// The program or the profile cannot be read, or do not fit each other.
 pub fn run(job: &cli::Plan) -> Result<ExitCode> {
-    let handed = job.make.as_deref().map(|folder| distribute::Order::of(job, folder)).transpose()?;
+    let handed = job.make.as_deref().map(|folder| distribute::CopyOrder::new(job, folder)).transpose()?;
     let own;
     let program = match &handed {
         Some(order) => order.program(),
         None => {
-            own = Program::read(&job.program)?;
+            own = CopiedProgram::read(&job.program)?;
             &own
         }
     };
@@ -48,15 +48,15 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     for copies in &job.copies {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
-            let options = Options { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
-            let plan = program.divide(&basis, Strategy::from(*strategy), &options)?;
-            answers.push(Answer::of(*strategy, measure, &procedures, &plan, &bound).known(profile.is_some()));
+            let options = PartitionOptions { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
+            let plan = program.divide(&basis, PartitionStrategy::from(*strategy), &options)?;
+            answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound).known(profile.is_some()));
             last = Some(plan);
         }
     }
     let mut out = crate::output::text_or_json(job.json);
     match job.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::of(job, profile.is_some(), &procedures, answers))?)?,
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::new(job, profile.is_some(), &procedures, answers))?)?,
         false => answers.iter().try_for_each(|a| a.print(&mut out))?,
     }
     if let (Some(order), Some(plan)) = (handed, last) {
@@ -76,7 +76,7 @@ struct Answers<'a> {
 }
 
 impl Answers<'_> {
-    fn of<'a>(job: &'a cli::Plan, measured: bool, procedures: &[Procedure], plans: Vec<Answer>) -> Answers<'a> {
+    fn new<'a>(job: &'a cli::Plan, measured: bool, procedures: &[Procedure], plans: Vec<Answer>) -> Answers<'a> {
         Answers { schema_version: SCHEMA_VERSION, program: &job.program, measured, procedures: procedures.len(), plans }
     }
 }
@@ -115,7 +115,13 @@ struct BoundRow {
 }
 
 impl Answer {
-    fn of(strategy: CopyStrategy, measure: Measure, procedures: &[Procedure], plan: &partition::Plan, bound: &LowerBound) -> Answer {
+    fn new(
+        strategy: CopyStrategy,
+        measure: Measure,
+        procedures: &[Procedure],
+        plan: &partition::PartitionPlan,
+        bound: &LowerBound,
+    ) -> Answer {
         let copy = |copy: &partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
             let Hits { labels, all } = hits::of_copy(procedures, copy);

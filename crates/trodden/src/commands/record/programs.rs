@@ -1,7 +1,7 @@
 //! `trodden record --suite NAME -- COMMAND`: each program that the command runs is a run of its own.
 //!
 //! Each process has raw files of its own, named by its number. Processes are followed (`trodden_trace`), so that it is
-//! known which of them are one program, how it was called and how it ended, and so that a process's files are put aside
+//! known which of them are one program, how it was called and how it ended, and so that a process's files are kept
 //! as soon as it has left its program: its number may be given again. What has ended is stored while the command goes
 //! on. With `--whole-program` they write streams: a thread takes what they write, and makes the logs of a program when it has ended.
 
@@ -22,8 +22,8 @@ use std::time::UNIX_EPOCH;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::plural;
-use trodden_sequence::Method;
-use trodden_trace::{Event, Follow, Program, ProgramId, TraceError, follow};
+use trodden_sequence::CompressionMethod;
+use trodden_trace::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
@@ -54,12 +54,12 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let status = running::forwarding_signals(|begun| {
         // Following processes holds them up until its thread ends.
         let following = move || {
-            let tell = &mut |event| match event {
-                Event::Left { program, process } => put_aside(&raw, program, process),
+            let report = &mut |event| match event {
+                ProcessEvent::Left { program, process } => keep_files(&raw, program, process),
                 // The receiver is gone if storing has failed, which is reported then.
-                Event::Ended(program) => drop(ended.send(program)),
+                ProcessEvent::Ended(program) => drop(ended.send(program)),
             };
-            follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| begun.tell(process), tell })
+            follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| begun.report(process), report })
         };
         std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
@@ -88,7 +88,7 @@ fn failed(error: TraceError, program: &OsStr) -> anyhow::Error {
 }
 
 /// Takes what programs write into stream files of a folder, in a thread of its own; hands on programs whose logs are made.
-fn drained(folder: PathBuf, method: Method, programs: Receiver<Program>) -> Receiver<Program> {
+fn drained(folder: PathBuf, method: CompressionMethod, programs: Receiver<StartedProgram>) -> Receiver<StartedProgram> {
     let (whole, ended) = channel();
     std::thread::spawn(move || {
         let mut recorder = Recorder::new(&folder, method);
@@ -100,7 +100,7 @@ fn drained(folder: PathBuf, method: Method, programs: Receiver<Program>) -> Rece
     ended
 }
 
-fn drain(recorder: &mut Recorder, programs: &Receiver<Program>, whole: &Sender<Program>) -> Result<()> {
+fn drain(recorder: &mut Recorder, programs: &Receiver<StartedProgram>, whole: &Sender<StartedProgram>) -> Result<()> {
     let mut pause = PAUSE;
     loop {
         match programs.recv_timeout(pause) {
@@ -128,7 +128,7 @@ fn folder_of(folder: &Path, program: ProgramId) -> PathBuf {
 }
 
 /// Moves the files of a process that has left its program. What cannot be moved is found at the end.
-fn put_aside(folder: &Path, program: ProgramId, process: u32) {
+fn keep_files(folder: &Path, program: ProgramId, process: u32) {
     let ends = ["raw", files::STREAM].map(|extension| format!(".{process}.{extension}"));
     let all = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     let ours: Vec<_> = all.filter(|name| ends.iter().any(|end| name.to_string_lossy().ends_with(end))).collect();
@@ -158,13 +158,13 @@ struct ProgramRecorder {
 }
 
 impl ProgramRecorder {
-    fn record_all(mut self, programs: &Receiver<Program>) -> ProgramRecorder {
+    fn record_all(mut self, programs: &Receiver<StartedProgram>) -> ProgramRecorder {
         for program in programs {
             let place = folder_of(&self.folder, program.id);
             if place.is_dir()
                 && let Err(error) = self.keep(run_of(program), &place)
             {
-                self.tell(&reasons(&error));
+                self.report(&reasons(&error));
                 self.failures += 1;
             }
         }
@@ -186,7 +186,7 @@ impl ProgramRecorder {
         let collected = collect(files, Run { suite: Some(self.suite.clone()), ..run }, assets::store().ok().as_ref());
         let mut losses = collected.problems.iter().filter(|p| p.loses_counts());
         let (is_lacking, all_marked) = (losses.clone().next().is_some(), losses.all(CollectProblem::is_marked));
-        collected.problems.iter().for_each(|p| self.tell(&p.to_string()));
+        collected.problems.iter().for_each(|p| self.report(&p.to_string()));
         if !all_marked {
             bail!("counts of a run cannot be decoded");
         }
@@ -201,7 +201,7 @@ impl ProgramRecorder {
         fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))
     }
 
-    fn tell(&mut self, problem: &str) {
+    fn report(&mut self, problem: &str) {
         if self.reported.insert(problem.to_owned()) {
             warn(problem);
         }
@@ -244,7 +244,7 @@ impl ProgramRecorder {
     }
 }
 
-fn run_of(program: Program) -> Run {
+fn run_of(program: StartedProgram) -> Run {
     Run {
         command: program.command,
         directory: program.directory,

@@ -1,7 +1,7 @@
 //! Untested interprocedural segments in the report of untested paths: of programs made by `trodden instrument --tested-segments`.
 
 use crate::cli::Residual;
-use crate::commands::segments::{Observed, named};
+use crate::commands::segments::{ObservedSegments, named};
 use crate::driver::experiment;
 use crate::output;
 use anyhow::{Context, Result};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use trodden_profile::segments::{Segment, are_counted, map};
 use trodden_profile::{Builds, ImageProfile, Merger, Profile};
-use trodden_report::segments::{Kind, Segments as Shown};
+use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::{Name, SourceCache, View, select};
 use trodden_unit::SegmentSet;
 use trodden_unit::experiment::InputKind;
@@ -57,14 +57,14 @@ impl SegmentProfiles {
     }
 
     /// What was taken; `None` if nothing was.
-    pub fn finish(self) -> Option<Observed> {
-        self.merger.finish().map(Observed::of_profile)
+    pub fn finish(self) -> Option<ObservedSegments> {
+        self.merger.finish().map(ObservedSegments::from_profile)
     }
 }
 
 /// Untested segments of all depths, as text, JSON or results of SARIF.
 pub struct UntestedSegments<'a> {
-    observed: &'a Observed,
+    observed: &'a ObservedSegments,
     depths: Vec<OfDepth<'a>>,
     top: usize,
 }
@@ -74,18 +74,19 @@ impl<'a> UntestedSegments<'a> {
     ///
     /// # Errors
     /// A profile that `--known` names cannot be read.
-    pub fn of(observed: &'a Observed, job: &Residual, top: usize) -> Result<UntestedSegments<'a>> {
+    pub fn new(observed: &'a ObservedSegments, job: &Residual, top: usize) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
             let (mut known, _) = observed.asked(depth);
             for wanted in &job.known {
-                let tests = Observed::load_if_any(wanted, depth).with_context(|| format!("--known {wanted}"))?;
+                let tests = ObservedSegments::load_if_any(wanted, depth).with_context(|| format!("--known {wanted}"))?;
                 known.extend(tests.iter().flat_map(|tests| tests.named(depth).into_keys()));
             }
             let mut found = observed.of_depth(depth);
             let of = Shown::totals(&found);
             found.retain(|(image, segment, count)| {
-                let ends_in = |name: &String| segment.last().is_some_and(|at| Name::of(map(image, at.function).plain_name()).is(name));
+                let ends_in =
+                    |name: &String| segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name));
                 *count >= job.min_count && job.function.as_ref().is_none_or(ends_in) && !known.contains(&named(image, segment))
             });
             depths.push(OfDepth { depth, found, of });
@@ -99,8 +100,8 @@ impl<'a> UntestedSegments<'a> {
     }
 
     fn shown<T>(&self, each: impl Fn(&Shown) -> T) -> Vec<T> {
-        let view = View::of(&self.observed.profile);
-        let shown = |d: &OfDepth| each(&Shown::of(Kind::Untested, d.depth, &d.found, &view, select::limit(self.top), d.of));
+        let view = View::from_profile(&self.observed.profile);
+        let shown = |d: &OfDepth| each(&Shown::new(SegmentList::Untested, d.depth, &d.found, &view, select::limit(self.top), d.of));
         self.depths.iter().map(shown).collect()
     }
 

@@ -1,4 +1,4 @@
-//! `trodden residual --schemes`: untested segments across calls by both schemes of section 3.5.2 of Vaswani's thesis, held against each
+//! `trodden residual --schemes`: untested segments across calls by both schemes of section 3.5.2 of Vaswani's thesis, compared with each
 //! other, and untested paths beside them.
 //!
 //! | scheme | builds of the program | runs of the tests |
@@ -11,7 +11,7 @@
 use super::cost::Costs;
 use super::report;
 use crate::cli::{Color, Residual};
-use crate::commands::segments::{NamedPath, Observed};
+use crate::commands::segments::{NamedPath, ObservedSegments};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Stages<'_> {
         let streams = tests.with_extension("trodden.streams");
         let deployed = self.instrument("segments", &["--tested-segments", words(&streams)?])?;
         let (profile, _) = self.record(&deployed, self.field, &[])?;
-        Ok((Scheme::of("whole program path", 1, time, &profile)?, profile))
+        Ok((Scheme::new("whole program path", 1, time, &profile)?, profile))
     }
 
     /// Scheme 2: gives the paths of the tests, too.
@@ -105,7 +105,7 @@ impl Stages<'_> {
         let (segments, second) = self.record(&follows, self.tests, &[])?;
         let deployed = self.instrument("stage-3", &["--tested-segments", words(&segments)?])?;
         let (profile, _) = self.record(&deployed, self.field, &[])?;
-        Ok((Scheme::of("three stages", 2, first + second, &profile)?, paths))
+        Ok((Scheme::new("three stages", 2, first + second, &profile)?, paths))
     }
 
     /// Where a build lies: under the program's own name, since some programs do what their names say, and with names of one length, since
@@ -159,8 +159,8 @@ fn words(path: &Path) -> Result<&str> {
 
 impl Scheme {
     /// What a field program found.
-    fn of(stages: &'static str, runs: usize, time: Duration, profile: &Path) -> Result<Scheme> {
-        let observed = Observed::load(words(profile)?, DEPTH)?;
+    fn new(stages: &'static str, runs: usize, time: Duration, profile: &Path) -> Result<Scheme> {
+        let observed = ObservedSegments::load(words(profile)?, DEPTH)?;
         let (tested, _) = observed.asked(DEPTH);
         let untested = observed.named(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
@@ -174,7 +174,7 @@ impl Schemes {
     /// What one finds and the other does not.
     fn alone(&self, which: usize) -> Vec<String> {
         let [this, other] = [&self.schemes[which], &self.schemes[1 - which]];
-        let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::of(name).short);
+        let name = |(_, name, path): &NamedPath| format!("{}:{path}", Name::from_linkage(name).short);
         let segment = |s: &Vec<NamedPath>| s.iter().map(name).collect::<Vec<_>>().join(" > ");
         this.untested.difference(&other.untested).map(segment).collect()
     }

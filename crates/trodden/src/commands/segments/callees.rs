@@ -19,7 +19,7 @@ pub struct Callees<'a> {
 
 impl<'a> Callees<'a> {
     /// Those that it calls by name.
-    pub fn of(image: &'a ImageProfile) -> Callees<'a> {
+    pub fn from_image(image: &'a ImageProfile) -> Callees<'a> {
         let mut names: HashMap<(Option<usize>, &str), FunctionPlace> = HashMap::new();
         for (place, function) in functions(image) {
             let aliases = unit(image, place).aliases.iter().filter(|a| a.of == function.name).map(|a| a.name.as_str());
@@ -54,7 +54,7 @@ impl<'a> Callees<'a> {
     /// The functions that the last block of a path calls by name, and whether it calls by a pointer.
     fn called(&self, at: FunctionPath) -> (Vec<FunctionPlace>, bool) {
         let function = map(self.image, at.function);
-        let Some(walk) = Walks::of(function).ok().and_then(|walks| walks.walk(at.path)) else { return (Vec::new(), false) };
+        let Some(walk) = Walks::from_function(function).ok().and_then(|walks| walks.walk(at.path)) else { return (Vec::new(), false) };
         let block = calling_block(function, &walk);
         let here: Vec<_> = function.calls.iter().filter(|call| Some(call.block) == block).collect();
         let named = here.iter().filter_map(|call| self.named(at.function, call.callee.as_deref()?)).collect();

@@ -12,7 +12,7 @@ mod observed;
 mod select;
 mod variant;
 
-pub use observed::{NamedPath, Observed, named};
+pub use observed::{NamedPath, ObservedSegments, named};
 pub use select::{asked, tested};
 pub use variant::check_variant;
 
@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use trodden_profile::ImageProfile;
 use trodden_profile::segments::{CountedSegments, FunctionCounters, Segment, map, unit};
-use trodden_report::segments::{Kind, Segments as Shown};
+use trodden_report::segments::{SegmentList, Segments as Shown};
 use trodden_report::words::plural;
 use trodden_report::{Name, SourceCache, View};
 
@@ -43,7 +43,7 @@ const NAMED: usize = 10;
 /// There is no such run, or it has no segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     let depth = job.depth as usize;
-    let observed = Observed::load(&job.profile, depth)?;
+    let observed = ObservedSegments::load(&job.profile, depth)?;
     if let Some(other) = &job.check {
         return check(&observed, other, depth);
     }
@@ -58,11 +58,11 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
     }
     let is_text = !job.json && job.format == SegmentFormat::Text;
     let top = trodden_report::select::limit(output::most(job.top, !is_text));
-    let view = View::of(&observed.profile);
+    let view = View::from_profile(&observed.profile);
     let provider = sources::sources(&job.source, &observed.profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let kind = if job.untested { Kind::Untested } else { Kind::Executed };
-    let shown = Shown::of(kind, depth, &found, &view, top, all);
+    let kind = if job.untested { SegmentList::Untested } else { SegmentList::Executed };
+    let shown = Shown::new(kind, depth, &found, &view, top, all);
     let bytes = match (job.json, job.format) {
         (true, _) | (_, SegmentFormat::Json) => {
             let mut document = shown.json();
@@ -86,26 +86,26 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
 }
 
 fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
-    segment.last().is_some_and(|at| Name::of(map(image, at.function).plain_name()).is(name))
+    segment.last().is_some_and(|at| Name::from_linkage(map(image, at.function).plain_name()).is(name))
 }
 
 /// Leaves only what neither the build nor `--known` names.
-fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &Observed, job: &Segments, depth: usize) -> Result<()> {
+fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &ObservedSegments, job: &Segments, depth: usize) -> Result<()> {
     let (mut known, _) = observed.asked(depth);
     ensure!(observed.is_counted || !job.known.is_empty(), "nothing says what is tested: name the tests by --known");
     for wanted in &job.known {
-        known.extend(Observed::load(wanted, depth)?.named(depth).into_keys());
+        known.extend(ObservedSegments::load(wanted, depth)?.named(depth).into_keys());
     }
     found.retain(|(image, segment, _)| !known.contains(&named(image, segment)));
     Ok(())
 }
 
 /// How many counters each function has for how many segments (figure 3.20 of the thesis).
-fn counters(observed: &Observed) -> Value {
+fn counters(observed: &ObservedSegments) -> Value {
     let of = |(image, found): (&ImageProfile, &CountedSegments)| -> Vec<Value> {
         let function = |of: &FunctionCounters| {
             json!({
-                "function": Name::of(map(image, of.function).plain_name()).full,
+                "function": Name::from_linkage(map(image, of.function).plain_name()).full,
                 "file": unit(image, of.function).source,
                 "counters": of.words,
                 "interesting": of.interesting,
@@ -119,7 +119,7 @@ fn counters(observed: &Observed) -> Value {
 }
 
 /// Says how many counters there are for how many segments, and how callees learn their contexts.
-fn compactness(observed: &Observed) {
+fn compactness(observed: &ObservedSegments) {
     let all = || observed.images.iter().flat_map(|f| &f.counters);
     let (words, interesting) = all().fold((0, 0), |sum, of| (sum.0 + of.words, sum.1 + of.interesting));
     let (inlined, duplicated) = all().fold((0u64, 0u64), |sum, of| (sum.0 + u64::from(of.inlined), sum.1 + u64::from(of.duplicated)));
@@ -137,16 +137,16 @@ fn compactness(observed: &Observed) {
 }
 
 /// Whether a program counted what another run says.
-fn check(counted: &Observed, other: &str, depth: usize) -> Result<ExitCode> {
+fn check(counted: &ObservedSegments, other: &str, depth: usize) -> Result<ExitCode> {
     ensure!(counted.is_counted, "the run to check was not made by a program that counts segments (`trodden instrument --segments`)");
-    let expected = Observed::load(other, depth)?.named(depth);
+    let expected = ObservedSegments::load(other, depth)?.named(depth);
     let found = counted.named(depth);
     let (asked, unplaced) = counted.asked(depth);
     let of = |counts: &NamedCounts, segment: &[NamedPath]| counts.get(segment).copied().unwrap_or(0);
     let checked: BTreeSet<&Vec<NamedPath>> = asked.difference(&unplaced).collect();
     let differing: Vec<&Vec<NamedPath>> = checked.iter().copied().filter(|s| of(&found, s) != of(&expected, s)).collect();
     for segment in differing.iter().take(NAMED) {
-        let words: Vec<String> = segment.iter().map(|(_, name, path)| format!("{}:{path}", Name::of(name).short)).collect();
+        let words: Vec<String> = segment.iter().map(|(_, name, path)| format!("{}:{path}", Name::from_linkage(name).short)).collect();
         warn(format_args!("{} was counted {} times, and executed {}", words.join(" > "), of(&found, segment), of(&expected, segment)));
     }
     let executions: u128 = checked.iter().map(|s| u128::from(of(&expected, s))).sum();

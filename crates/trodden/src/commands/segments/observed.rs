@@ -14,7 +14,7 @@ use trodden_profile::{ImageProfile, Profile, RunStore};
 use trodden_report::words::plural;
 
 /// Segments of some runs.
-pub struct Observed {
+pub struct ObservedSegments {
     /// The maps of the images; where programs counted, their counts.
     pub profile: Profile,
     /// For each of its images what was observed.
@@ -28,13 +28,13 @@ pub type NamedPath = (String, String, u64);
 /// Segments by name.
 pub type NamedCounts = BTreeMap<Vec<NamedPath>, u64>;
 
-impl Observed {
+impl ObservedSegments {
     /// What a name stands for: a run or a suite, a profile, or logs.
     ///
     /// # Errors
     /// There is no such thing, or it has neither streams nor counts of segments.
-    pub fn load(wanted: &str, depth: usize) -> Result<Observed> {
-        let Some(observed) = Observed::load_if_any(wanted, depth)? else {
+    pub fn load(wanted: &str, depth: usize) -> Result<ObservedSegments> {
+        let Some(observed) = ObservedSegments::load_if_any(wanted, depth)? else {
             bail!(
                 "`{wanted}` has no segments: record a program built with --stream by `trodden record --whole-program`, or one made by \
                     `trodden instrument PROGRAM --segments RUN`. The streams of a run in the store are found by its number"
@@ -47,19 +47,19 @@ impl Observed {
     ///
     /// # Errors
     /// There is no such thing.
-    pub fn load_if_any(wanted: &str, depth: usize) -> Result<Option<Observed>> {
+    pub fn load_if_any(wanted: &str, depth: usize) -> Result<Option<ObservedSegments>> {
         let logs = logs(wanted)?;
         if !logs.is_empty() {
             return of_logs(&logs, depth).map(Some);
         }
         let profile = profiles::load(wanted)?;
-        Ok(profile.images.iter().any(segments::are_counted).then(|| Observed::of_profile(profile)))
+        Ok(profile.images.iter().any(segments::are_counted).then(|| ObservedSegments::from_profile(profile)))
     }
 
     /// What programs counted.
-    pub fn of_profile(profile: Profile) -> Observed {
+    pub fn from_profile(profile: Profile) -> ObservedSegments {
         let images = profile.images.iter().map(segments::counted).collect();
-        Observed { profile, images, is_counted: true }
+        ObservedSegments { profile, images, is_counted: true }
     }
 
     /// Calls of the longest segment that was observed, or that a program was made to count.
@@ -123,7 +123,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     Ok(logs.concat())
 }
 
-fn of_logs(logs: &[PathBuf], depth: usize) -> Result<Observed> {
+fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
     let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
     for file in logs {
         let log = StreamLog::open(file)?;
@@ -147,7 +147,7 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<Observed> {
     let found = found.into_iter().map(|counts| CountedSegments { counts, ..CountedSegments::default() }).collect();
     let directory = std::env::current_dir()?.display().to_string();
     let run = trodden_profile::Run { directory, ..trodden_profile::Run::default() };
-    Ok(Observed { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
+    Ok(ObservedSegments { profile: Profile { run, images, sampling: None }, images: found, is_counted: false })
 }
 
 fn read(log: &StreamLog, image: &ImageProfile, depth: usize) -> Result<SegmentCounts> {

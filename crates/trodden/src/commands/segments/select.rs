@@ -5,7 +5,7 @@
 //! II), and that run says the same.
 
 use super::callees::{Callees, executed, functions};
-use super::observed::Observed;
+use super::observed::ObservedSegments;
 use crate::cli::LAST;
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
@@ -29,7 +29,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> 
         "calls" => following_calls(&profiles::load(rest)?)?,
         "top" | "share" => {
             let (number, run) = rest.split_once(':').unwrap_or((rest, LAST));
-            let observed = Observed::load(run, depth)?;
+            let observed = ObservedSegments::load(run, depth)?;
             let mut rows = observed.of_depth(depth);
             rows.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
             let most = if kind == "top" { top(number)? } else { share(number, &rows)? };
@@ -37,7 +37,7 @@ pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> 
             of_rows(&rows, run)
         }
         _ => {
-            let observed = Observed::load(wanted, depth)?;
+            let observed = ObservedSegments::load(wanted, depth)?;
             let mut rows: Rows = (1..=depth).flat_map(|depth| observed.of_depth(depth)).collect();
             for only in only {
                 ensure!(rows.iter().any(|r| is_named(r, only)), "`{wanted}` has no segment {only}: `trodden segments {wanted}` lists them");
@@ -56,10 +56,10 @@ pub fn asked(depth: usize, only: &[String], wanted: &str) -> Result<SegmentSet> 
 /// # Errors
 /// There is no such run.
 pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
-    let observed = Observed::load(wanted, depth)?;
+    let observed = ObservedSegments::load(wanted, depth)?;
     let mut builder = SegmentSetBuilder::default();
     for (image, found) in observed.profile.images.iter().zip(&observed.images) {
-        let mut callees = Callees::of(image);
+        let mut callees = Callees::from_image(image);
         callees.observe(found.counts.keys());
         let mut numbers = Numbers::default();
         for segment in (1..=depth).flat_map(|depth| of_depth(&found.counts, depth).into_keys()) {
@@ -80,7 +80,7 @@ pub fn tested(wanted: &str, depth: usize) -> Result<SegmentSet> {
 fn following_calls(profile: &Profile) -> Result<SegmentSet> {
     let mut builder = SegmentSetBuilder::default();
     for image in &profile.images {
-        let mut callees = Callees::of(image);
+        let mut callees = Callees::from_image(image);
         callees.derive()?;
         let mut numbers = Numbers::default();
         for (place, function) in functions(image) {
@@ -156,8 +156,9 @@ impl Numbers {
 fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> bool {
     let parts: Vec<&str> = name.split('>').map(str::trim).collect();
     let is = |at: &FunctionPath, part: &str| {
-        part.rsplit_once(':')
-            .is_some_and(|(function, path)| path.parse() == Ok(at.path) && Name::of(map(image, at.function).plain_name()).is(function))
+        part.rsplit_once(':').is_some_and(|(function, path)| {
+            path.parse() == Ok(at.path) && Name::from_linkage(map(image, at.function).plain_name()).is(function)
+        })
     };
     parts.len() == segment.len() && segment.iter().zip(parts).all(|(at, part)| is(at, part))
 }

@@ -37,7 +37,7 @@ pub fn check_variant(made: &Image, set: Identity, program: &Path, output: &Path)
         );
     }
     if !missing.is_empty() {
-        let names: Vec<String> = missing.iter().take(NAMED).map(|f| Name::of(&f.name).short).collect();
+        let names: Vec<String> = missing.iter().take(NAMED).map(|f| Name::from_linkage(&f.name).short).collect();
         let more = if missing.len() > NAMED { ", ..." } else { "" };
         let functions = plural(missing.len() as u128, "function", "functions");
         warn(format_args!(

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::process::ExitCode;
 use trodden_report::words::plural;
-use trodden_sequence::Pattern;
+use trodden_sequence::SearchPattern;
 use trodden_sequence::grammar::Frames;
 
 #[derive(Serialize)]
@@ -34,7 +34,7 @@ pub fn run(job: &StreamFind) -> Result<ExitCode> {
     let mut occurrences = 0;
     let mut positions = Vec::new();
     for string in strings(&opened.table, &job.events)? {
-        let Some(pattern) = Pattern::new(&opened.grammar, &string) else { continue };
+        let Some(pattern) = SearchPattern::new(&opened.grammar, &string) else { continue };
         occurrences += pattern.count();
         let wanted = if job.input.top == 0 { usize::MAX } else { job.input.top };
         positions.extend(pattern.positions().take(wanted));

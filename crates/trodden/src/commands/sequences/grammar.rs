@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 use trodden_report::words::plural;
-use trodden_sequence::{Grammar, Method, WindowLimits, WindowWriter};
+use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
 #[derive(Serialize)]
 struct Document {
@@ -39,7 +39,7 @@ struct Row {
 pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
     let opened = open::open(&job.input)?;
     let limits = WindowLimits { held: job.held as usize, ..WindowLimits::default() };
-    let rows = Method::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
+    let rows = CompressionMethod::ALL.into_iter().map(|method| row(&opened.grammar, method, limits)).collect::<Result<_>>()?;
     let document = Document { events: opened.grammar.len(), distinct: opened.grammar.terminals().len(), methods: rows };
     print(job.input.json, &document, |out| {
         writeln!(out, "{}, {} of them distinct", plural(document.events.into(), "event", "events"), document.distinct)?;
@@ -60,7 +60,7 @@ pub fn run(job: &StreamGrammar) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(grammar: &Grammar, method: Method, limits: WindowLimits) -> Result<Row> {
+fn row(grammar: &Grammar, method: CompressionMethod, limits: WindowLimits) -> Result<Row> {
     let begin = processor_time()?;
     let mut writer = WindowWriter::new(method, limits)?;
     let mut windows = Vec::new();

@@ -2,10 +2,10 @@
 //!
 //! The thread with most events is examined, and of a long sequence the first [`EXAMINED`] symbols: iterations are counted by expanding it.
 
-use super::iterations::{self, GeneralDocument, IterationQuestion, Pattern};
+use super::iterations::{self, GeneralDocument, IterationPattern, IterationQuestion};
 use super::open::Opened;
 use super::phases::page::{escaped, strips};
-use super::phases::{self, Document as PhasesFound};
+use super::phases::{self, PhaseDocument as PhasesFound};
 use super::recording::EventTable;
 use super::streams;
 use crate::commands::stream::files;
@@ -76,7 +76,7 @@ impl Sequence {
     ///
     /// # Errors
     /// A number is out of its range, which it is not.
-    pub fn patterns(&self) -> Result<Vec<Pattern>> {
+    pub fn patterns(&self) -> Result<Vec<IterationPattern>> {
         Ok(iterations::iterations_of(&self.opened, IterationQuestion { top: 0, ..self.question() })?.patterns)
     }
 
@@ -164,7 +164,7 @@ impl Sequence {
 ///
 /// # Errors
 /// As of the writer.
-pub fn write_advice(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()> {
+pub fn write_advice(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
     if patterns.is_empty() {
         return Ok(());
     }
@@ -173,8 +173,8 @@ pub fn write_advice(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()>
 }
 
 /// The same as results of a SARIF log.
-pub fn turns(patterns: &[Pattern]) -> Vec<Turns<'_>> {
-    let turns = |pattern: &'_ Pattern| -> (String, Value) {
+pub fn turns(patterns: &[IterationPattern]) -> Vec<Turns<'_>> {
+    let turns = |pattern: &'_ IterationPattern| -> (String, Value) {
         let times = plural(pattern.count.into(), "time", "times");
         let text = format!(
             "In {}, {} ({times}, {:.1} %): {}.",

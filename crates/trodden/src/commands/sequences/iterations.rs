@@ -33,11 +33,11 @@ pub struct IterationQuestion {
 
 /// Paths across iterations, and patterns of them.
 #[derive(Serialize)]
-pub struct Document {
+pub struct IterationDocument {
     iterations: usize,
     paths: Vec<Row>,
     /// Patterns that iterations repeat.
-    pub patterns: Vec<Pattern>,
+    pub patterns: Vec<IterationPattern>,
     /// Where paths run.
     pub sources: BTreeMap<String, String>,
 }
@@ -52,7 +52,7 @@ struct Row {
 
 /// A pattern that iterations repeat.
 #[derive(Serialize)]
-pub struct Pattern {
+pub struct IterationPattern {
     /// The function with the loop.
     pub function: String,
     period: usize,
@@ -86,7 +86,7 @@ pub fn run(job: &StreamIterations) -> Result<ExitCode> {
 
 /// Paths of consecutive iterations of all threads, where copies share the functions of a run. A function that several copies have is
 /// counted from the first's streams.
-fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Option<Document>> {
+fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Option<IterationDocument>> {
     let Some(copies) = files::logs_of_copies(&job.input.recording)? else { return Ok(None) };
     ensure!(job.input.thread == 0, "copies that share functions are counted over all threads: leave --thread out");
     let mut table = EventTable::default();
@@ -113,7 +113,7 @@ fn of_copies(job: &StreamIterations, question: IterationQuestion) -> Result<Opti
 ///
 /// # Errors
 /// A number is out of its range.
-pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Document> {
+pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<IterationDocument> {
     let table = &opened.table;
     let mut profile = IterationProfile::new(job.iterations)?;
     // A prefix follows from its whole path.
@@ -125,7 +125,7 @@ pub fn iterations_of(opened: &Opened, job: IterationQuestion) -> Result<Document
 }
 
 /// What is shown of a profile.
-fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuestion) -> Result<Document> {
+fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuestion) -> Result<IterationDocument> {
     let mut rows = Vec::new();
     let mut patterns = Vec::new();
     for (function, forest) in profile.functions() {
@@ -138,7 +138,7 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
                 let iterations = found.paths.iter().map(|path| table.labels(path)).collect();
                 let advice = advice(period);
                 let function = table.function_name(function).to_owned();
-                patterns.push(Pattern { function, period, count: found.count, percent, advice, iterations });
+                patterns.push(IterationPattern { function, period, count: found.count, percent, advice, iterations });
             }
         }
     }
@@ -153,14 +153,14 @@ fn document(profile: &IterationProfile, table: &EventTable, job: IterationQuesti
     let paths: Vec<Row> = first(rows, job.top).into_iter().map(row).collect();
     let shown = paths.iter().map(|row| &row.iterations).chain(patterns.iter().map(|pattern| &pattern.iterations));
     let sources = table.sources(shown.flatten().flatten());
-    Ok(Document { iterations: job.iterations, paths, patterns, sources })
+    Ok(IterationDocument { iterations: job.iterations, paths, patterns, sources })
 }
 
 /// Writes what was found as lines.
 ///
 /// # Errors
 /// As of the writer.
-pub fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
+pub fn write(out: &mut dyn Write, document: &IterationDocument) -> io::Result<()> {
     let none = if document.paths.is_empty() { ": none" } else { "" };
     writeln!(out, "paths of {} consecutive iterations{none}", document.iterations)?;
     for row in &document.paths {
@@ -173,8 +173,8 @@ pub fn write(out: &mut dyn Write, document: &Document) -> io::Result<()> {
 ///
 /// # Errors
 /// As of the writer.
-pub fn write_patterns(out: &mut dyn Write, patterns: &[Pattern]) -> io::Result<()> {
-    for Pattern { function, advice, count, percent, iterations, .. } in patterns {
+pub fn write_patterns(out: &mut dyn Write, patterns: &[IterationPattern]) -> io::Result<()> {
+    for IterationPattern { function, advice, count, percent, iterations, .. } in patterns {
         writeln!(
             out,
             "{function}: {advice} ({}, {percent:.1} %)\n{:>14}{}",

@@ -16,31 +16,31 @@ const SHOWN: usize = 5;
 
 /// What was found.
 #[derive(Serialize)]
-pub struct Document {
+pub struct PhaseDocument {
     /// Events of paths in an interval.
     pub interval: u64,
     /// By vectors of paths.
-    pub by_paths: Found,
+    pub by_paths: FoundPhases,
     /// By vectors of basic blocks, if the events name them.
-    pub by_blocks: Option<Found>,
+    pub by_blocks: Option<FoundPhases>,
     /// Where paths run.
     pub sources: BTreeMap<String, String>,
 }
 
 /// Phases by one kind of vector.
 #[derive(Serialize)]
-pub struct Found {
+pub struct FoundPhases {
     /// The phase of each interval.
     pub of_interval: Vec<usize>,
     /// Intervals whose phase is not that of the one before.
     pub changes: Vec<usize>,
     /// The phases.
-    pub phases: Vec<Row>,
+    pub phases: Vec<PhaseRow>,
 }
 
 /// A phase.
 #[derive(Serialize)]
-pub struct Row {
+pub struct PhaseRow {
     /// Intervals in it.
     pub intervals: usize,
     /// The interval that stands for it best.
@@ -74,7 +74,7 @@ pub fn run(job: &StreamPhases) -> Result<ExitCode> {
 ///
 /// # Errors
 /// A parameter is out of its range.
-pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<Document> {
+pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<PhaseDocument> {
     let interval = interval.unwrap_or_else(|| path_events(&opened.grammar, &opened.table).div_ceil(100).max(1));
     let parameters = PhaseParameters { most_phases: most, ..PhaseParameters::default() };
     let table = &opened.table;
@@ -87,7 +87,7 @@ pub fn phases_of(opened: &Opened, interval: Option<u64>, most: usize) -> Result<
     };
     let by_paths = found(by_paths, |symbol| table.label(symbol).to_owned());
     let sources = table.sources(by_paths.phases.iter().flat_map(|phase| phase.hot.iter().map(|(label, _)| label)));
-    Ok(Document { interval, by_paths, by_blocks, sources })
+    Ok(PhaseDocument { interval, by_paths, by_blocks, sources })
 }
 
 fn has_blocks(opened: &Opened) -> bool {
@@ -100,20 +100,20 @@ fn phases(opened: &Opened, interval: u64, parameters: PhaseParameters, features:
     Ok(find_phases(&intervals(paths, interval, features)?, parameters)?)
 }
 
-fn found(phases: Phases, label: impl Fn(u64) -> String) -> Found {
+fn found(phases: Phases, label: impl Fn(u64) -> String) -> FoundPhases {
     let changes = phases.changes();
-    let rows = phases.phases.iter().map(|phase| Row {
+    let rows = phases.phases.iter().map(|phase| PhaseRow {
         intervals: phase.intervals,
         representative: phase.representative,
         hot: phase.features.iter().take(SHOWN).map(|(feature, share)| (label(*feature), 100.0 * share)).collect(),
     });
-    Found { changes, phases: rows.collect(), of_interval: phases.of_interval }
+    FoundPhases { changes, phases: rows.collect(), of_interval: phases.of_interval }
 }
 
 /// Phases of so many intervals are drawn as letters in one line.
 const LINE: usize = 100;
 
-fn write_text(out: &mut dyn std::io::Write, document: &Document) -> std::io::Result<()> {
+fn write_text(out: &mut dyn std::io::Write, document: &PhaseDocument) -> std::io::Result<()> {
     writeln!(out, "intervals of {} paths", document.interval)?;
     let kinds = [("paths", Some(&document.by_paths)), ("basic blocks", document.by_blocks.as_ref())];
     for (name, found) in kinds.into_iter().filter_map(|(name, found)| Some((name, found?))) {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_sequence::events::{Classify, Convention, EventClass, SubpathEnd};
 use trodden_sequence::grammar::Window;
-use trodden_sequence::{Grammar, Method, WindowLimits, WindowWriter};
+use trodden_sequence::{CompressionMethod, Grammar, WindowLimits, WindowWriter};
 
 /// What a symbol means.
 #[derive(Clone, Debug)]
@@ -181,14 +181,14 @@ impl Recording {
 
 /// Takes the events of threads, compresses them at once.
 pub struct RecordingWriter {
-    method: Method,
+    method: CompressionMethod,
     limits: WindowLimits,
     threads: Vec<(String, WindowWriter, Vec<Window>)>,
 }
 
 impl RecordingWriter {
     /// A writer that has read nothing.
-    pub fn new(method: Method, limits: WindowLimits) -> RecordingWriter {
+    pub fn new(method: CompressionMethod, limits: WindowLimits) -> RecordingWriter {
         RecordingWriter { method, limits, threads: Vec::new() }
     }
 

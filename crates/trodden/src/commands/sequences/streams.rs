@@ -55,13 +55,13 @@ pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
     let profile = event_names::maps(log.head())?;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = event_names::EventNames::new(log.head(), &profile, &view, &sources);
     let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
-    let grammar = stored.substituted(|number| Symbol::of_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
+    let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
     if thread.lost > 0 {
         let lost = plural(thread.lost.into(), "event of the thread was", "events of the thread were");
         warn(format_args!("{lost} lost: what lies on both sides of a gap is taken for neighbours"));

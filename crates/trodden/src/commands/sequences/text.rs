@@ -21,7 +21,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use trodden_sequence::events::{Convention, SubpathEnd};
-use trodden_sequence::{Method, WindowLimits};
+use trodden_sequence::{CompressionMethod, WindowLimits};
 
 const HEADER: &str = "#trodden events 1";
 
@@ -29,7 +29,7 @@ const HEADER: &str = "#trodden events 1";
 ///
 /// # Errors
 /// It cannot be read, or a line is not understood.
-pub fn read(file: &Path, method: Method, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
+pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table: &mut EventTable) -> Result<Recording> {
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
     let mut writer = RecordingWriter::new(method, limits);
@@ -95,7 +95,7 @@ impl Events<'_> {
                 let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
                 self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
             }
-            _ => bail!("it is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
+            _ => bail!("the line is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
         };
         let thread = match self.thread {
             Some(thread) => thread,

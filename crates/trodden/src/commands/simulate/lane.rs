@@ -8,7 +8,7 @@ use trodden_trace::sources::Batch;
 
 /// Which processor model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
+pub enum LaneModel {
     /// The one-pass model.
     Fast,
     /// The cycle-stepped model.
@@ -40,7 +40,7 @@ enum MainModel {
 
 /// What the processor models say.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
+pub struct LaneTiming {
     /// With the profiler.
     pub totals: ProcessorTotals,
     /// Slow-down by the profiler in percent; with a branch queue only.
@@ -54,7 +54,7 @@ impl Lane {
     ///
     /// # Errors
     /// A parameter is out of its range.
-    pub fn new(parameters: ProfilerParameters, processor: Option<(Model, ProcessorParameters)>) -> Result<Lane> {
+    pub fn new(parameters: ProfilerParameters, processor: Option<(LaneModel, ProcessorParameters)>) -> Result<Lane> {
         let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
@@ -115,7 +115,7 @@ impl Lane {
     }
 
     /// What the processor models say, if there are any.
-    pub fn timing(&self) -> Option<Timing> {
+    pub fn timing(&self) -> Option<LaneTiming> {
         let processor = self.processor.as_ref()?;
         let totals = match &processor.main {
             MainModel::Fast(model) => model.totals(),
@@ -124,7 +124,7 @@ impl Lane {
         let bare = processor.bare.as_ref().map(|m| m.totals().cycles as f64);
         let slowdown = |cycles: u64| bare.map(|bare| 100.0 * (cycles as f64 - bare) / bare);
         let frozen_slowdown = processor.frozen.as_ref().and_then(|m| slowdown(m.totals().cycles));
-        Some(Timing { totals, slowdown: slowdown(totals.cycles), frozen_slowdown })
+        Some(LaneTiming { totals, slowdown: slowdown(totals.cycles), frozen_slowdown })
     }
 }
 
@@ -156,14 +156,14 @@ fn take_waiting(
 }
 
 impl Processor {
-    fn new(model: Model, parameters: ProcessorParameters) -> Result<Processor> {
-        let has_queue = parameters.branch_queue > 0 && model == Model::Fast;
+    fn new(model: LaneModel, parameters: ProcessorParameters) -> Result<Processor> {
+        let has_queue = parameters.branch_queue > 0 && model == LaneModel::Fast;
         let fast = |parameters| FastModel::new(parameters);
         let bare = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
         let frozen = has_queue.then(|| fast(parameters)).transpose()?;
         let main = match model {
-            Model::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
-            Model::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
+            LaneModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
+            LaneModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         Ok(Processor { main, bare, frozen })
     }

@@ -32,7 +32,7 @@ pub use sources::trial;
 use crate::cli::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, StackOverflow};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail};
-use lane::{Lane, Model};
+use lane::{Lane, LaneModel};
 use places::Places;
 use report::Report;
 use sources::Opened;
@@ -42,8 +42,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
-    CompletedPath, CounterWidth, DetectorParameters, Mapping, Metric, Overflow, Preset, ProfilerParameters, Repair, TableParameters,
-    ThreadId,
+    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, Overflow, Preset, ProfilerParameters, Repair,
+    TableParameters, ThreadId,
 };
 use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNotes};
 
@@ -150,9 +150,9 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
     let mapping = match &job.mapping {
         Some(file) => {
             let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Mapping::from_toml(&text).with_context(|| file.display().to_string())?
+            OperationMapping::from_toml(&text).with_context(|| file.display().to_string())?
         }
-        None => Mapping::preset(preset(job.preset), job.extensions),
+        None => OperationMapping::preset(preset(job.preset), job.extensions),
     };
     let detector = DetectorParameters {
         length_limit: job.path_limit,
@@ -180,7 +180,7 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
 }
 
 /// The processor, if anything that is asked for needs one.
-fn processor(job: &Simulate) -> Result<Option<(Model, ProcessorParameters)>> {
+fn processor(job: &Simulate) -> Result<Option<(LaneModel, ProcessorParameters)>> {
     let needs_one = job.event.iter().any(|e| *e != EventKind::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
     if !needs_one && job.model == ModelKind::Fast {
         return Ok(None);
@@ -198,7 +198,7 @@ fn processor(job: &Simulate) -> Result<Option<(Model, ProcessorParameters)>> {
     if let Some(entries) = job.branch_queue {
         parameters.branch_queue = entries;
     }
-    let model = if job.model == ModelKind::Fast { Model::Fast } else { Model::Reference };
+    let model = if job.model == ModelKind::Fast { LaneModel::Fast } else { LaneModel::Reference };
     Ok(Some((model, parameters)))
 }
 

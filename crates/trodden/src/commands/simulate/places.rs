@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_binary::{AddressSpace, Binary, Mapping, SourceLocations, demangled};
+use trodden_binary::{AddressSpace, Binary, MappedFile, SourceLocations, demangled};
 use trodden_hardware::Address;
 
 /// Files that were mapped.
@@ -11,12 +11,12 @@ pub struct Places {
     binaries: Vec<Binary>,
     /// Debug information, read when it is first asked for.
     lines: Vec<OnceCell<Option<SourceLocations>>>,
-    mappings: Vec<Mapping>,
+    mappings: Vec<MappedFile>,
 }
 
 /// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     /// The file.
     pub file: String,
     /// The function, if a symbol covers it.
@@ -27,7 +27,7 @@ pub struct Place {
     pub line: Option<(String, u32)>,
 }
 
-impl Place {
+impl SourcePlace {
     /// `function+0x12`, or `file+0x1234` without a symbol.
     pub fn name(&self) -> String {
         let of = self.function.as_deref().unwrap_or_else(|| self.file.rsplit('/').next().unwrap_or(&self.file));
@@ -37,7 +37,7 @@ impl Place {
 
 impl Places {
     /// Reads the mapped files; those that are no executables are not looked at.
-    pub fn new(mappings: &[Mapping]) -> Places {
+    pub fn new(mappings: &[MappedFile]) -> Places {
         let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
         let binaries: Vec<Binary> = paths.into_iter().filter_map(|p| Binary::read(Path::new(p)).ok()).collect();
         let lines = binaries.iter().map(|_| OnceCell::new()).collect();
@@ -73,12 +73,12 @@ impl Memory<'_> {
     }
 
     /// The place of an address.
-    pub fn place(&self, address: Address) -> Option<Place> {
+    pub fn place(&self, address: Address) -> Option<SourcePlace> {
         let (file, at) = self.find(address)?;
         let binary = &self.places.binaries[file];
         let symbol = binary.function_at(at);
         let lines = self.places.lines[file].get_or_init(|| SourceLocations::read(binary).ok().flatten());
-        Some(Place {
+        Some(SourcePlace {
             file: binary.path().display().to_string(),
             function: symbol.map(|s| demangled(&s.name)),
             offset: at - symbol.map_or(0, |s| s.address),

@@ -4,7 +4,7 @@
 //! becomes what it does to the numbers of the units' paths.
 
 use super::places::Places;
-use super::walk::{Walk, walk};
+use super::walk::{InstructionWalk, walk};
 use crate::cli::{ProfileKind, Simulate, StackOverflow};
 use crate::driver::assets;
 use crate::notes::{note, warn};
@@ -12,7 +12,9 @@ use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::ProbedImage;
-use trodden_hardware::{BranchType, DetectorCounts, DetectorParameters, Extension, Mapping, Metric, PathDescriptor, PathProfile, Profiler};
+use trodden_hardware::{
+    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, PathDescriptor, PathProfile, Profiler,
+};
 use trodden_profile::Run;
 use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
 
@@ -20,7 +22,7 @@ use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
 ///
 /// # Errors
 /// They cross procedures, or end at calls.
-pub fn check(mapping: &Mapping) -> Result<()> {
+pub fn check(mapping: &OperationMapping) -> Result<()> {
     let follows = mapping.follows_procedures() && !mapping.operations(BranchType::Call).pop;
     ensure!(
         follows && !matches!(mapping.extension, Extension::Calls(_)),
@@ -39,7 +41,7 @@ pub fn write(
     detector: &DetectorParameters,
     profiler: &Profiler,
     places: &Places,
-    mappings: &[trodden_binary::Mapping],
+    mappings: &[trodden_binary::MappedFile],
 ) -> Result<()> {
     let held = match job.profile_of {
         ProfileKind::Table => profiler.table_profile(Metric::Frequency, 0).unwrap_or_default(),
@@ -104,7 +106,7 @@ fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts)
 }
 
 /// The mapped programs that have addresses of blocks.
-fn images(mappings: &[trodden_binary::Mapping]) -> Result<Vec<ProbedImage>> {
+fn images(mappings: &[trodden_binary::MappedFile]) -> Result<Vec<ProbedImage>> {
     let store = assets::store().ok();
     let paths: BTreeSet<&str> = mappings.iter().map(|m| m.path.as_str()).collect();
     let (mut images, mut why) = (Vec::new(), Vec::new());
@@ -133,7 +135,7 @@ fn hot_paths(held: &PathProfile, detector: &DetectorParameters, places: &Places)
 }
 
 /// Straight runs of code.
-fn runs(walk: &Walk) -> Vec<(u64, u64)> {
+fn runs(walk: &InstructionWalk) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for step in &walk.steps {
         match runs.last_mut() {

@@ -1,9 +1,9 @@
 //! The report of `trodden simulate`, as text and as JSON.
 
 use super::character::{Agreement, Character, LengthPoint, Skew, character};
-use super::lane::{Lane, Timing};
-use super::places::{Memory, Place, Places};
-use super::walk::{Walk, walk};
+use super::lane::{Lane, LaneTiming};
+use super::places::{Memory, Places, SourcePlace};
+use super::walk::{InstructionWalk, walk};
 use crate::cli::Simulate;
 use anyhow::Result;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub struct Report<'a> {
     profiler: &'a Profiler,
     memory: Memory<'a>,
     tables: Vec<TableResult>,
-    timing: Option<Timing>,
+    timing: Option<LaneTiming>,
     events: Vec<ProcessorEvent>,
     /// The first table's content.
     held: PathProfile,
@@ -237,11 +237,11 @@ impl<'a> Report<'a> {
 
     fn path(&self, path: &PathDescriptor, count: u64, total: u64) -> PathJson {
         let place = self.memory.place(path.start);
-        let Walk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
+        let InstructionWalk { mut steps, stopped, .. } = walk(&self.memory, &self.detector, path);
         if self.job.steps > 0 {
             steps.truncate(self.job.steps);
         }
-        let step = |step: super::walk::Step| StepJson {
+        let step = |step: super::walk::InstructionStep| StepJson {
             address: step.address.to_string(),
             line: self.memory.place(step.address).and_then(|p| p.line).map(|(file, line)| format!("{file}:{line}")),
             text: step.text,
@@ -346,7 +346,7 @@ impl<'a> Report<'a> {
 
     fn write_path(&self, out: &mut impl Write, number: usize, path: &PathDescriptor, count: u64, total: u64) -> Result<()> {
         let place = self.memory.place(path.start);
-        let name = place.as_ref().map_or_else(|| path.start.to_string(), Place::name);
+        let name = place.as_ref().map_or_else(|| path.start.to_string(), SourcePlace::name);
         let file = place.as_ref().map_or("?", |p| p.file.rsplit('/').next().unwrap_or(&p.file));
         let share = 100.0 * count as f64 / total as f64;
         writeln!(out, "\n{number:3}. {share:6.2} %  {}  {name} ({file}), {} {}", grouped(count), branch_count(path), outcomes(path))?;
@@ -410,7 +410,7 @@ fn table(result: &TableResult) -> TableJson {
 }
 
 /// What the processor models say.
-fn processor(timing: &Timing) -> ProcessorJson {
+fn processor(timing: &LaneTiming) -> ProcessorJson {
     let totals = timing.totals;
     ProcessorJson {
         cycles: totals.cycles,

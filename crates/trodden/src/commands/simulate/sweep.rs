@@ -4,11 +4,11 @@
 //! share nothing are fed in parallel, batch by batch.
 
 use super::character::{Character, character};
-use super::lane::{Lane, Model};
+use super::lane::{Lane, LaneModel};
 use super::sources::open_file;
 use super::sweep_experiment::{Configuration, Experiment, text_of};
 use super::sweep_page;
-use super::sweep_results::{Outcome, Results, sorted};
+use super::sweep_results::{Results, SweepOutcome, sorted};
 use crate::cli::{SourceFormat, Sweep};
 use crate::notes::note;
 use anyhow::{Context, Result, bail};
@@ -88,7 +88,7 @@ fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Resu
         characters.push(character);
     }
     let mean = |configuration: usize, metric: usize| {
-        let is_it = |o: &&Outcome| o.configuration == configuration && o.metric == metric;
+        let is_it = |o: &&SweepOutcome| o.configuration == configuration && o.metric == metric;
         let of_it: Vec<f64> = outcomes.iter().filter(is_it).filter_map(|o| o.overlap).collect();
         of_it.iter().sum::<f64>() / of_it.len().max(1) as f64
     };
@@ -119,7 +119,7 @@ struct Group {
 struct Job<'a> {
     configurations: &'a [Configuration],
     metrics: Vec<Metric>,
-    model: Option<Model>,
+    model: Option<LaneModel>,
     format: SourceFormat,
     window: u64,
 }
@@ -128,7 +128,7 @@ impl Job<'_> {
     fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<Job<'a>> {
         let needs_processor = metrics.iter().any(|m| !matches!(m, Metric::Frequency | Metric::Event(0)))
             || configurations.iter().any(|c| c.processor.branch_queue > 0)
-            || experiment.model()? == Model::Reference;
+            || experiment.model()? == LaneModel::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
             Some(name) => <SourceFormat as clap::ValueEnum>::from_str(name, false).map_err(anyhow::Error::msg).context("format")?,
@@ -136,7 +136,7 @@ impl Job<'_> {
         Ok(Job { configurations, metrics, model: needs_processor.then_some(experiment.model()?), format, window })
     }
 
-    fn source(&self, path: &Path, number: usize) -> Result<(Vec<Outcome>, Character)> {
+    fn source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
         let mut opened = open_file(path, self.format, &[])?;
         if self.model.is_some() && opened.source.level() == Level::Branches {
             bail!(
@@ -196,9 +196,9 @@ impl Job<'_> {
 }
 
 impl Group {
-    fn outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<Outcome> {
+    fn outcomes(&self, source: usize, place: usize, metric: Metric) -> Vec<SweepOutcome> {
         let timing = self.lane.timing();
-        let outcome = |(result, configuration): (trodden_hardware::TableResult, &usize)| Outcome {
+        let outcome = |(result, configuration): (trodden_hardware::TableResult, &usize)| SweepOutcome {
             source,
             configuration: *configuration,
             metric: place,

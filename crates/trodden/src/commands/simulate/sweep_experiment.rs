@@ -1,13 +1,13 @@
 //! The file of an experiment, and the configurations that its factors make.
 
-use super::lane::Model;
+use super::lane::LaneModel;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_hardware::processor::{DirectionPredictor, ProcessorEvent, ProcessorParameters};
-use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Mapping, Metric, Preset, Replacement, TableParameters};
+use trodden_hardware::{CounterWidth, DetectorParameters, IndexFunction, Metric, OperationMapping, Preset, Replacement, TableParameters};
 
 /// A file of an experiment.
 #[derive(Debug, Deserialize)]
@@ -72,10 +72,10 @@ impl Experiment {
     ///
     /// # Errors
     /// It is not known.
-    pub fn model(&self) -> Result<Model> {
+    pub fn model(&self) -> Result<LaneModel> {
         match self.model.as_deref() {
-            None | Some("fast") => Ok(Model::Fast),
-            Some("reference") => Ok(Model::Reference),
+            None | Some("fast") => Ok(LaneModel::Fast),
+            Some("reference") => Ok(LaneModel::Reference),
             Some(other) => bail!("model = {other:?}: fast or reference"),
         }
     }
@@ -90,13 +90,13 @@ impl Experiment {
     }
 }
 
-fn metric(name: &str, model: Model) -> Result<Metric> {
+fn metric(name: &str, model: LaneModel) -> Result<Metric> {
     if name == "frequency" {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
     let event = event.with_context(|| format!("metric {name:?}: frequency, or an event of simulate --event"))?;
-    if event == ProcessorEvent::CyclePower && model == Model::Fast {
+    if event == ProcessorEvent::CyclePower && model == LaneModel::Fast {
         bail!("metric \"power-cycle\" is known to the cycle-stepped model only: add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))
@@ -111,7 +111,7 @@ fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
         }
         None => ProcessorParameters::default(),
     };
-    let mapping = Mapping::preset(Preset::BallLarus, 1);
+    let mapping = OperationMapping::preset(Preset::BallLarus, 1);
     let detector =
         DetectorParameters { counter_width: CounterWidth::new(experiment.counter_bits)?, ..DetectorParameters::published(mapping) };
     Ok(Configuration { preset: Preset::BallLarus, extensions: 1, detector, table: TableParameters::PUBLISHED, processor })
@@ -123,7 +123,7 @@ fn configured(experiment: &Experiment, base: &Configuration, levels: &[usize]) -
         let value = &values[*level];
         set(&mut configuration, name, value).with_context(|| format!("factor {name} = {}", text_of(value)))?;
     }
-    configuration.detector.mapping = Mapping::preset(configuration.preset, configuration.extensions);
+    configuration.detector.mapping = OperationMapping::preset(configuration.preset, configuration.extensions);
     configuration.detector.check()?;
     configuration.table.check()?;
     configuration.processor.check()?;

@@ -2,7 +2,7 @@
 //! distributions (figure 5.2), lengths of paths (figure 5.3).
 
 use super::character::Character;
-use super::sweep_results::{Outcome, Results};
+use super::sweep_results::{Results, SweepOutcome};
 use std::fmt::Write;
 
 /// Distinguishable without colour vision (Okabe and Ito).
@@ -32,11 +32,11 @@ pub fn against_queue(results: &Results, page: &mut String) {
         return;
     }
     for (title, value) in [
-        ("Slow-down against the branch queue's entries, percent", (|o: &Outcome| o.slowdown) as fn(&Outcome) -> Option<f64>),
+        ("Slow-down against the branch queue's entries, percent", (|o: &SweepOutcome| o.slowdown) as fn(&SweepOutcome) -> Option<f64>),
         ("The same with predictions frozen, percent", |o| o.frozen_slowdown),
     ] {
         let point = |source: usize, level: usize| {
-            let of_it = |o: &&Outcome| o.source == source && o.metric == 0 && results.combinations[o.configuration][factor] == level;
+            let of_it = |o: &&SweepOutcome| o.source == source && o.metric == 0 && results.combinations[o.configuration][factor] == level;
             let values: Vec<f64> = results.outcomes.iter().filter(of_it).filter_map(value).collect();
             (!values.is_empty()).then(|| (sizes[level], values.iter().sum::<f64>() / values.len() as f64))
         };

@@ -3,7 +3,7 @@
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
 use super::sweep_lines::{self, COLOURS, escaped, top_of_axis};
-use super::sweep_results::{Outcome, Results, sorted};
+use super::sweep_results::{Results, SweepOutcome, sorted};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -19,7 +19,7 @@ svg{max-width:100%;height:auto}text{fill:var(--ink);font:12px system-ui,sans-ser
 const MOST_BARS: usize = 8;
 
 /// A plot: title, its value of an outcome; whether it is the same for all metrics.
-type Plot = (&'static str, fn(&Outcome) -> Option<f64>, bool);
+type Plot = (&'static str, fn(&SweepOutcome) -> Option<f64>, bool);
 
 const PLOTS: [Plot; 4] = [
     ("Overlap with the complete profile, percent", |o| o.overlap, false),
@@ -43,7 +43,7 @@ pub fn page(results: &Results) -> String {
         let last = if is_shared { 1 } else { results.metrics.len() };
         for metric in (0..last).filter(|m| results.outcomes.iter().any(|o| o.metric == *m && value(o).is_some())) {
             let of = if is_shared || results.metrics.len() == 1 { String::new() } else { format!(": {}", metrics[metric]) };
-            let value = |o: &Outcome| value(o).filter(|_| o.metric == metric);
+            let value = |o: &SweepOutcome| value(o).filter(|_| o.metric == metric);
             plot(results, &format!("{title}{of}"), &value, &mut page);
         }
     }
@@ -99,7 +99,7 @@ fn events(results: &Results, page: &mut String) {
 }
 
 /// The configurations of a plot: all, or those with the best means.
-fn shown(results: &Results, value: &impl Fn(&Outcome) -> Option<f64>) -> Vec<usize> {
+fn shown(results: &Results, value: &impl Fn(&SweepOutcome) -> Option<f64>) -> Vec<usize> {
     let mean = |configuration: usize| {
         let values: Vec<f64> = results.outcomes.iter().filter(|o| o.configuration == configuration).filter_map(value).collect();
         values.iter().sum::<f64>() / values.len().max(1) as f64
@@ -113,7 +113,7 @@ fn shown(results: &Results, value: &impl Fn(&Outcome) -> Option<f64>) -> Vec<usi
     order
 }
 
-fn plot(results: &Results, title: &str, value: &impl Fn(&Outcome) -> Option<f64>, page: &mut String) {
+fn plot(results: &Results, title: &str, value: &impl Fn(&SweepOutcome) -> Option<f64>, page: &mut String) {
     const HEIGHT: f64 = 220.0;
     const LEFT: f64 = 44.0;
     let shown = shown(results, value);

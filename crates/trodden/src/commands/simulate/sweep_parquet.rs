@@ -68,13 +68,13 @@ fn column<T: DataType>(group: &mut SerializedRowGroupWriter<'_, File>, values: i
 
 #[cfg(test)]
 mod tests {
-    use super::super::sweep_results::Outcome;
+    use super::super::sweep_results::SweepOutcome;
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
 
     #[test]
     fn columns_are_those_of_the_csv() {
-        let outcome = |metric: usize, overlap: Option<f64>| Outcome {
+        let outcome = |metric: usize, overlap: Option<f64>| SweepOutcome {
             source: 0,
             configuration: 1,
             metric,

@@ -6,7 +6,7 @@ use trodden_hardware::experiment::Effect;
 
 /// What came of a configuration on a source, of a metric.
 #[derive(Clone, Debug, Serialize)]
-pub struct Outcome {
+pub struct SweepOutcome {
     /// Place among the sources.
     pub source: usize,
     /// Place among the configurations.
@@ -43,7 +43,7 @@ pub struct Results {
     /// Levels of each configuration.
     pub combinations: Vec<Vec<usize>>,
     /// What came of them.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<SweepOutcome>,
     /// For each metric, effects on the mean overlap of all sources.
     #[serde(serialize_with = "effects_json")]
     pub effects: Vec<Vec<Effect>>,

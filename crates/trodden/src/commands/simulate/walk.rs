@@ -5,8 +5,8 @@
 //! behind its last one. Extension counters are followed as the detector counts them.
 
 use super::places::Memory;
-use trodden_binary::instruction::{Branch, branch, decode, text};
-use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, Mapping, PathDescriptor};
+use trodden_binary::instruction::{BranchInstruction, branch, decode, text};
+use trodden_hardware::{Address, BranchType, DetectorParameters, Extension, OperationMapping, PathDescriptor};
 use trodden_trace::HotPathExit;
 
 /// No path has more instructions than the walk goes.
@@ -14,7 +14,7 @@ const LONGEST: usize = 1 << 14;
 
 /// An instruction of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct InstructionStep {
     /// Its address.
     pub address: Address,
     /// Its text.
@@ -27,9 +27,9 @@ pub struct Step {
 
 /// The instructions of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Walk {
+pub struct InstructionWalk {
     /// Instructions, as far as the code is known.
-    pub steps: Vec<Step>,
+    pub steps: Vec<InstructionStep>,
     /// Why the walk could not go to the path's end.
     pub stopped: Option<&'static str>,
     /// How the path ended.
@@ -37,11 +37,11 @@ pub struct Walk {
 }
 
 /// Walks a path of a detector with these parameters.
-pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescriptor) -> Walk {
+pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescriptor) -> InstructionWalk {
     let is_split = path.length == detector.length_limit;
     let outcomes = path.outcomes().collect();
     let mut walker = Walker { outcomes, used: 0, extensions: 0, returns: Vec::new(), mapping: &detector.mapping, is_split };
-    let mut walk = Walk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
+    let mut walk = InstructionWalk { steps: Vec::new(), stopped: None, exit: HotPathExit::Unknown };
     let mut address = path.start.0;
     let mut is_jumped_to = false;
     while walk.steps.len() < LONGEST {
@@ -57,7 +57,7 @@ pub fn walk(memory: &Memory, detector: &DetectorParameters, path: &PathDescripto
             return walk;
         }
         let outcome = (walker.used > used).then(|| walker.outcomes[used]);
-        walk.steps.push(Step { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
+        walk.steps.push(InstructionStep { address: Address(address), text: text(&instruction), outcome, is_jumped_to });
         match next {
             Next::At(next) => {
                 is_jumped_to = next != behind;
@@ -94,24 +94,24 @@ struct Walker<'a> {
     used: usize,
     extensions: u16,
     returns: Vec<u64>,
-    mapping: &'a Mapping,
+    mapping: &'a OperationMapping,
     /// It has as many branches as the detector's limit.
     is_split: bool,
 }
 
 impl Walker<'_> {
-    fn next(&mut self, branch: Option<Branch>, address: u64, behind: u64) -> Next {
+    fn next(&mut self, branch: Option<BranchInstruction>, address: u64, behind: u64) -> Next {
         match branch {
-            None | Some(Branch::System) => Next::At(behind),
-            Some(Branch::Stop) => Next::End(HotPathExit::Unknown),
-            Some(Branch::Conditional(target) | Branch::Jump(target)) => self.jump(target, address, behind),
-            Some(Branch::IndirectJump) => match self.outcome(BranchType::Indirect) {
+            None | Some(BranchInstruction::System) => Next::At(behind),
+            Some(BranchInstruction::Stop) => Next::End(HotPathExit::Unknown),
+            Some(BranchInstruction::Conditional(target) | BranchInstruction::Jump(target)) => self.jump(target, address, behind),
+            Some(BranchInstruction::IndirectJump) => match self.outcome(BranchType::Indirect) {
                 None => Next::Before,
                 Some(_) if self.ends(BranchType::Indirect) || self.is_at_limit() => Next::End(HotPathExit::Indirect),
                 Some(_) => Next::Unknown("an indirect branch, whose target the path does not record"),
             },
-            Some(call @ (Branch::Call(_) | Branch::IndirectCall)) => self.call(call.target(), behind),
-            Some(Branch::Return) => self.come_back(),
+            Some(call @ (BranchInstruction::Call(_) | BranchInstruction::IndirectCall)) => self.call(call.target(), behind),
+            Some(BranchInstruction::Return) => self.come_back(),
         }
     }
 

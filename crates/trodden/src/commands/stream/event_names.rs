@@ -42,7 +42,7 @@ pub struct EventNames<'a> {
 
 /// A place in the source.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Line {
+pub struct SourceLine {
     /// File.
     pub file: String,
     /// Line.
@@ -68,7 +68,7 @@ impl<'a> EventNames<'a> {
 
     /// A function's name.
     pub fn name(&self, place: FunctionPlace) -> String {
-        Name::of(&self.places.function(place).name).short
+        Name::from_linkage(&self.places.function(place).name).short
     }
 
     /// The listing of the path of a counter.
@@ -96,7 +96,7 @@ impl<'a> EventNames<'a> {
     }
 
     /// The lines of the block in which a path ends or comes to a call, in the function itself.
-    pub fn lines_of_end(&self, counter: u32) -> Vec<Line> {
+    pub fn lines_of_end(&self, counter: u32) -> Vec<SourceLine> {
         let Some((place, walk)) = self.places.walk(counter) else { return Vec::new() };
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let Some(block) = walk.blocks.last().and_then(|b| function.blocks.get(b.index())) else { return Vec::new() };
@@ -110,15 +110,15 @@ impl<'a> EventNames<'a> {
         }
         lines.sort();
         lines.dedup();
-        lines.into_iter().map(|(file, line)| Line { text: self.sources.line(&file, line), file, line }).collect()
+        lines.into_iter().map(|(file, line)| SourceLine { text: self.sources.line(&file, line), file, line }).collect()
     }
 
     /// Where a function is declared.
-    pub fn declared(&self, place: FunctionPlace) -> Option<Line> {
+    pub fn declared(&self, place: FunctionPlace) -> Option<SourceLine> {
         let (unit, function) = (self.places.unit(place), self.places.function(place));
         let position = function.position?;
         let file = file_of(unit, position)?.to_owned();
-        Some(Line { text: self.sources.line(&file, position.line), line: position.line, file })
+        Some(SourceLine { text: self.sources.line(&file, position.line), line: position.line, file })
     }
 
     /// What a path's event is called.
@@ -133,7 +133,7 @@ impl<'a> EventNames<'a> {
 }
 
 /// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.
-pub fn place(lines: &[Line]) -> Option<String> {
+pub fn place(lines: &[SourceLine]) -> Option<String> {
     let (last, file) = lines.last().map(|l| (l.line, &l.file))?;
     let first = lines.iter().filter(|l| l.file == *file).map(|l| l.line).min()?;
     let name = Path::new(file).file_name().map_or(file.clone().into(), |n| n.to_string_lossy());

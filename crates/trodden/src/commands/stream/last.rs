@@ -4,7 +4,7 @@
 //! call. The paths before come from the ring of events. Of the innermost frame nothing is known behind its last event:
 //! where in the code it was, a core file says.
 
-use super::event_names::{EventNames, Line, maps, place};
+use super::event_names::{EventNames, SourceLine, maps, place};
 use super::files::{self, STREAM};
 use super::stopped::{Core, Stopped};
 use super::unfinished::{Unfinished, unfinished};
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, Step};
+use trodden_profile::stream::{Depth, LiveStream, LiveThread, Nesting, NestingStep};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View};
 use trodden_wire::stream::Event;
@@ -62,7 +62,7 @@ struct FrameReport {
     /// The path up to the last call, as lines; none if it made no call.
     path: Option<String>,
     /// The lines of the block of that call; of the function's beginning if it made none.
-    lines: Vec<Line>,
+    lines: Vec<SourceLine>,
     /// Whether it made a call.
     at_call: bool,
 }
@@ -132,7 +132,7 @@ fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
 
 fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Result<StreamReport> {
     let profile = maps(stream.head())?;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(stream.head(), &profile, &view, &sources);
@@ -179,12 +179,12 @@ fn of_frame(slot: Event, event_names: &EventNames) -> Option<FrameReport> {
     }
 }
 
-fn of_step(step: Step, depth: usize, event_names: &EventNames) -> Option<EventReport> {
+fn of_step(step: NestingStep, depth: usize, event_names: &EventNames) -> Option<EventReport> {
     match step {
-        Step::Entered(frame) => {
+        NestingStep::Entered(frame) => {
             Some(EventReport { depth: depth.saturating_sub(1), kind: "enter", function: event_names.name(frame.function), path: None })
         }
-        Step::Path { counter, role, depth } => {
+        NestingStep::Path { counter, role, depth } => {
             let (function, _) = event_names.places.path(counter)?;
             Some(EventReport {
                 depth: depth - 1,
@@ -193,8 +193,8 @@ fn of_step(step: Step, depth: usize, event_names: &EventNames) -> Option<EventRe
                 path: Some(event_names.path(counter)),
             })
         }
-        Step::Unwound(0) | Step::Unknown => None,
-        Step::Unwound(frames) => {
+        NestingStep::Unwound(0) | NestingStep::Unknown => None,
+        NestingStep::Unwound(frames) => {
             let function = plural(frames as u128, "frame", "frames");
             Some(EventReport { depth: depth.saturating_sub(1), kind: "unwound", function, path: None })
         }

@@ -20,9 +20,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::stream::{Drain, Drained, StreamLog, counts, is_stream_file, write_raw};
-use trodden_profile::{Ending, Run, RunStore, collect as collect_profile, raw_files};
+use trodden_profile::{ProcessEnding, Run, RunStore, collect as collect_profile, raw_files};
 use trodden_report::words::{count, plural};
-use trodden_sequence::Method;
+use trodden_sequence::CompressionMethod;
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
@@ -59,8 +59,8 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
         return Ok(exit_code_with(status, false));
     }
     let how = match ending(status) {
-        Ending::Exit(_) => "",
-        Ending::Signal(_) => " what each thread did before the end",
+        ProcessEnding::Exit(_) => "",
+        ProcessEnding::Signal(_) => " what each thread did before the end",
     };
     note(format_args!("the last paths are in {}; `trodden last` shows{}", folder.display(), if how.is_empty() { " them" } else { how }));
     Ok(exit_code_with(status, true))
@@ -99,7 +99,7 @@ pub fn bounds(job: &Record) -> String {
 }
 
 /// Runs something that has programs write streams into a folder, and takes those meanwhile; gives what there was in all.
-pub fn draining<T>(folder: &Path, method: Method, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
+pub fn draining<T>(folder: &Path, method: CompressionMethod, run: impl FnOnce() -> T) -> (T, Result<Drained>) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let recorder = scope.spawn(|| drain(Recorder::new(folder, method), &is_over));
@@ -216,7 +216,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         // What a recorder that was killed wrote before.
         let before = stream.with_extension(LOG);
         let log = folder.path().join(format!("{number:04}.{LOG}"));
-        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), Method::Phrases)?;
+        let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
         lossy += fold(&log)?;
     }

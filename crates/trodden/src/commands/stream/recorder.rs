@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trodden_profile::stream::{Drain, Drained, LiveStream, WindowBounds, is_stream_file};
-use trodden_sequence::Method;
+use trodden_sequence::CompressionMethod;
 
 /// How long it is waited for full chunks, where there were none.
 pub const PAUSE: Duration = Duration::from_micros(500);
@@ -26,14 +26,14 @@ pub fn longer(pause: Duration) -> Duration {
 /// those that have ended.
 pub struct Recorder<'a> {
     folder: &'a Path,
-    method: Method,
+    method: CompressionMethod,
     drains: BTreeMap<u64, (Drain, PathBuf)>,
     looked: Option<Instant>,
 }
 
 impl<'a> Recorder<'a> {
     /// Nothing is drained yet.
-    pub fn new(folder: &'a Path, method: Method) -> Self {
+    pub fn new(folder: &'a Path, method: CompressionMethod) -> Self {
         Recorder { folder, method, drains: BTreeMap::new(), looked: None }
     }
 

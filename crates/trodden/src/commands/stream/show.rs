@@ -8,7 +8,7 @@ use crate::sources;
 use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-use trodden_profile::stream::{Nesting, Step, StreamLog, Symbol};
+use trodden_profile::stream::{Nesting, NestingStep, StreamLog, Symbol};
 use trodden_report::{SourceCache, View};
 use trodden_sequence::grammar::Frames;
 
@@ -23,15 +23,15 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", job.thread);
     let (log, thread) = all.nth(job.thread).with_context(none)?;
     let profile = maps(log.head())?;
-    let view = View::of(&profile);
+    let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &profile, &view, &sources);
     // Frames that are live at the first event are read off the grammar.
     let grammar = log.grammar(thread)?;
-    let effect = |symbol| Symbol::of_number(symbol).map(Symbol::effect).unwrap_or_default();
+    let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::with_effects(&grammar, effect).open_calls(job.from);
-    let counters = live.into_iter().filter_map(Symbol::of_number).filter_map(|symbol| match symbol {
+    let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
         Symbol::Enter(counter) | Symbol::Inherited(counter) => Some(counter),
         _ => None,
     });
@@ -39,7 +39,7 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let mut out = BufWriter::new(output::text());
     let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
     let mut failed = None;
-    for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::of_number).take(shown)) {
+    for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::from_number).take(shown)) {
         let step = nesting.feed(symbol);
         if let Err(error) = line(&mut out, &event_names, number, step, nesting.frames().len()) {
             failed = Some(error);
@@ -51,13 +51,13 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: Step, depth: usize) -> io::Result<()> {
+fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: NestingStep, depth: usize) -> io::Result<()> {
     let indent = |depth: usize| 2 * depth.saturating_sub(1).min(40);
     match step {
-        Step::Entered(frame) => {
+        NestingStep::Entered(frame) => {
             writeln!(out, "#{number:<9} {:width$}enter   {}", "", event_names.name(frame.function), width = indent(depth))
         }
-        Step::Path { counter, role, depth } => {
+        NestingStep::Path { counter, role, depth } => {
             // As `trodden stream find` takes it.
             let name = event_names.places.path(counter).map_or_else(String::new, |(place, id)| format!("{}:{id}", event_names.name(place)));
             writeln!(
@@ -69,8 +69,8 @@ fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: Step,
                 width = indent(depth)
             )
         }
-        Step::Unwound(0) => Ok(()),
-        Step::Unwound(frames) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", "", width = indent(depth)),
-        Step::Unknown => writeln!(out, "#{number:<9} of a unit without a map"),
+        NestingStep::Unwound(0) => Ok(()),
+        NestingStep::Unwound(frames) => writeln!(out, "#{number:<9} {:width$}unwound {frames}", "", width = indent(depth)),
+        NestingStep::Unknown => writeln!(out, "#{number:<9} of a unit without a map"),
     }
 }

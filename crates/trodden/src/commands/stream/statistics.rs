@@ -94,7 +94,7 @@ fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<Thr
         let grammar = log.window(thread, window)?;
         report.items += grammar.statistics().items;
         for (symbol, times) in grammar.terminals().iter().zip(grammar.terminal_counts()) {
-            match Symbol::of_number(*symbol) {
+            match Symbol::from_number(*symbol) {
                 Some(Symbol::Enter(_)) => report.calls += times,
                 Some(Symbol::Path(counter) | Symbol::Exit(counter)) => match places.role(counter) {
                     Some(PathRole::Call) => report.arrivals += times,
@@ -108,7 +108,7 @@ fn of_thread(log: &StreamLog, thread: &ThreadLog, places: &Places) -> Result<Thr
             Symbol::Enter(counter) | Symbol::Inherited(counter) | Symbol::Exit(counter) => places.path(counter).map(|p| p.0),
             Symbol::Path(_) | Symbol::Unwound(_) => None,
         };
-        let rules = grammar.fold(|symbol| Brackets::of_symbol(symbol, function), Brackets::joined);
+        let rules = grammar.fold(|symbol| Brackets::from_symbol(symbol, function), Brackets::joined);
         frames.append(rules.last().unwrap_or(&Brackets::default()));
     }
     (report.deepest, report.mismatched) = (frames.deepest as u64, frames.mismatched);
@@ -128,8 +128,8 @@ struct Brackets {
 }
 
 impl Brackets {
-    fn of_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionPlace>) -> Brackets {
-        let Some(symbol) = Symbol::of_number(symbol) else { return Brackets::default() };
+    fn from_symbol(symbol: u64, function: impl Fn(Symbol) -> Option<FunctionPlace>) -> Brackets {
+        let Some(symbol) = Symbol::from_number(symbol) else { return Brackets::default() };
         let effect = symbol.effect();
         let closes = vec![function(symbol); effect.closes as usize];
         let opens: Vec<_> = effect.opens.then(|| function(symbol)).into_iter().collect();

@@ -1,6 +1,6 @@
 //! Where threads were when a core file was written: what `trodden last` cannot know of the innermost frame.
 
-use super::event_names::Line;
+use super::event_names::SourceLine;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub struct Stopped {
     /// Address of the instruction in the image's file.
     pub address: u64,
     /// Its line, and those of the calls that were inlined around it, innermost first.
-    pub lines: Vec<Line>,
+    pub lines: Vec<SourceLine>,
 }
 
 /// A core file with the images that threads were in.
@@ -28,10 +28,10 @@ pub struct Core {
 }
 
 impl Core {
-    /// Reads one.
+    /// Reads a core file.
     ///
     /// # Errors
-    /// It is none.
+    /// The file is no core file.
     pub fn read(path: &Path) -> Result<Core> {
         Ok(Core { file: CoreFile::read(path)?, images: BTreeMap::new() })
     }
@@ -64,10 +64,10 @@ impl Core {
         let frames = locations.as_ref().map_or(Vec::new(), |locations| locations.frames(address));
         let line = |frame: trodden_binary::SourceFrame| {
             let (file, line) = (frame.file?, frame.line?);
-            Some(Line { text: sources.line(&file, line), file, line })
+            Some(SourceLine { text: sources.line(&file, line), file, line })
         };
         Some(Stopped {
-            function: binary.function_at(address).map(|f| Name::of(&f.name).short),
+            function: binary.function_at(address).map(|f| Name::from_linkage(&f.name).short),
             image: Some(part.path.clone()),
             address,
             lines: frames.into_iter().filter_map(line).collect(),

@@ -5,14 +5,14 @@
 //! notes: both would be events. If there is one, it is the unfinished path; else what all have in common is certain. The path's
 //! number itself was in a register of the program, and nothing says where that is.
 
-use super::event_names::{EventNames, Line};
+use super::event_names::{EventNames, SourceLine};
 use super::stopped::Stopped;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_flow::{Edge, Node};
 use trodden_profile::PathEnd;
-use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, PathRole, Step};
+use trodden_profile::stream::{Depth, FunctionPlace, LiveThread, Nesting, NestingStep, PathRole};
 use trodden_report::view::{chain, file_of};
 use trodden_unit::{EdgeKind, FunctionMap, Position, UnitMap};
 
@@ -60,8 +60,8 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, 
     let mut begun: Vec<Vec<Node>> = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
         match nesting.feed(symbol) {
-            Step::Entered(_) => begun.push(vec![Node(0)]),
-            Step::Path { counter, role, depth } => {
+            NestingStep::Entered(_) => begun.push(vec![Node(0)]),
+            NestingStep::Path { counter, role, depth } => {
                 begun.resize(depth, Vec::new());
                 let (place, walk) = names.places.walk(counter)?;
                 match (role, walk.end) {
@@ -72,8 +72,8 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, 
                     _ => begun[depth - 1] = walk.blocks,
                 }
             }
-            Step::Unwound(_) => begun.truncate(nesting.frames().len()),
-            Step::Unknown => return None,
+            NestingStep::Unwound(_) => begun.truncate(nesting.frames().len()),
+            NestingStep::Unknown => return None,
         }
     }
     let blocks = begun.pop().filter(|blocks| !blocks.is_empty())?;
@@ -81,8 +81,8 @@ fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, 
 }
 
 /// Whether a block has code of the lines at which a thread stopped: that of the instruction, and those of calls inlined around it.
-fn is_at(unit: &UnitMap, block: &trodden_unit::Block, stopped: &[Line]) -> bool {
-    let is = |position: Position, line: &Line| {
+fn is_at(unit: &UnitMap, block: &trodden_unit::UnitBlock, stopped: &[SourceLine]) -> bool {
+    let is = |position: Position, line: &SourceLine| {
         let name = |file: &str| Path::new(file).file_name().map(ToOwned::to_owned);
         position.line == line.line && file_of(unit, position).is_some_and(|file| name(file) == name(&line.file))
     };
@@ -124,7 +124,7 @@ fn paths(function: &FunctionMap, begun: &[Node], ends: &BTreeSet<Node>) -> Optio
 }
 
 /// Lines of a block in the function itself, in order.
-fn own_lines(unit: &UnitMap, block: &trodden_unit::Block) -> Vec<u32> {
+fn own_lines(unit: &UnitMap, block: &trodden_unit::UnitBlock) -> Vec<u32> {
     let own = |position: &Position| chain(unit, *position).first().map_or(0, |own| own.line);
     let mut lines: Vec<u32> = block.positions.iter().chain(&block.branch).map(own).filter(|line| *line > 0).collect();
     lines.dedup();

@@ -7,14 +7,14 @@ use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use trodden_analysis::changes::lies_at;
-use trodden_analysis::isolate::FunctionKey;
+use trodden_analysis::isolate::IsolatedFunction;
 use trodden_analysis::suite::Suite;
 use trodden_report::words::plural;
 use trodden_report::{Name, select};
 
 /// A function that tests execute.
 struct Executed {
-    key: FunctionKey,
+    key: IsolatedFunction,
     name: Name,
     /// Where it is declared, if that is known.
     file: Option<String>,
@@ -64,7 +64,7 @@ fn executed(suite: &Suite) -> Vec<Executed> {
     let known = suite.functions().into_iter().filter_map(|key| Some((key, suite.function(key)?)));
     let file = known.map(|(key, (unit, function))| {
         let file = function.position.and_then(|p| unit.files.get(p.file as usize)).cloned();
-        Executed { key, name: Name::of(&function.name), file }
+        Executed { key, name: Name::from_linkage(&function.name), file }
     });
     file.collect()
 }

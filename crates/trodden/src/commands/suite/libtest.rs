@@ -4,7 +4,7 @@
 //! and runs them one by one, so a call with `--exact` is one test. Cargo runs a binary once for all its tests; then the
 //! binary is asked for the list, and run for each. A binary that has no such list is one test.
 
-use super::run::{Counts, Outcome, Recorder, Test, all_kept, run_all};
+use super::run::{Recorder, SuiteOutcome, TestCommand, TestCounts, all_kept, run_all};
 use crate::notes::not_run;
 use crate::running;
 use anyhow::{Context, Result};
@@ -27,11 +27,11 @@ const TEST_FAILED: u8 = 101;
 /// It cannot be run, or its counts cannot be kept.
 pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCode> {
     let (binary, arguments) = command.split_first().context("a test binary is needed")?;
-    let has = |word: &str| arguments.iter().any(|a| a == word);
+    let has = |option: &str| arguments.iter().any(|a| a == option);
     if has("--list") {
         return Err(not_run(binary, Command::new(binary).args(arguments).exec()));
     }
-    let recorder = Recorder::of(suite, project)?;
+    let recorder = Recorder::new(suite, project)?;
     let crate_name = crate_name(Path::new(binary));
     if has("--exact") {
         let name = arguments.iter().find(|a| !a.to_string_lossy().starts_with('-')).map(|a| a.to_string_lossy().into_owned());
@@ -43,11 +43,11 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
     };
     let kept: Vec<OsString> = arguments.iter().filter(|a| KEPT.iter().any(|k| a == k)).cloned().collect();
     let test = |name: &String| {
-        let words = [binary.clone(), "--exact".into(), name.into(), "--quiet".into()];
-        Test { name: format!("{crate_name}::{name}"), words: words.into_iter().chain(kept.iter().cloned()).collect() }
+        let arguments = [binary.clone(), "--exact".into(), name.into(), "--quiet".into()];
+        TestCommand { name: format!("{crate_name}::{name}"), arguments: arguments.into_iter().chain(kept.iter().cloned()).collect() }
     };
-    let tests: Vec<Test> = names.iter().map(test).collect();
-    let Outcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
+    let tests: Vec<TestCommand> = names.iter().map(test).collect();
+    let SuiteOutcome { failed, lost, .. } = run_all(&tests, threads(arguments), &recorder)?;
     let mut out = crate::output::text();
     writeln!(out, "{crate_name}: {}, {} failed", plural(tests.len() as u128, "test", "tests"), failed.len())?;
     failed.iter().try_for_each(|name| writeln!(out, "failed: {name}"))?;
@@ -57,17 +57,17 @@ pub fn step(suite: &str, project: &Path, command: &[OsString]) -> Result<ExitCod
 
 fn one(recorder: &Recorder, name: &str, command: &[OsString]) -> Result<ExitCode> {
     let (status, counts) = recorder.run(name, command)?;
-    all_kept(usize::from(counts == Counts::Lost))?;
+    all_kept(usize::from(counts == TestCounts::Lost))?;
     Ok(running::exit_code(status))
 }
 
 /// How many tests to run at a time, as the test harness has it.
 fn threads(arguments: &[OsString]) -> usize {
-    let mut words = arguments.iter().map(|a| a.to_string_lossy());
+    let mut rest = arguments.iter().map(|a| a.to_string_lossy());
     let mut threads = std::env::var("RUST_TEST_THREADS").ok();
-    while let Some(word) = words.next() {
-        match word.strip_prefix("--test-threads") {
-            Some("") => threads = words.next().map(Into::into),
+    while let Some(argument) = rest.next() {
+        match argument.strip_prefix("--test-threads") {
+            Some("") => threads = rest.next().map(Into::into),
             Some(joined) => threads = joined.strip_prefix('=').map(str::to_owned),
             None => {}
         }
@@ -120,10 +120,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = folder.path().join("tests");
         std::fs::write(&binary, "case \" $* \" in *' --ignored '*) echo 'b: test';; *) echo 'a: test'; echo 'b: test';; esac\n").unwrap();
-        let words = |more: &[&str]| -> Vec<OsString> {
+        let arguments = |more: &[&str]| -> Vec<OsString> {
             [binary.as_os_str().to_owned()].into_iter().chain(more.iter().map(OsString::from)).collect()
         };
-        let of = |more: &[&str]| listed(&"sh".into(), &words(more)).unwrap().unwrap();
+        let of = |more: &[&str]| listed(&"sh".into(), &arguments(more)).unwrap().unwrap();
         assert_eq!(of(&[]), ["a"]);
         assert_eq!(of(&["--include-ignored"]), ["a", "b"]);
         assert_eq!(of(&["--ignored"]), ["b"]);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn the_harness_number_of_threads_holds() {
-        let of = |words: &str| threads(&words.split_whitespace().map(OsString::from).collect::<Vec<_>>());
+        let of = |text: &str| threads(&text.split_whitespace().map(OsString::from).collect::<Vec<_>>());
         assert_eq!((of("--test-threads=3 x"), of("x --test-threads 5")), (3, 5));
         assert!(of("x") > 0);
     }

@@ -6,7 +6,7 @@ mod run;
 mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
-use crate::git::{self, Difference};
+use crate::git::{self, GitDifference};
 use crate::notes::{Progress, note, printable, warn};
 use crate::output::{json_text, print};
 use crate::profiles;
@@ -66,7 +66,7 @@ fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
         bail!("`{name}` is a run, not a suite");
     }
     let runs = store.select(name)?;
-    let progress = Progress::of(runs.len(), "runs");
+    let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
         let found = Profile::recover_sharing(&entry.profile, &mut maps)?;
@@ -97,7 +97,7 @@ fn redundant(job: &Redundant) -> Result<()> {
         0 => quick.clone(),
         _ => exact(&problem, &mut || Instant::now() < until),
     };
-    let found = show::Found { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
+    let found = show::RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
     print(&if job.json { json_text(&found.json())? } else { found.text().into_bytes() })
 }
 
@@ -107,7 +107,7 @@ fn put_in_order(job: &Order) -> Result<()> {
     let wanted = match changes {
         Some(mut changes) => {
             let paths = suite.changed_paths(&mut changes)?;
-            tell_changes(&changes);
+            report_changes(&changes);
             Some(paths)
         }
         None => None,
@@ -134,24 +134,24 @@ fn put_in_order(job: &Order) -> Result<()> {
 
 /// The lines that a change touches, if one is given.
 fn changes(job: &Order) -> Result<Option<ChangedLines>> {
-    let Difference { text, root } = match (&job.diff, &job.since) {
+    let GitDifference { text, root } = match (&job.diff, &job.since) {
         (None, None) => return Ok(None),
         (Some(file), _) if file == Path::new("-") => {
             let mut bytes = Vec::new();
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
-            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+            GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
         }
         (Some(file), _) => {
             let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            Difference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
+            GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
         }
         (None, Some(commit)) => git::diff(commit)?,
     };
     let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());
-    Ok(Some(ChangedLines::of_diff(&text, root.as_deref()).with_context(named)?))
+    Ok(Some(ChangedLines::from_diff(&text, root.as_deref()).with_context(named)?))
 }
 
-fn tell_changes(changes: &ChangedLines) {
+fn report_changes(changes: &ChangedLines) {
     let (all, found) = changes.lines();
     let (lines, files) = (plural(all as u128, "old line", "old lines"), plural(changes.files().len() as u128, "file", "files"));
     note(format_args!("{lines} changed in {files}; of them have code in what the tests ran: {found}"));

@@ -27,9 +27,9 @@ use trodden_report::words::plural;
 const TEST_FAILED: u8 = 1;
 
 /// A test: its name, and the command that runs it.
-pub struct Test {
+pub struct TestCommand {
     pub name: String,
-    pub words: Vec<OsString>,
+    pub arguments: Vec<OsString>,
 }
 
 /// Runs tests; status 1 if one failed.
@@ -45,9 +45,9 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
             "--jobs is for --commands and --ctest: cargo has `-- -- --test-threads N` behind its options, nextest `-- -j N`"
         );
         let verb: &[&str] = if from.nextest { &["nextest", "run"] } else { &["test"] };
-        let words = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
+        let arguments = verb.iter().map(OsString::from).chain(job.options.iter().cloned()).collect();
         let before = runs_of(&job.suite)?;
-        let status = cargo::test_as_suite(words, &job.suite)?;
+        let status = cargo::test_as_suite(arguments, &job.suite)?;
         note(format_args!(
             "recorded {} in the suite {}",
             plural((runs_of(&job.suite)?.saturating_sub(before)) as u128, "run", "runs"),
@@ -63,8 +63,8 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         (_, Some(folder)) => ctest(folder, &job.options)?,
         _ => bail!("no tests are given"),
     };
-    let recorder = Recorder::of(&job.suite, Path::new("."))?;
-    let Outcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
+    let recorder = Recorder::new(&job.suite, Path::new("."))?;
+    let SuiteOutcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
     if without > 0 {
         let tests = plural(
             without as u128,
@@ -90,7 +90,7 @@ fn runs_of(suite: &str) -> Result<u64> {
 }
 
 /// Commands of the shell, a line each.
-fn commands(file: &Path) -> Result<Vec<Test>> {
+fn commands(file: &Path) -> Result<Vec<TestCommand>> {
     let mut text = String::new();
     match file == Path::new("-") {
         true => std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?,
@@ -107,21 +107,21 @@ fn commands(file: &Path) -> Result<Vec<Test>> {
     Ok(tests)
 }
 
-fn listed(text: &str) -> Vec<Test> {
+fn listed(text: &str) -> Vec<TestCommand> {
     let lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
     let test = |line: &str| {
         let (name, command) = line.split_once('\t').unwrap_or((line, line));
-        Test { name: name.trim().into(), words: ["sh", "-c", command.trim()].map(OsString::from).to_vec() }
+        TestCommand { name: name.trim().into(), arguments: ["sh", "-c", command.trim()].map(OsString::from).to_vec() }
     };
     lines.map(test).collect()
 }
 
 /// The tests of a build folder, by ctest's own account.
-fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<Test>> {
+fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
     let base = || -> Vec<OsString> { ["ctest", "--test-dir"].map(OsString::from).into_iter().chain([folder.into()]).collect() };
     let ask = |options: &[OsString]| -> Result<Value> {
-        let words = base();
-        let output = Command::new(&words[0]).args(&words[1..]).arg("--show-only=json-v1").args(options).output();
+        let arguments = base();
+        let output = Command::new(&arguments[0]).args(&arguments[1..]).arg("--show-only=json-v1").args(options).output();
         let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
         ensure!(
             output.status.success(),
@@ -141,10 +141,10 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<Test>> {
         properties.into_iter().flatten().any(|p| p["name"] == "DISABLED" && p["value"] == true)
     };
     let tests = tests_of(&all).into_iter().zip(1usize..).filter(|(test, _)| chosen.contains(&name(test)) && !disabled(test));
-    let tests: Vec<Test> = tests
+    let tests: Vec<TestCommand> = tests
         .map(|(test, place)| {
             let rest = ["--output-on-failure".into(), "--quiet".into(), "-I".into(), format!("{place},{place}").into()];
-            Test { name: name(&test), words: base().into_iter().chain(rest).collect() }
+            TestCommand { name: name(&test), arguments: base().into_iter().chain(rest).collect() }
         })
         .collect();
     ensure!(
@@ -158,7 +158,7 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<Test>> {
 
 /// What became of a test's counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum TestCounts {
     /// They are in the run store.
     Stored,
     /// There were none.
@@ -169,7 +169,7 @@ pub enum Counts {
 
 /// How tests went.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct SuiteOutcome {
     /// Names of those that failed.
     pub failed: Vec<String>,
     /// How many counted nothing.
@@ -189,15 +189,15 @@ pub fn all_kept(lost: usize) -> Result<()> {
 ///
 /// # Errors
 /// One cannot be run, or there is no place for what it counted.
-pub fn run_all(tests: &[Test], jobs: usize, recorder: &Recorder) -> Result<Outcome> {
+pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder) -> Result<SuiteOutcome> {
     let next = AtomicUsize::new(0);
-    let outcome = Mutex::new(Outcome::default());
+    let outcome = Mutex::new(SuiteOutcome::default());
     let work = || -> Result<()> {
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let (status, counts) = recorder.run(&test.name, &test.words)?;
+            let (status, counts) = recorder.run(&test.name, &test.arguments)?;
             let mut outcome = outcome.lock().expect("no thread panics with it");
-            outcome.without += usize::from(counts == Counts::None);
-            outcome.lost += usize::from(counts == Counts::Lost);
+            outcome.without += usize::from(counts == TestCounts::None);
+            outcome.lost += usize::from(counts == TestCounts::Lost);
             if !status.success() {
                 outcome.failed.push(test.name.clone());
             }
@@ -224,7 +224,7 @@ impl Recorder {
     ///
     /// # Errors
     /// The store cannot be made.
-    pub fn of(suite: &str, project: &Path) -> Result<Recorder> {
+    pub fn new(suite: &str, project: &Path) -> Result<Recorder> {
         let store = RunStore::create(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
         Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, reported: Mutex::default() })
@@ -234,21 +234,21 @@ impl Recorder {
     ///
     /// # Errors
     /// It cannot be run, or there is no place for its counts.
-    pub fn run(&self, name: &str, words: &[OsString]) -> Result<(ExitStatus, Counts)> {
+    pub fn run(&self, name: &str, arguments: &[OsString]) -> Result<(ExitStatus, TestCounts)> {
         let raw = RunFolder::within(&self.folder)?;
         let (started, clock) = (UNIX_EPOCH.elapsed().unwrap_or_default(), Instant::now());
-        let mut command = running::command(words, raw.path(), "%m.raw");
-        let status = command.env(running::TEST_VARIABLE, name).status().map_err(|e| not_run(&words[0], e))?;
+        let mut command = running::command(arguments, raw.path(), "%m.raw");
+        let status = command.env(running::TEST_VARIABLE, name).status().map_err(|e| not_run(&arguments[0], e))?;
         let run = Run {
             duration_ns: clock.elapsed().as_nanos() as u64,
             suite: Some(self.suite.clone()),
             test: Some(name.to_owned()),
-            ..running::circumstances(words, started, running::ending(status))
+            ..running::circumstances(arguments, started, running::ending(status))
         };
         raw.check()?;
         let files = raw_files(raw.path())?;
         if files.is_empty() {
-            return Ok((status, Counts::None));
+            return Ok((status, TestCounts::None));
         }
         let collected = collect(files, run, assets::store().ok().as_ref());
         for problem in &collected.problems {
@@ -260,14 +260,14 @@ impl Recorder {
         if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
             let kept = raw.keep();
             warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
-            return Ok((status, Counts::Lost));
+            return Ok((status, TestCounts::Lost));
         }
         // A process that is killed as it starts leaves a file without anything in it.
         if collected.profile.images.is_empty() {
-            return Ok((status, Counts::None));
+            return Ok((status, TestCounts::None));
         }
         self.store.lock().expect("no thread panics with it").add_run(&collected.profile)?;
-        Ok((status, Counts::Stored))
+        Ok((status, TestCounts::Stored))
     }
 }
 
@@ -279,6 +279,6 @@ mod tests {
     fn lines_are_tests_and_a_tab_ends_a_name() {
         let tests = listed("# tests\n\n./prog a  b\nsecond test\t./prog 'x'  \n");
         assert_eq!(tests.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["./prog a  b", "second test"]);
-        assert_eq!(tests[1].words, ["sh", "-c", "./prog 'x'"]);
+        assert_eq!(tests[1].arguments, ["sh", "-c", "./prog 'x'"]);
     }
 }

@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use trodden_analysis::suite::cover::Cover;
-use trodden_analysis::suite::order::Placed;
-use trodden_analysis::suite::{PathIndex, Suite, Test};
+use trodden_analysis::suite::order::OrderedTest;
+use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
 use trodden_report::words::plural;
 
 /// The tests of a suite.
 pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
     let takers = suite.takers();
-    let alone = |test: &Test| test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count();
+    let alone = |test: &SuiteTest| test.paths.iter().filter(|p| takers[p.0 as usize] == 1).count();
     if as_json {
         let tests = suite.tests.iter().map(|t| {
             let mut test = test(t);
@@ -44,7 +44,7 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
 }
 
 /// Which tests are redundant.
-pub struct Found<'a> {
+pub struct RedundantTests<'a> {
     pub suite: &'a Suite,
     pub name: &'a str,
     pub by: SuiteCost,
@@ -52,9 +52,9 @@ pub struct Found<'a> {
     pub best: &'a Cover,
 }
 
-impl Found<'_> {
+impl RedundantTests<'_> {
     /// Tests that are not kept.
-    fn redundant(&self) -> impl Iterator<Item = &Test> {
+    fn redundant(&self) -> impl Iterator<Item = &SuiteTest> {
         let kept: BTreeSet<usize> = self.best.selected.iter().copied().collect();
         self.suite.tests.iter().enumerate().filter(move |(at, _)| !kept.contains(at)).map(|(_, t)| t)
     }
@@ -110,7 +110,7 @@ impl Found<'_> {
             SuiteCost::Time => format!(" in {}", amount(best.cost)),
         };
         line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
-        let redundant: Vec<&Test> = self.redundant().collect();
+        let redundant: Vec<&SuiteTest> = self.redundant().collect();
         if redundant.is_empty() {
             line(&mut out, format_args!("\nno test is redundant beside those"));
             return out;
@@ -131,7 +131,7 @@ impl Found<'_> {
 pub struct Ordered<'a> {
     pub suite: &'a Suite,
     pub name: &'a str,
-    pub placed: &'a [Placed],
+    pub placed: &'a [OrderedTest],
     pub wanted: Option<&'a BTreeSet<PathIndex>>,
     /// Average percentage of the paths covered by this order; none if there is nothing to cover.
     pub average: Option<f64>,
@@ -141,7 +141,7 @@ pub struct Ordered<'a> {
 
 impl Ordered<'_> {
     pub fn json(&self) -> Value {
-        let place = |(at, p): (usize, &Placed)| {
+        let place = |(at, p): (usize, &OrderedTest)| {
             let mut test = test(&self.suite.tests[p.test]);
             test["rank"] = json!(at + 1);
             test["takes"] = json!(p.takes);
@@ -190,21 +190,21 @@ impl Ordered<'_> {
     }
 }
 
-fn test(test: &Test) -> Value {
+fn test(test: &SuiteTest) -> Value {
     json!({
         "test": test.name, "runs": test.runs, "status": status(test), "duration_ns": test.duration_ns, "paths": test.paths.len(),
     })
 }
 
-fn status(test: &Test) -> &'static str {
+fn status(test: &SuiteTest) -> &'static str {
     if test.failed { "failed" } else { "passed" }
 }
 
-fn seconds(test: &Test) -> String {
+fn seconds(test: &SuiteTest) -> String {
     format!("{:>10.3}", test.duration_ns as f64 / 1e9)
 }
 
-fn shown(test: &Test) -> String {
+fn shown(test: &SuiteTest) -> String {
     test.name.replace(char::is_control, " ")
 }
 

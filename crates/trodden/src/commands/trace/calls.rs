@@ -35,7 +35,7 @@ impl LeftOut {
 
 /// What happens in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CallStep {
     /// A call comes to its first block.
     Open(TraceFunction),
     /// The innermost open call executes a block.
@@ -49,7 +49,7 @@ pub enum Step {
 ///
 /// # Errors
 /// The trace cannot be read; what `see` returns.
-pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(Step, u64) -> Result<()>) -> Result<()> {
+pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see: impl FnMut(CallStep, u64) -> Result<()>) -> Result<()> {
     // Whether each open call is shown; `None` where it has not come to its first block.
     let mut open: Vec<Option<bool>> = Vec::new();
     let mut number = 0;
@@ -57,13 +57,13 @@ pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see
         match event? {
             TraceEvent::Call { tail, .. } => {
                 if tail && open.pop() == Some(Some(true)) {
-                    see(Step::Close, number)?;
+                    see(CallStep::Close, number)?;
                 }
                 open.push(None);
             }
             TraceEvent::Return | TraceEvent::Unwind => {
                 if open.pop() == Some(Some(true)) {
-                    see(Step::Close, number)?;
+                    see(CallStep::Close, number)?;
                 }
             }
             TraceEvent::Block(block) => {
@@ -77,15 +77,15 @@ pub fn walk(trace: &TraceFile, thread: ThreadNumber, left_out: &LeftOut, mut see
                     let shown = parent && !left_out.functions.contains(&function);
                     open[last] = Some(shown);
                     if shown {
-                        see(Step::Open(function), number)?;
+                        see(CallStep::Open(function), number)?;
                     }
                 }
                 if open[last] == Some(true) {
-                    see(Step::Block(block), number)?;
+                    see(CallStep::Block(block), number)?;
                 }
                 number += 1;
             }
         }
     }
-    open.iter().rev().filter(|o| **o == Some(true)).try_for_each(|_| see(Step::Close, number))
+    open.iter().rev().filter(|o| **o == Some(true)).try_for_each(|_| see(CallStep::Close, number))
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use trodden_trace::{Frames, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
 /// Calls that are kept of what a frame did behind a difference.
@@ -27,7 +27,7 @@ const KEPT: usize = 12;
 struct Side<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::container::ContainerError>> + 'a>,
-    frames: Frames,
+    frames: TraceFrames,
     keys: &'a [Key],
     ignored: &'a HashSet<TraceFunction>,
     blocks: u64,
@@ -146,7 +146,7 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Dif
 impl<'a> Side<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
-        Self { trace, events, frames: Frames::default(), keys, ignored, blocks: 0, last: None }
+        Self { trace, events, frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
     }
 
     /// The next step that is compared; `None` at the end.

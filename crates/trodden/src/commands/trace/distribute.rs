@@ -4,7 +4,7 @@
 //! The file has the environment and the answers of the first run: like a trace, it can be read by its owner alone. A machine must be like
 //! this one (kernel, C library, program, folder), or its run diverges, which is reported.
 
-use super::runs::{RunResult, Subject};
+use super::runs::{RepeatedProgram, RunResult};
 use crate::cli::{Cli, Command, Trace, TraceRecord};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use trodden_launch::{Engine, Event, Job, RESULT_VARIABLE, Slurm, Stop, Task};
+use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchStop, LaunchTask, RESULT_VARIABLE, Slurm};
 use trodden_trace::{Collector, RunLog, RunOutcome};
 
 /// What machines are to do.
@@ -52,7 +52,7 @@ struct Done {
 /// # Errors
 /// A machine cannot execute its runs.
 pub fn runs(
-    subject: &Subject,
+    subject: &RepeatedProgram,
     job: &TraceRecord,
     collector: &dyn Collector,
     profiles: &[Vec<u64>],
@@ -102,7 +102,7 @@ fn own_partial(folder: &Path, run: usize) -> PathBuf {
 
 fn launch(folder: &Path, here: &Path, spec: &Spec, job: &TraceRecord) -> Result<()> {
     let trodden = std::env::current_exe()?;
-    let task = |machine: usize| Task {
+    let task = |machine: usize| LaunchTask {
         command: vec![trodden.clone().into(), "trace".into(), "work".into(), folder.into(), machine.to_string().into()],
         environment: Vec::new(),
         directory: here.to_owned(),
@@ -111,15 +111,15 @@ fn launch(folder: &Path, here: &Path, spec: &Spec, job: &TraceRecord) -> Result<
     };
     let name = folder.file_name().map_or(String::new(), |n| n.to_string_lossy().trim_start_matches('.').to_owned());
     let tasks = (0..spec.machines.len()).map(task).collect();
-    let work = Job { name, folder: folder.join("tasks"), tasks };
+    let work = LaunchJob { name, folder: folder.join("tasks"), tasks };
     let engine = Engine::Slurm(Slurm { options: job.slurm_option.clone(), ..Slurm::default() });
-    let mut tell = |event: Event| match event {
-        Event::Done(..) => {}
-        Event::Retried(task) => warn(format_args!("machine {task} left no runs, and is asked again (see {})", work.log(task).display())),
-        Event::Note(text) => note(text),
+    let mut report = |event: JobEvent| match event {
+        JobEvent::Done(..) => {}
+        JobEvent::Retried(task) => warn(format_args!("machine {task} left no runs, and is asked again (see {})", work.log(task).display())),
+        JobEvent::Note(text) => note(text),
     };
-    let stop = Stop::new()?;
-    if let Err(error) = trodden_launch::run(&work, &engine, &stop, &mut tell) {
+    let stop = LaunchStop::new()?;
+    if let Err(error) = trodden_launch::run(&work, &engine, &stop, &mut report) {
         let logs = (0..spec.machines.len()).filter_map(|task| std::fs::read_to_string(work.log(task)).ok());
         let said = logs.map(|text| text.trim().to_owned()).find(|text| !text.is_empty());
         return Err(anyhow::Error::from(error).context(said.map_or_else(String::new, |s| format!("a machine said: {s}"))));
@@ -144,7 +144,8 @@ pub fn work(folder: &Path, machine: usize) -> Result<ExitCode> {
     else {
         bail!("{} is no collection", folder.display());
     };
-    let mut subject = Subject::of_worker(&job, spec.program.clone(), std::mem::take(&mut spec.environment), spec.input.as_deref())?;
+    let mut subject =
+        RepeatedProgram::from_worker(&job, spec.program.clone(), std::mem::take(&mut spec.environment), spec.input.as_deref())?;
     subject.blocks = std::mem::take(&mut spec.blocks);
     subject.guarded = spec.guarded.iter().copied().collect();
     let collector = super::collectors::collector_named(&spec.collector)?;

@@ -10,15 +10,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_binary::Binary;
-use trodden_trace::{Collector, Compiled, Executable, Flow, Recipe, Run, Sink, Target, ThreadNumber, first_sled};
+use trodden_trace::{Collector, Compiled, Executable, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, first_sled};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
 
 impl Sink for First {
-    fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<Flow> {
+    fn record(&mut self, _: ThreadNumber, _: u64) -> io::Result<SinkFlow> {
         self.0 += 1;
-        Ok(Flow::Enough)
+        Ok(SinkFlow::Enough)
     }
 }
 
@@ -76,8 +76,8 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
     let mut command = Command::new(program);
     command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let stop = AtomicBool::new(false);
-    let target = Target::Start(Box::new(command));
-    let run = Run {
+    let target = RunTarget::Start(Box::new(command));
+    let run = TraceRun {
         target,
         executable: &executable,
         sites: &sites,
@@ -85,7 +85,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
         blocks: std::slice::from_ref(&block),
         guarded: &HashSet::new(),
         libraries: &[],
-        recipe: Recipe::NONE,
+        recipe: RepeatRecipe::NONE,
         first: None,
         stop: &stop,
         limit: None,

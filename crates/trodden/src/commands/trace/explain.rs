@@ -1,28 +1,28 @@
 //! Where an execution leaves the model: the blocks of a run that watched all of them are followed through the
-//! automaton, all of whose choices are held possible at once. It says which step the graph lacks, where merging can
+//! automaton, all of whose choices are assumed possible at once. It says which step the graph lacks, where merging can
 //! only say that something is wrong.
 
 use super::model::Model;
 use std::collections::HashSet;
 use std::rc::Rc;
 use trodden_flow::witness::WitnessKind;
-use trodden_flow::witness::automaton::{Action, State};
+use trodden_flow::witness::automaton::{AutomatonState, StateAction};
 use trodden_flow::witness::pushdown::Pushdown;
 
 /// A call under way.
 struct Frame {
-    call: State,
+    call: AutomatonState,
     parent: Stack,
 }
 
 type Stack = Option<Rc<Frame>>;
 
-/// Configurations that are held possible at a time.
+/// Configurations that are assumed possible at a time.
 const MOST: usize = 4096;
 
 /// A step that the model does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingStep {
     /// Blocks before it.
     pub position: u64,
     /// The block that was left; `None` at the beginning.
@@ -32,14 +32,14 @@ pub struct Missing {
 }
 
 /// The first step of an execution, given by the addresses of its blocks, that the model does not have.
-pub fn first_missing(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<Missing> {
+pub fn first_missing(model: &Model, addresses: impl Iterator<Item = u64>) -> Option<MissingStep> {
     let pushdown = Pushdown::new(&model.program, WitnessKind::Nodes);
-    let mut possible: Vec<(State, Stack)> = vec![(pushdown.root(), None)];
+    let mut possible: Vec<(AutomatonState, Stack)> = vec![(pushdown.root(), None)];
     let mut from = None;
     for (position, to) in (0..).zip(addresses) {
         let next = followed(model, &pushdown, &possible, to);
         if next.is_empty() {
-            return Some(Missing { position, from, to });
+            return Some(MissingStep { position, from, to });
         }
         (possible, from) = (next, Some(to));
     }
@@ -47,9 +47,9 @@ pub fn first_missing(model: &Model, addresses: impl Iterator<Item = u64>) -> Opt
 }
 
 /// Configurations in which the block at an address has just been entered.
-fn followed(model: &Model, pushdown: &Pushdown, possible: &[(State, Stack)], to: u64) -> Vec<(State, Stack)> {
-    let mut work: Vec<(State, Stack)> = Vec::new();
-    let mut seen: HashSet<(State, usize)> = HashSet::new();
+fn followed(model: &Model, pushdown: &Pushdown, possible: &[(AutomatonState, Stack)], to: u64) -> Vec<(AutomatonState, Stack)> {
+    let mut work: Vec<(AutomatonState, Stack)> = Vec::new();
+    let mut seen: HashSet<(AutomatonState, usize)> = HashSet::new();
     possible.iter().for_each(|(state, stack)| act(pushdown, *state, stack, &mut work));
     // Stacks are distinguished by their addresses, so none may be freed before the end.
     let mut kept: Vec<Stack> = Vec::new();
@@ -70,19 +70,19 @@ fn followed(model: &Model, pushdown: &Pushdown, possible: &[(State, Stack)], to:
 }
 
 /// What can come next.
-fn act(pushdown: &Pushdown, state: State, stack: &Stack, work: &mut Vec<(State, Stack)>) {
+fn act(pushdown: &Pushdown, state: AutomatonState, stack: &Stack, work: &mut Vec<(AutomatonState, Stack)>) {
     match &pushdown.state(state).action {
-        Action::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),
-        Action::Call { callee, .. } => {
+        StateAction::Choose(next) => work.extend(next.iter().map(|s| (*s, stack.clone()))),
+        StateAction::Call { callee, .. } => {
             let frame = Rc::new(Frame { call: state, parent: stack.clone() });
             work.push((pushdown.entry(*callee), Some(frame)));
         }
-        Action::Return | Action::Unwind => {
+        StateAction::Return | StateAction::Unwind => {
             let Some(frame) = stack else { return };
-            let Action::Call { after, unwound, .. } = pushdown.state(frame.call).action else { return };
-            let returns = pushdown.state(state).action == Action::Return;
+            let StateAction::Call { after, unwound, .. } = pushdown.state(frame.call).action else { return };
+            let returns = pushdown.state(state).action == StateAction::Return;
             work.push((if returns { after } else { unwound }, frame.parent.clone()));
         }
-        Action::End => {}
+        StateAction::End => {}
     }
 }

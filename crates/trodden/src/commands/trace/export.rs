@@ -3,7 +3,7 @@
 //! Folded stacks are those of flame graph tools: a line for each context of calls, with the blocks that its innermost
 //! function executed. Chrome's trace events (`B` and `E`) open in Perfetto and in the browser's own viewer.
 
-use super::calls::{LeftOut, Step, walk};
+use super::calls::{CallStep, LeftOut, walk};
 use super::{open, page};
 use crate::cli::{TraceExport, TraceFormat};
 use anyhow::Result;
@@ -34,7 +34,7 @@ fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
     for thread in left_out.threads(trace) {
         let (mut stack, mut since) = (Vec::new(), 0);
         walk(trace, thread, left_out, |step, _| {
-            if let Step::Block(_) = step {
+            if let CallStep::Block(_) = step {
                 since += 1;
                 return Ok(());
             }
@@ -42,8 +42,8 @@ fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
                 *counts.entry(stack.clone()).or_default() += std::mem::take(&mut since);
             }
             match step {
-                Step::Open(function) => stack.push(function),
-                Step::Close | Step::Block(_) => drop(stack.pop()),
+                CallStep::Open(function) => stack.push(function),
+                CallStep::Close | CallStep::Block(_) => drop(stack.pop()),
             }
             Ok(())
         })?;
@@ -68,12 +68,12 @@ fn chrome(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
     for thread in left_out.threads(trace) {
         let mut open = Vec::new();
         walk(trace, thread, left_out, |step, time| match step {
-            Step::Open(function) => {
+            CallStep::Open(function) => {
                 open.push(function);
                 event(out, "B", trace.name(function), thread.0, time)
             }
-            Step::Close => open.pop().map_or(Ok(()), |f| event(out, "E", trace.name(f), thread.0, time)),
-            Step::Block(_) => Ok(()),
+            CallStep::Close => open.pop().map_or(Ok(()), |f| event(out, "E", trace.name(f), thread.0, time)),
+            CallStep::Block(_) => Ok(()),
         })?;
     }
     writeln!(out, "\n]}}")?;

@@ -1,11 +1,11 @@
 //! The files that are traced: the program, and those of its shared libraries that were asked for by name.
 
-use super::imports::Image;
+use super::imports::ImportingImage;
 use crate::cli::{CollectorKind, TraceRecord};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_binary::graph::{Observation, ProgramGraph};
+use trodden_binary::graph::{GraphObservation, ProgramGraph};
 use trodden_binary::linked::{first_address, in_file};
 use trodden_binary::{AddressMap, Binary, SourceLocations, recover};
 use trodden_trace::Library;
@@ -36,12 +36,12 @@ impl Files {
     ///
     /// # Errors
     /// The tables of one are damaged.
-    pub fn graphs(&self, image: &Image, observed: &[Observation]) -> Result<ProgramGraph> {
+    pub fn graphs(&self, image: &ImportingImage, observed: &[GraphObservation]) -> Result<ProgramGraph> {
         let mut graphs = Vec::new();
         for (number, file) in self.0.iter().enumerate() {
             // A jump out of a file says nothing about the file.
             let own = observed.iter().filter(|o| in_file(o.from).0 == number && in_file(o.to).0 == number);
-            let own: Vec<Observation> = own.map(|o| Observation { from: in_file(o.from).1, to: in_file(o.to).1 }).collect();
+            let own: Vec<GraphObservation> = own.map(|o| GraphObservation { from: in_file(o.from).1, to: in_file(o.to).1 }).collect();
             graphs.push(recover(&file.binary, file.map.as_ref(), &own)?);
         }
         if graphs.len() == 1 {
@@ -54,10 +54,10 @@ impl Files {
     ///
     /// # Errors
     /// They are damaged.
-    pub fn image(&self) -> Result<Image> {
-        let mut all = Image::default();
+    pub fn image(&self) -> Result<ImportingImage> {
+        let mut all = ImportingImage::default();
         for (number, file) in self.0.iter().enumerate() {
-            let image = Image::read(&file.binary)?;
+            let image = ImportingImage::read(&file.binary)?;
             let moved = |address: u64| address + first_address(number);
             // A library has no entry.
             all.starts.extend(image.starts.into_iter().filter(|s| *s != 0).map(moved));

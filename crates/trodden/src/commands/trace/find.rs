@@ -1,14 +1,14 @@
 //! `trodden trace find`: where in a trace a function is called or a line executed.
 
 use super::open;
-use super::place::{Place, described};
+use super::place::{TraceLocation, described};
 use super::show::follow;
 use crate::cli::TraceFind;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
-use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -29,7 +29,7 @@ struct Found {
 /// The trace cannot be read, or has no such function or line.
 pub fn run(job: &TraceFind) -> Result<ExitCode> {
     let trace = open(&job.trace)?;
-    let place = Place::parse(&job.place, &trace)?;
+    let place = TraceLocation::parse(&job.place, &trace)?;
     let (mut found, mut seen) = (Vec::new(), 0);
     let threads = (0..trace.threads()).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)).map(ThreadNumber);
     for thread in threads {
@@ -55,7 +55,14 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
 }
 
 /// Searches the pieces of a thread that have a function of the place.
-fn in_thread(trace: &TraceFile, thread: ThreadNumber, place: &Place, top: usize, found: &mut Vec<Found>, seen: &mut u64) -> Result<()> {
+fn in_thread(
+    trace: &TraceFile,
+    thread: ThreadNumber,
+    place: &TraceLocation,
+    top: usize,
+    found: &mut Vec<Found>,
+    seen: &mut u64,
+) -> Result<()> {
     let wanted = place.functions(trace);
     for piece in trace.pieces(thread) {
         if !wanted.is_empty() && !wanted.iter().any(|f| piece.functions.binary_search(f).is_ok()) {
@@ -76,7 +83,7 @@ fn in_thread(trace: &TraceFile, thread: ThreadNumber, place: &Place, top: usize,
     Ok(())
 }
 
-fn describe(trace: &TraceFile, thread: ThreadNumber, event: TraceEvent, block: u64, nth: u64, frames: &Frames) -> Found {
+fn describe(trace: &TraceFile, thread: ThreadNumber, event: TraceEvent, block: u64, nth: u64, frames: &TraceFrames) -> Found {
     let place = match event {
         TraceEvent::Block(at) => described(trace, at),
         _ => String::new(),

@@ -165,7 +165,7 @@ const ALLOCATE: &[&str] = &["malloc", "free", "calloc", "realloc", "memalign", "
 
 /// What an image says to other files.
 #[derive(Clone, Debug, Default)]
-pub struct Image {
+pub struct ImportingImage {
     /// Where code outside enters it: its entry, and what its dynamic section names.
     pub starts: Vec<u64>,
     /// Functions that other files can call by name.
@@ -173,11 +173,11 @@ pub struct Image {
     /// It asks the unwinder itself to unwind, as runtimes of languages do: then what the unwinder asks about each frame, the personality
     /// function, is the image's.
     pub raises: bool,
-    /// It may leave frames without a look at their landing pads, or without what these catch: `longjmp`, threads that are ended.
+    /// It may leave frames without regard to their landing pads, or without what these catch: `longjmp`, threads that are ended.
     pub jumps: bool,
 }
 
-impl Image {
+impl ImportingImage {
     /// What an image's tables say.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, CallKind, Callee, Doubt, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, ProgramGraph};
 
 /// Whether a doubt is about where an indirect jump leads.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
@@ -40,7 +40,7 @@ pub fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bo
 /// [`uncertain_jumps`], and indirect tail calls: where these lead decides to whom calls return.
 pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     let calls = graphs.functions.iter().flat_map(|f| &f.calls);
-    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == Callee::Indirect).map(|c| c.address);
+    let tails = calls.filter(|c| c.kind != CallKind::Call && c.callee == CodeCallee::Indirect).map(|c| c.address);
     let all: BTreeSet<u64> = uncertain_jumps(graphs).into_iter().chain(tails).collect();
     all.into_iter().collect()
 }

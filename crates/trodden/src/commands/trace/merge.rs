@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::{Distribution, Site};
-use trodden_flow::witness::{Ending, Event, FunctionId, ReconstructError, Reconstruction, Witness, WitnessKind};
+use trodden_flow::witness::{Distribution, WitnessSite};
+use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
 use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceEvent, TraceWriter};
 
@@ -52,7 +52,7 @@ pub fn merge(
     // Who executes another program calls what is known to end the run.
     let ends = |e: StoredEnding| matches!(e, StoredEnding::Exited(_) | StoredEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
-    let ending = if whole { Ending::Complete } else { Ending::Cut };
+    let ending = if whole { TraceEnding::Complete } else { TraceEnding::Cut };
     let broken: RefCell<Option<ContainerError>> = RefCell::new(None);
     let streams: Vec<_> = traces.iter().zip(sites).map(|(t, s)| symbols(t, s, model, &broken)).collect();
     let reconstruction = Reconstruction::new(&model.program, distribution);
@@ -97,25 +97,25 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
-    fn convert(&mut self, event: Event) -> Option<TraceEvent> {
-        let is_dispatcher = |f: FunctionId| self.model.functions[f.index()].is_none();
+    fn convert(&mut self, event: ExecutionEvent) -> Option<TraceEvent> {
+        let is_dispatcher = |f: WitnessFunctionId| self.model.functions[f.index()].is_none();
         match event {
-            Event::Block(function, node) => {
+            ExecutionEvent::Block(function, node) => {
                 let witness = self.model.program.node_witness(function, node);
                 let address = self.model.addresses[witness.index()].expect("a block has an address");
                 Some(TraceEvent::Block(self.code.block_at(address).expect("blocks of the model are blocks of the trace")))
             }
-            Event::Call { callee, tail, .. } if is_dispatcher(callee) => {
+            ExecutionEvent::Call { callee, tail, .. } if is_dispatcher(callee) => {
                 self.tail = tail;
                 None
             }
-            Event::Call { caller: Some((caller, _)), .. } if is_dispatcher(caller) => {
+            ExecutionEvent::Call { caller: Some((caller, _)), .. } if is_dispatcher(caller) => {
                 Some(TraceEvent::Call { outside: false, tail: self.tail })
             }
-            Event::Call { caller, tail, .. } => Some(TraceEvent::Call { outside: caller.is_none(), tail }),
-            Event::Return(f) | Event::Unwind(f) if is_dispatcher(f) => None,
-            Event::Return(_) => Some(TraceEvent::Return),
-            Event::Unwind(_) => Some(TraceEvent::Unwind),
+            ExecutionEvent::Call { caller, tail, .. } => Some(TraceEvent::Call { outside: caller.is_none(), tail }),
+            ExecutionEvent::Return(f) | ExecutionEvent::Unwind(f) if is_dispatcher(f) => None,
+            ExecutionEvent::Return(_) => Some(TraceEvent::Return),
+            ExecutionEvent::Unwind(_) => Some(TraceEvent::Unwind),
         }
     }
 }
@@ -123,11 +123,11 @@ impl Events<'_> {
 /// What a witness is called in messages.
 pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
     match model.program.site(WitnessKind::Nodes, witness) {
-        Site::Node(function, _) => {
+        WitnessSite::Node(function, _) => {
             let name = model.functions[function.index()].map_or("an indirect call", |f| code.name(f));
             model.addresses[witness.index()].map_or_else(|| name.to_owned(), |address| format!("{:#x} in {name}", in_file(address).1))
         }
-        Site::Edge(..) => String::new(),
+        WitnessSite::Edge(..) => String::new(),
     }
 }
 

@@ -11,18 +11,20 @@
 //! execution contradicts that, anything. So that no call from outside is overlooked, the entries of all functions that
 //! may be called so are watched in one of the runs.
 
-use super::imports::{Assumption, Image, opaque, plain};
+use super::imports::{Assumption, ImportingImage, opaque, plain};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, Callee, Doubt, FunctionGraph, ProgramGraph, Returns};
+use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
 use trodden_binary::linked::in_file;
 use trodden_flow::graph::{Graph, Node};
-use trodden_flow::witness::{Call, EdgeKind, Function, FunctionId, NodeKind, Opaque, Program, Start, Witness};
+use trodden_flow::witness::{
+    NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
+};
 
 /// Machine code as a program, with the way back.
 pub struct Model {
     /// The program.
-    pub program: Program,
+    pub program: WitnessProgram,
     /// For each function of the program, its place in the graphs; `None` for the dispatcher.
     pub functions: Vec<Option<usize>>,
     /// For each node of the program, numbered as witnesses are, its address; `None` where no code is.
@@ -35,7 +37,7 @@ pub struct Model {
 
 /// What a run like those to come has shown.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub struct ObservedCalls {
     /// Where uncertain jumps and indirect tail calls led.
     pub targets: BTreeSet<(u64, u64)>,
     /// Calls that unwind, as far as they were executed.
@@ -59,9 +61,9 @@ pub struct Unwinding {
 
 impl Unwinding {
     /// Those of an image.
-    pub fn of(graphs: &ProgramGraph) -> Self {
+    pub fn from_graphs(graphs: &ProgramGraph) -> Self {
         let calls = || graphs.functions.iter().flat_map(|f| &f.calls);
-        let throws = |c: &&CallSite| matches!(&c.callee, Callee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
+        let throws = |c: &&CallSite| matches!(&c.callee, CodeCallee::Import(name) if opaque(plain(name), Assumption::Usual).unwinds);
         let of_functions = graphs.functions.iter().flat_map(|f| f.calls.iter().map(move |c| (f.entry, c)));
         let twice = of_functions.filter(|(_, c)| c.returns == Returns::Twice);
         let twice = twice.filter_map(|(entry, c)| Some((c.return_address?, (c.address, entry))));
@@ -87,18 +89,19 @@ impl Unwinding {
 /// A function that is to be excluded does not exist, or the program has no function.
 pub fn model(
     graphs: &ProgramGraph,
-    image: &Image,
+    image: &ImportingImage,
     excluded: &[String],
     assumption: Assumption,
-    observed: Option<&Observed>,
+    observed: Option<&ObservedCalls>,
 ) -> Result<Model> {
     for name in excluded {
         graphs.functions_named(name).next().with_context(|| format!("there is no function `{name}` to leave out"))?;
     }
     let closed = opaque_functions(graphs, excluded, observed.is_some());
     let known: Vec<usize> = (0..graphs.functions.len()).filter(|f| !closed.contains_key(f)).collect();
-    let ids: HashMap<u64, FunctionId> = (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, FunctionId(id))).collect();
-    let dispatcher = FunctionId(known.len() as u32);
+    let ids: HashMap<u64, WitnessFunctionId> =
+        (0..).zip(&known).map(|(id, f)| (graphs.functions[*f].entry, WitnessFunctionId(id))).collect();
+    let dispatcher = WitnessFunctionId(known.len() as u32);
     let leaves = leaving_outside(graphs, image, assumption);
     let mut maker = Maker {
         graphs,
@@ -122,7 +125,7 @@ pub fn model(
     let external = external(graphs, image, &closed, &ids);
     functions.push(dispatcher_function(&external)?);
     places.extend([None, None]);
-    let program = Program::new(functions, Start::Outside, external)?;
+    let program = WitnessProgram::new(functions, ProgramStart::Outside, external)?;
     let witnesses = (0..).zip(&places).filter_map(|(w, place)| Some(((*place)?, Witness(w)))).collect();
     let functions = known.iter().map(|f| Some(*f)).chain([None]).collect();
     let name = |f: usize| graphs.functions[f].name.clone();
@@ -135,8 +138,8 @@ impl Model {
     /// Entries of the functions that may be called from outside, and of those that nothing is known to call.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
-        let called: HashSet<FunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
-        let external: HashSet<FunctionId> = self.program.external().iter().copied().collect();
+        let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
+        let external: HashSet<WitnessFunctionId> = self.program.external().iter().copied().collect();
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         let unseen = known.filter(|f| external.contains(f) || !called.contains(f));
         unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry())).collect()
@@ -173,12 +176,17 @@ fn opaque_functions(graphs: &ProgramGraph, excluded: &[String], observed: bool) 
 }
 
 /// Functions that code outside may call: those whose address is kept, where the program starts, and what opaque functions call.
-fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String>, ids: &HashMap<u64, FunctionId>) -> Vec<FunctionId> {
+fn external(
+    graphs: &ProgramGraph,
+    image: &ImportingImage,
+    opaque: &HashMap<usize, String>,
+    ids: &HashMap<u64, WitnessFunctionId>,
+) -> Vec<WitnessFunctionId> {
     let kept = graphs.functions.iter().filter(|f| f.address_taken).map(|f| f.entry);
     let called = opaque.keys().flat_map(|f| graphs.functions[*f].calls.iter()).flat_map(|call| match &call.callee {
-        Callee::Function(entry) => vec![*entry],
-        Callee::OneOf(entries) => entries.clone(),
-        Callee::Import(_) | Callee::Indirect => Vec::new(),
+        CodeCallee::Function(entry) => vec![*entry],
+        CodeCallee::OneOf(entries) => entries.clone(),
+        CodeCallee::Import(_) | CodeCallee::Indirect => Vec::new(),
     });
     let resolvers = graphs.stubs.iter().filter_map(|s| s.resolver);
     let all: BTreeSet<u64> =
@@ -188,20 +196,20 @@ fn external(graphs: &ProgramGraph, image: &Image, opaque: &HashMap<usize, String
 
 /// Entries of functions that may end in a tail call of code that calls back, or of such a function. Whether that calls
 /// back, or the caller of the function, nothing could say; so the calls back are put behind the function's return.
-fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption) -> HashSet<u64> {
+fn leaving_outside(graphs: &ProgramGraph, image: &ImportingImage, assumption: Assumption) -> HashSet<u64> {
     let mut leaves: HashSet<u64> = HashSet::new();
     loop {
         let before = leaves.len();
         for function in &graphs.functions {
             let is_tail = |c: &&CallSite| c.kind != CallKind::Call;
             let leaves_by = |c: &CallSite| match &c.callee {
-                Callee::Import(name) => match image.exports.get(plain(name)) {
+                CodeCallee::Import(name) => match image.exports.get(plain(name)) {
                     Some(entry) => leaves.contains(entry),
                     None => image.import(name, assumption).calls_back,
                 },
-                Callee::Indirect => false,
-                Callee::Function(entry) => leaves.contains(entry),
-                Callee::OneOf(entries) => entries.iter().any(|e| leaves.contains(e)),
+                CodeCallee::Indirect => false,
+                CodeCallee::Function(entry) => leaves.contains(entry),
+                CodeCallee::OneOf(entries) => entries.iter().any(|e| leaves.contains(e)),
             };
             if function.calls.iter().filter(is_tail).any(leaves_by) {
                 leaves.insert(function.entry);
@@ -214,23 +222,23 @@ fn leaving_outside(graphs: &ProgramGraph, image: &Image, assumption: Assumption)
 }
 
 /// A function of one node that calls any of those whose address is kept.
-fn dispatcher_function(callees: &[FunctionId]) -> Result<Function> {
+fn dispatcher_function(callees: &[WitnessFunctionId]) -> Result<WitnessFunction> {
     let graph = Graph::new(2, Node(0), Node(1), vec![(Node(0), Node(1))])?;
-    let mut dispatcher = Function::new("(indirect call)", graph);
+    let mut dispatcher = WitnessFunction::new("(indirect call)", graph);
     dispatcher.nodes = vec![NodeKind::Virtual; 2];
-    let call = if callees.is_empty() { Call::opaque(Opaque::RETURNS) } else { Call::indirect(callees.to_vec()) };
+    let call = if callees.is_empty() { ProgramCall::opaque(Opaque::RETURNS) } else { ProgramCall::indirect(callees.to_vec()) };
     dispatcher.calls = vec![(Node(0), call)];
     Ok(dispatcher)
 }
 
 struct Maker<'a> {
     graphs: &'a ProgramGraph,
-    image: &'a Image,
-    ids: &'a HashMap<u64, FunctionId>,
-    dispatcher: FunctionId,
+    image: &'a ImportingImage,
+    ids: &'a HashMap<u64, WitnessFunctionId>,
+    dispatcher: WitnessFunctionId,
     /// Entries of functions that may end in a tail call of code outside.
     leaves: HashSet<u64>,
-    observed: Option<&'a Observed>,
+    observed: Option<&'a ObservedCalls>,
     /// Entries of functions that may end in a tail call of several functions, or of such a function.
     branching: HashSet<u64>,
     /// Whether exceptions are thrown, or `longjmp` is called.
@@ -244,8 +252,8 @@ struct Parts {
     /// Nodes with calls that may unwind, and those behind calls that return twice.
     unwinding: Vec<Node>,
     again: Vec<Node>,
-    edges: Vec<(Node, Node, EdgeKind)>,
-    calls: Vec<(Node, Call)>,
+    edges: Vec<(Node, Node, WitnessEdgeKind)>,
+    calls: Vec<(Node, ProgramCall)>,
     exit: Node,
 }
 
@@ -255,14 +263,14 @@ impl Parts {
         Node(self.nodes.len() as u32 - 1)
     }
 
-    fn edge(&mut self, from: Node, to: Node, kind: EdgeKind) {
+    fn edge(&mut self, from: Node, to: Node, kind: WitnessEdgeKind) {
         self.edges.push((from, to, kind));
     }
 }
 
 impl Maker<'_> {
     /// A function, and the address of each of its nodes.
-    fn function(&self, graph: &FunctionGraph) -> Result<(Function, Vec<Option<u64>>)> {
+    fn function(&self, graph: &FunctionGraph) -> Result<(WitnessFunction, Vec<Option<u64>>)> {
         let mut nodes: Vec<(NodeKind, Option<u64>)> = graph.blocks.iter().map(|b| (NodeKind::Block, Some(b.start))).collect();
         nodes.push((NodeKind::Virtual, None));
         let exit = Node(graph.blocks.len() as u32);
@@ -274,12 +282,12 @@ impl Maker<'_> {
         for (from, to) in parts.unwinding.iter().flat_map(|f| parts.again.iter().map(move |t| (*f, *t))) {
             let place = parts.nodes[to.index()].1;
             let only = place.is_some() && self.observed.is_some_and(|o| o.only_landing == place);
-            parts.edges.push((from, to, if only { EdgeKind::Lands } else { EdgeKind::Unwind }));
+            parts.edges.push((from, to, if only { WitnessEdgeKind::Lands } else { WitnessEdgeKind::Unwind }));
         }
         let entry = graph.block_starting_at(graph.entry).with_context(|| format!("no block starts at the entry of {}", graph.name))?;
         let edges = parts.edges.iter().map(|(from, to, _)| (*from, *to)).collect();
         let shape = Graph::new(parts.nodes.len() as u32, Node(entry.0), parts.exit, edges)?;
-        let mut function = Function::new(graph.name.clone(), shape);
+        let mut function = WitnessFunction::new(graph.name.clone(), shape);
         function.nodes = parts.nodes.iter().map(|n| n.0).collect();
         function.edges = parts.edges.iter().map(|e| e.2).collect();
         function.calls = parts.calls;
@@ -299,21 +307,21 @@ impl Maker<'_> {
                 },
                 CallKind::TailCall => {
                     parts.calls.push((at, self.callee(call)));
-                    parts.edge(at, parts.exit, EdgeKind::Flow);
+                    parts.edge(at, parts.exit, WitnessEdgeKind::Flow);
                 }
                 CallKind::ConditionalTailCall => {
                     let tail = parts.node(NodeKind::Virtual, None);
-                    parts.edge(at, tail, EdgeKind::Flow);
+                    parts.edge(at, tail, WitnessEdgeKind::Flow);
                     parts.calls.push((tail, self.callee(call)));
-                    parts.edge(tail, parts.exit, EdgeKind::Flow);
+                    parts.edge(tail, parts.exit, WitnessEdgeKind::Flow);
                 }
             }
         }
         if block.end == BlockEnd::Return {
-            parts.edge(at, parts.exit, EdgeKind::Flow);
+            parts.edge(at, parts.exit, WitnessEdgeKind::Flow);
         }
-        for edge in graph.successors(index).iter().filter(|e| e.kind != graph::EdgeKind::Unwind) {
-            parts.edge(at, Node(edge.to.0), EdgeKind::Flow);
+        for edge in graph.successors(index).iter().filter(|e| e.kind != graph::CodeEdgeKind::Unwind) {
+            parts.edge(at, Node(edge.to.0), WitnessEdgeKind::Flow);
         }
     }
 
@@ -328,20 +336,21 @@ impl Maker<'_> {
         let at = match pad.is_some() && parts.calls.last().is_some_and(|(node, _)| *node == at) {
             true => {
                 let own = parts.node(NodeKind::Virtual, None);
-                parts.edge(at, own, EdgeKind::Flow);
+                parts.edge(at, own, WitnessEdgeKind::Flow);
                 own
             }
             false => at,
         };
         parts.calls.push((at, callee));
-        let leaves = matches!(self.target(call), Callee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
+        let leaves =
+            matches!(self.target(call), CodeCallee::Function(entry) if self.leaves.contains(&entry) && self.ids.contains_key(&entry));
         if leaves {
-            parts.calls.push((at, Call::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
+            parts.calls.push((at, ProgramCall::opaque(Opaque { calls_back: true, ..Opaque::RETURNS })));
         }
-        let branching = matches!(self.target(call), Callee::Function(entry) if self.branching.contains(&entry));
+        let branching = matches!(self.target(call), CodeCallee::Function(entry) if self.branching.contains(&entry));
         let is_branch = is_branch || leaves || branching;
         if let Some(pad) = pad {
-            parts.edge(at, Node(pad.0), if lands { EdgeKind::Lands } else { EdgeKind::Unwind });
+            parts.edge(at, Node(pad.0), if lands { WitnessEdgeKind::Lands } else { WitnessEdgeKind::Unwind });
         }
         if self.unwinds {
             parts.unwinding.push(at);
@@ -356,7 +365,7 @@ impl Maker<'_> {
         match (is_branch || twice || pad.is_some()) && !starts_block {
             true => {
                 let next = parts.node(NodeKind::Continuation, Some(behind));
-                parts.edge(at, next, EdgeKind::Flow);
+                parts.edge(at, next, WitnessEdgeKind::Flow);
                 if twice {
                     parts.again.push(next);
                 }
@@ -375,7 +384,7 @@ impl Maker<'_> {
                     let callee = self.callee(c);
                     let outcomes = callee.opaque.map_or(0, |o| [o.returns, o.ends_run, o.unwinds].into_iter().filter(|o| *o).count());
                     let several = callee.callees.len() + outcomes > 1 || callee.callees.contains(&self.dispatcher);
-                    several || matches!(self.target(c), Callee::Function(entry) if self.branching.contains(&entry))
+                    several || matches!(self.target(c), CodeCallee::Function(entry) if self.branching.contains(&entry))
                 };
                 if function.calls.iter().filter(|c| c.kind != CallKind::Call).any(branches) {
                     self.branching.insert(function.entry);
@@ -388,9 +397,9 @@ impl Maker<'_> {
     }
 
     /// Whom an indirect tail call was seen to call.
-    fn seen(&self, call: &CallSite, observed: &Observed) -> (Vec<FunctionId>, Option<Opaque>) {
+    fn seen(&self, call: &CallSite, observed: &ObservedCalls) -> (Vec<WitnessFunctionId>, Option<Opaque>) {
         let targets = || observed.targets.range((call.address, 0)..=(call.address, u64::MAX)).map(|(_, target)| *target);
-        let callees: Vec<FunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
+        let callees: Vec<WitnessFunctionId> = targets().filter_map(|t| self.ids.get(&t).copied()).collect();
         let others = || targets().filter(|t| !self.ids.contains_key(t));
         let other = match others().next() {
             Some(target) if self.graphs.function_entered_at(target).is_some() => Some(self.inside_opaque(target)),
@@ -421,35 +430,35 @@ impl Maker<'_> {
     }
 
     /// What a call names: a function of the image that other files could have by its name, too, is the image's.
-    fn target(&self, call: &CallSite) -> Callee {
+    fn target(&self, call: &CallSite) -> CodeCallee {
         match &call.callee {
-            Callee::Import(name) => {
-                self.image.exports.get(plain(name)).map_or_else(|| call.callee.clone(), |entry| Callee::Function(*entry))
+            CodeCallee::Import(name) => {
+                self.image.exports.get(plain(name)).map_or_else(|| call.callee.clone(), |entry| CodeCallee::Function(*entry))
             }
             other => other.clone(),
         }
     }
 
     /// What a call may enter.
-    fn callee(&self, call: &CallSite) -> Call {
+    fn callee(&self, call: &CallSite) -> ProgramCall {
         let known = |entry: &u64| self.ids.get(entry).copied();
         let (callees, other) = match &self.target(call) {
-            Callee::Function(entry) => match known(entry) {
+            CodeCallee::Function(entry) => match known(entry) {
                 Some(id) => (vec![id], None),
                 None => (Vec::new(), Some(self.inside_opaque(*entry))),
             },
-            Callee::Import(name) => (Vec::new(), Some(self.import(name, call.address))),
+            CodeCallee::Import(name) => (Vec::new(), Some(self.import(name, call.address))),
             // A function of another file that calls back could not be distinguished from a direct call of ours.
-            Callee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
+            CodeCallee::Indirect if call.kind != CallKind::Call && self.observed.is_some() => {
                 self.seen(call, self.observed.expect("it is there"))
             }
-            Callee::Indirect => match opaque("", self.assumption) {
+            CodeCallee::Indirect => match opaque("", self.assumption) {
                 // What is called back includes whatever could be called directly, and looks the same.
                 other if other.calls_back => (Vec::new(), Some(Self::unwinding(other, self.unwinds))),
                 other => (vec![self.dispatcher], Some(other)),
             },
-            Callee::OneOf(entries) => {
-                let callees: Vec<FunctionId> = entries.iter().filter_map(known).collect();
+            CodeCallee::OneOf(entries) => {
+                let callees: Vec<WitnessFunctionId> = entries.iter().filter_map(known).collect();
                 let other = (callees.len() < entries.len()).then_some(ANYTHING);
                 (callees, other)
             }
@@ -460,7 +469,7 @@ impl Maker<'_> {
         let by_jump = |o: Opaque| Opaque { calls_back: o.calls_back && !o.returns, ends_run: o.ends_run && !o.returns, ..o };
         let other = other.map(|o| if tail { by_jump(o) } else { o });
         let other = other.map(|o| if never && o.returns { Opaque { returns: false, ends_run: !o.unwinds, ..o } } else { o });
-        Call { callees, opaque: other, keeps_frame: !tail }
+        ProgramCall { callees, opaque: other, keeps_frame: !tail }
     }
 
     /// What a function that is not traced inside can do.

@@ -8,7 +8,7 @@
 //!
 //! Two passes over the trace: lengths of calls, then what is shown. Memory: what is shown, and the open calls.
 
-use super::calls::{LeftOut, Step, walk};
+use super::calls::{CallStep, LeftOut, walk};
 use super::files::Files;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ const CLOSES: i64 = -2;
 /// The trace cannot be read.
 pub fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
     let threads: Vec<ThreadNumber> = left_out.threads(trace).collect();
-    let lengths = Lengths::of(trace, &threads, left_out)?;
+    let lengths = Lengths::new(trace, &threads, left_out)?;
     let shortest = lengths.shortest(MOST_CALLS);
     let with_steps = lengths.steps <= MOST_STEPS;
     let mut executed = vec![0u64; trace.about().blocks.len()];
@@ -49,7 +49,7 @@ pub fn page(trace: &TraceFile, left_out: &LeftOut) -> Result<String> {
     for thread in threads {
         let mut calls = Calls { shortest, with_steps, ..Calls::default() };
         walk(trace, thread, left_out, |step, number| {
-            if let Step::Block(block) = step {
+            if let CallStep::Block(block) = step {
                 executed[block.0 as usize] += 1;
             }
             calls.take(step, number);
@@ -82,19 +82,19 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn of(trace: &TraceFile, threads: &[ThreadNumber], left_out: &LeftOut) -> Result<Self> {
+    fn new(trace: &TraceFile, threads: &[ThreadNumber], left_out: &LeftOut) -> Result<Self> {
         let mut lengths = Self { by_bits: [0; 65], steps: 0 };
         for thread in threads {
             let mut open = Vec::new();
             walk(trace, *thread, left_out, |step, number| {
                 lengths.steps += 1;
                 match step {
-                    Step::Open(_) => open.push(number),
-                    Step::Close => {
+                    CallStep::Open(_) => open.push(number),
+                    CallStep::Close => {
                         let begun = open.pop().expect("what ends has begun");
                         lengths.by_bits[64 - (number - begun).leading_zeros() as usize] += 1;
                     }
-                    Step::Block(_) => {}
+                    CallStep::Block(_) => {}
                 }
                 Ok(())
             })?;
@@ -144,23 +144,23 @@ struct Calls {
 }
 
 impl Calls {
-    fn take(&mut self, step: Step, number: u64) {
+    fn take(&mut self, step: CallStep, number: u64) {
         if self.with_steps {
             self.steps.push(match step {
-                Step::Open(_) => OPENS,
-                Step::Close => CLOSES,
-                Step::Block(block) => i64::from(block.0),
+                CallStep::Open(_) => OPENS,
+                CallStep::Close => CLOSES,
+                CallStep::Block(block) => i64::from(block.0),
             });
         }
         match step {
-            Step::Open(function) => {
+            CallStep::Open(function) => {
                 *self.called.entry(function).or_default() += 1;
                 let (depth, step) = (self.open.len() as u32, self.steps.len() as u64);
                 self.open.push(self.calls.len());
                 self.calls.push(Call { function: Some(function), calls: 1, depth, from: number, to: number, step });
             }
-            Step::Close => self.close(number),
-            Step::Block(block) => *self.executed.entry(block).or_default() += 1,
+            CallStep::Close => self.close(number),
+            CallStep::Block(block) => *self.executed.entry(block).or_default() += 1,
         }
     }
 
@@ -310,14 +310,14 @@ mod tests {
     fn short_calls_side_by_side_are_one() {
         let mut calls = Calls { shortest: 4, ..Calls::default() };
         let (main, small) = (TraceFunction(0), TraceFunction(1));
-        calls.take(Step::Open(main), 0);
+        calls.take(CallStep::Open(main), 0);
         for n in 0..3 {
-            calls.take(Step::Open(small), 1 + 2 * n);
-            calls.take(Step::Open(small), 2 + 2 * n);
-            calls.take(Step::Close, 3 + 2 * n);
-            calls.take(Step::Close, 3 + 2 * n);
+            calls.take(CallStep::Open(small), 1 + 2 * n);
+            calls.take(CallStep::Open(small), 2 + 2 * n);
+            calls.take(CallStep::Close, 3 + 2 * n);
+            calls.take(CallStep::Close, 3 + 2 * n);
         }
-        calls.take(Step::Close, 8);
+        calls.take(CallStep::Close, 8);
         let shown: Vec<_> = calls.calls.iter().map(|c| (c.function, c.calls, c.depth, c.from, c.to)).collect();
         assert_eq!(shown, [(Some(main), 1, 0, 0, 8), (None, 6, 1, 1, 7)]);
         assert_eq!(calls.called[&small], 6);

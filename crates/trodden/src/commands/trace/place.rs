@@ -7,7 +7,7 @@ use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile
 
 /// What a user means by a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TraceLocation {
     what: What,
     /// Only the nth time, from 1.
     pub nth: Option<u64>,
@@ -23,7 +23,7 @@ enum What {
     Number(u64),
 }
 
-impl Place {
+impl TraceLocation {
     /// Reads a place, as far as the trace has it.
     ///
     /// # Errors

@@ -16,13 +16,14 @@ use std::path::Path;
 use trodden_flow::graph::Node;
 use trodden_flow::witness::ambiguous::{self, Blocks};
 use trodden_flow::witness::bound::bound;
-use trodden_flow::witness::condition::{Branch, Target, Violation, check_structure, members};
+use trodden_flow::witness::condition::{BranchNode, BranchTarget, Violation, check_structure, members};
 use trodden_flow::witness::distribution::{assign_to_machines, plan, witness_count};
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Distribution, FunctionId, Lookahead, Options, Order, PlanError, Strategy, Weights, Witness, WitnessKind, check_paper,
+    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
+    WitnessKind, check_paper,
 };
 
 const SCHEMA_VERSION: u32 = 1;
@@ -61,7 +62,7 @@ impl Plan {
     }
 
     /// One run that watches every block.
-    pub fn of_all(model: &Model, code: &Code, weights: &Weights) -> Self {
+    pub fn from_all(model: &Model, code: &Code, weights: &Weights) -> Self {
         let sites = code.addresses();
         let witnesses: Vec<Witness> = sites.iter().filter_map(|a| model.witnesses.get(a).copied()).collect();
         let predicted = vec![weights.sum(KIND, &witnesses)];
@@ -142,10 +143,10 @@ impl Planner<'_> {
     /// With it comes how many witnesses repair added.
     fn distribute(&self, structure: &Structure) -> Result<(Distribution, usize)> {
         let limit = self.limit();
-        let options = Options {
+        let options = DistributionOptions {
             profiles: self.job.runs as usize,
-            strategy: Strategy::from(self.job.strategy),
-            order: Order::LongestFirst,
+            strategy: DistributionStrategy::from(self.job.strategy),
+            order: WitnessJobOrder::LongestFirst,
             limit,
             machines: self.job.machines.map(|m| m as usize),
             lookahead: LOOKAHEAD,
@@ -271,39 +272,40 @@ impl Planner<'_> {
         format!("where {} goes: {one} or {other}", self.branch(violation.branch))
     }
 
-    fn function(&self, f: FunctionId) -> &str {
+    fn function(&self, f: WitnessFunctionId) -> &str {
         self.model.functions[f.index()].map_or("an indirect call", |f| self.code.name(f))
     }
 
-    fn node(&self, f: FunctionId, node: Node) -> String {
+    fn node(&self, f: WitnessFunctionId, node: Node) -> String {
         place(self.model, self.code, self.model.program.node_witness(f, node))
     }
 
-    fn branch(&self, branch: Branch) -> String {
+    fn branch(&self, branch: BranchNode) -> String {
         match branch {
-            Branch::Node(f, n) => self.node(f, n),
-            Branch::Call(f, n) => format!("a call in {}", self.node(f, n)),
-            Branch::Opaque(f, n) => format!("the other file's function that {} calls", self.node(f, n)),
-            Branch::Unwinding(f, n) => format!("what is thrown in {}", self.node(f, n)),
-            Branch::Outside => "code of other files".to_owned(),
+            BranchNode::Node(f, n) => self.node(f, n),
+            BranchNode::Call(f, n) => format!("a call in {}", self.node(f, n)),
+            BranchNode::Opaque(f, n) => format!("the other file's function that {} calls", self.node(f, n)),
+            BranchNode::Unwinding(f, n) => format!("what is thrown in {}", self.node(f, n)),
+            BranchNode::Outside => "code of other files".to_owned(),
         }
     }
 
-    fn target(&self, branch: Branch, target: Target) -> String {
+    fn target(&self, branch: BranchNode, target: BranchTarget) -> String {
         match (target, branch) {
-            (Target::Node(node, _), Branch::Node(f, _) | Branch::Call(f, _) | Branch::Opaque(f, _) | Branch::Unwinding(f, _)) => {
-                self.node(f, node)
-            }
-            (Target::Function(callee), _) => format!("into {}", self.function(callee)),
-            (Target::Returns, _) => "back to its caller".to_owned(),
-            (Target::Unwinds, _) => "out of the function by unwinding".to_owned(),
-            (Target::Ends, _) => "to the program's end".to_owned(),
-            (Target::GoesOn | Target::Node(..), _) => "on behind it".to_owned(),
+            (
+                BranchTarget::Node(node, _),
+                BranchNode::Node(f, _) | BranchNode::Call(f, _) | BranchNode::Opaque(f, _) | BranchNode::Unwinding(f, _),
+            ) => self.node(f, node),
+            (BranchTarget::Function(callee), _) => format!("into {}", self.function(callee)),
+            (BranchTarget::Returns, _) => "back to its caller".to_owned(),
+            (BranchTarget::Unwinds, _) => "out of the function by unwinding".to_owned(),
+            (BranchTarget::Ends, _) => "to the program's end".to_owned(),
+            (BranchTarget::GoesOn | BranchTarget::Node(..), _) => "on behind it".to_owned(),
         }
     }
 
     fn execution(&self, blocks: &Blocks) -> String {
-        let address = |(f, n): &(FunctionId, Node)| match self.model.addresses[self.model.program.node_witness(*f, *n).index()] {
+        let address = |(f, n): &(WitnessFunctionId, Node)| match self.model.addresses[self.model.program.node_witness(*f, *n).index()] {
             Some(address) => format!("{address:#x}"),
             None => "-".to_owned(),
         };
@@ -345,14 +347,14 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
 }
 
-impl From<crate::cli::TraceStrategy> for Strategy {
-    fn from(strategy: crate::cli::TraceStrategy) -> Strategy {
+impl From<crate::cli::TraceStrategy> for DistributionStrategy {
+    fn from(strategy: crate::cli::TraceStrategy) -> DistributionStrategy {
         use crate::cli::TraceStrategy;
         match strategy {
-            TraceStrategy::Fine => Strategy::Fine,
-            TraceStrategy::Function => Strategy::Function,
-            TraceStrategy::Grouped => Strategy::Grouped,
-            TraceStrategy::Weighted => Strategy::Weighted,
+            TraceStrategy::Fine => DistributionStrategy::Fine,
+            TraceStrategy::Function => DistributionStrategy::Function,
+            TraceStrategy::Grouped => DistributionStrategy::Grouped,
+            TraceStrategy::Weighted => DistributionStrategy::Weighted,
         }
     }
 }

@@ -19,10 +19,11 @@ use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::{Limited, cut_to_limit};
-use trodden_profile::{Collected, Counts, Ending, ImageProfile, Profile, Run, UnitProfile};
+use trodden_profile::{Collected, Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
-    Block, BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitMap, digest, shape,
+    BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
+    shape,
 };
 
 /// Functions with more paths are cut.
@@ -41,8 +42,8 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
     let about = trace.about();
     let command = about.command.clone();
     let ending = match trace.end().ending {
-        Some(StoredEnding::Exited(code)) => Some(Ending::Exit(code)),
-        Some(StoredEnding::Killed(signal)) => Some(Ending::Signal(signal)),
+        Some(StoredEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
+        Some(StoredEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
         _ => None,
     };
     let suite = job.destination.suite.clone();
@@ -63,10 +64,10 @@ fn images(trace: &TraceFile, functions: Vec<Numbered>, mut counts: Counted) -> V
     }
     let image = |(file, functions): (usize, Vec<FunctionMap>)| {
         let path = file.checked_sub(1).map_or(&about.image, |library| &about.libraries[library]).clone();
-        let unit = Identity::of(format!("trace {:x} {file} {:?}", about.hash, functions.len()).as_bytes());
+        let unit = Identity::from_content(format!("trace {:x} {file} {:?}", about.hash, functions.len()).as_bytes());
         let map = Arc::new(unit_map(trace, path.clone(), functions));
-        let counts = Counts::of_executions(counts.remove(&file).unwrap_or_default().into_iter().collect());
-        let identity = Identity::of(format!("trace {:x} {file}", about.hash).as_bytes());
+        let counts = Counts::from_executions(counts.remove(&file).unwrap_or_default().into_iter().collect());
+        let identity = Identity::from_content(format!("trace {:x} {file}", about.hash).as_bytes());
         ImageProfile { identity, path, build_id: None, units: vec![UnitProfile { unit, map, counts }] }
     };
     files.into_iter().map(image).collect()
@@ -207,7 +208,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     let graph = Graph::new(blocks.len() as u32 + 1, Node(0), exit, flow.iter().map(|e| (e.from, e.to)).collect())?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
     let Limited { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
-    let map_blocks: Vec<Block> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
+    let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
         local: false,
@@ -229,13 +230,13 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     Ok(Numbered { map, file, dag, edges, entry: blocks[0], function })
 }
 
-fn block_of_map(trace: &TraceFile, block: TraceBlock) -> Block {
+fn block_of_map(trace: &TraceFile, block: TraceBlock) -> UnitBlock {
     let data = trace.block(block);
     let position = |(file, line): &(u32, u32)| Position { scope: data.function.0, file: *file, line: *line, column: 0 };
     let positions: Vec<Position> = data.lines.iter().map(position).collect();
     // How many instructions it has is not in the trace; their mean length is about four bytes.
     let up_to_calls = positions.len() as u32;
-    Block { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
+    UnitBlock { instructions: (data.size / 4).max(1), branch: positions.last().copied(), positions, up_to_calls, kind: BlockKind::Code }
 }
 
 fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> UnitMap {
@@ -254,8 +255,8 @@ fn unit_map(trace: &TraceFile, source: String, functions: Vec<FunctionMap>) -> U
         source,
         producer: String::new(),
         target: "x86_64-unknown-linux-gnu".to_owned(),
-        experiment: Experiment::of_trace(),
-        counted: trodden_unit::Counted::Paths,
+        experiment: Experiment::from_trace(),
+        counted: trodden_unit::CountedEvent::Paths,
         codegen: Vec::new(),
         files: about.files.clone(),
         scopes: (0..).zip(&about.functions).map(scope).collect(),

@@ -3,18 +3,18 @@
 //! Phases: recover the graphs of its code, and name the functions that stay opaque; a first run without witnesses,
 //! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
 //! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
-//! more is held possible, and all from placing on is repeated.
+//! more is assumed possible, and all from placing on is repeated.
 
 use super::code::Code;
 use super::collectors::collector;
-use super::explain::{Missing, first_missing};
+use super::explain::{MissingStep, first_missing};
 use super::files::Files;
-use super::imports::{Assumption, Image};
+use super::imports::{Assumption, ImportingImage};
 use super::jumps::{has_edge, is_uncertain_jump, observed_jumps, replaceable, uncertain_jumps};
 use super::merge::{Hits, MergeError, Merged, merge, place};
-use super::model::{Model, Observed, Unwinding, model};
+use super::model::{Model, ObservedCalls, Unwinding, model};
 use super::plan::{self, Plan, Planner, Refused};
-use super::runs::{FirstRun, RunResult, Subject};
+use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
@@ -23,11 +23,11 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{Doubt, Observation, ProgramGraph};
+use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
-    Collector, Ending, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, StoredEnding, ThreadNumber, TraceAbout, TraceEnd,
+    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, StoredEnding, ThreadNumber, TraceAbout, TraceEnd,
     TraceWriter, Trampolines,
 };
 
@@ -46,7 +46,7 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
-    let subject = Subject::new(job, folder)?;
+    let subject = RepeatedProgram::new(job, folder)?;
     let kind = job.collector.unwrap_or_else(|| usual_collector(job));
     collector(kind).suits(&subject.executable, &subject.libraries)?;
     let libraries = subject.libraries.iter().map(|l| &l.executable);
@@ -76,22 +76,22 @@ fn usual_collector(job: &TraceRecord) -> CollectorKind {
 
 struct Recording<'a> {
     job: &'a TraceRecord,
-    subject: Subject<'a>,
+    subject: RepeatedProgram<'a>,
     files: Files,
-    image: Image,
+    image: ImportingImage,
     graphs: ProgramGraph,
     /// What executions showed of jumps.
-    observed: BTreeSet<Observation>,
+    observed: BTreeSet<GraphObservation>,
 }
 
 impl Recording<'_> {
     /// The graphs with what executions have shown.
     fn amended(&self) -> Result<ProgramGraph> {
-        let observed: Vec<Observation> = self.observed.iter().copied().collect();
+        let observed: Vec<GraphObservation> = self.observed.iter().copied().collect();
         self.files.graphs(&self.image, &observed)
     }
 
-    fn model(&self, assumption: Assumption, observed: Option<&Observed>) -> Result<(Model, Code)> {
+    fn model(&self, assumption: Assumption, observed: Option<&ObservedCalls>) -> Result<(Model, Code)> {
         let model = model(&self.graphs, &self.image, &self.job.opaque, assumption, observed)?;
         let traced: std::collections::HashSet<usize> = model.functions.iter().flatten().copied().collect();
         let code = Code::new(self.graphs.clone(), |f| traced.contains(&f));
@@ -100,13 +100,13 @@ impl Recording<'_> {
 
     /// The first run, again and again while it shows targets of jumps that the graphs do not have.
     fn first_run(&mut self, notes: &mut Vec<String>) -> Result<FirstRun> {
-        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::of(&self.graphs), None, true)?;
+        let mut first = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), None, true)?;
         for _ in 0..OBSERVING {
-            let new: Vec<Observation> = first
+            let new: Vec<GraphObservation> = first
                 .targets
                 .iter()
                 .filter(|t| !has_edge(&self.graphs, **t))
-                .map(|(from, to)| Observation { from: *from, to: *to })
+                .map(|(from, to)| GraphObservation { from: *from, to: *to })
                 .collect();
             if new.is_empty() {
                 return Ok(first);
@@ -119,19 +119,19 @@ impl Recording<'_> {
                 return Ok(first);
             }
             let log = Some(Arc::new(first.outcome.log.clone()));
-            let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::of(&self.graphs), log, false)?;
+            let again = self.subject.first_run(&observed_jumps(&self.graphs), &Unwinding::from_graphs(&self.graphs), log, false)?;
             first = FirstRun { outcome: first.outcome, ..again };
         }
         bail!("indirect jumps show new targets in each run: take `--collector single-step`")
     }
 
     /// What the first run has shown, for the runs that repeat it.
-    fn observed_in(&self, first: &FirstRun) -> Observed {
+    fn observed_in(&self, first: &FirstRun) -> ObservedCalls {
         let (targets, throws, landed) = (first.targets.clone(), first.throws.clone(), first.landed.clone());
         let behind = landed.first().copied().filter(|_| landed.len() == 1);
-        let twice = Unwinding::of(&self.graphs).twice;
+        let twice = Unwinding::from_graphs(&self.graphs).twice;
         let once = |place: &u64| twice.get(place).is_some_and(|(_, entry)| first.entered_once.contains(entry));
-        Observed { only_landing: behind.filter(once), targets, throws, landed }
+        ObservedCalls { only_landing: behind.filter(once), targets, throws, landed }
     }
 
     /// `shows`: what the program writes is the user's.
@@ -140,9 +140,9 @@ impl Recording<'_> {
         let mut notes = Vec::new();
         if self.job.plan {
             (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
-            let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
+            let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
             let weights = self.weights(&model, None)?;
-            plan::print(&self.planner(&model, &code, collector, &weights), &Plan::of_all(&model, &code, &weights))?;
+            plan::print(&self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
             return Ok(ExitCode::SUCCESS);
         }
         let mut shown = !shows;
@@ -162,7 +162,7 @@ impl Recording<'_> {
     /// One run of all blocks; nothing if it has shown targets of jumps that the graphs do not have, and must be repeated.
     fn one_run(&mut self, collector: &dyn Collector, shows: bool, notes: &mut Vec<String>) -> Result<Option<ExitCode>> {
         let steps = collector.name() == "single-step";
-        let (model, code) = self.model(Assumption::Usual, Some(&Observed::default()))?;
+        let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let mut sites = code.addresses();
         let blocks = sites.len();
@@ -180,7 +180,7 @@ impl Recording<'_> {
         let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
         let targets = hits.targets(&partial)?;
         let new = targets.into_iter().filter(|t| !has_edge(&self.graphs, *t));
-        let new: Vec<Observation> = new.map(|(from, to)| Observation { from, to }).collect();
+        let new: Vec<GraphObservation> = new.map(|(from, to)| GraphObservation { from, to }).collect();
         // A process that is attached to has no next run.
         if !new.is_empty() && self.job.pid.is_none() {
             notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
@@ -193,7 +193,7 @@ impl Recording<'_> {
         }
         let mut writer = self.writer(&model, &code, collector, 1)?;
         hits.replay(&partial, &mut writer)?;
-        let cut = !matches!(result.outcome.followed.ending, Ending::Exited(_));
+        let cut = !matches!(result.outcome.followed.ending, FollowEnding::Exited(_));
         let runs = vec![about_run(&sites[..blocks], &result)];
         let merged = Merged { cut, open: Vec::new() };
         self.finish(writer, merged, &result.outcome.followed, runs, std::mem::take(notes)).map(Some)
@@ -284,11 +284,11 @@ impl Recording<'_> {
         let addresses = partial.stream(ThreadNumber(0)).map_while(Result::ok).map(|site| sites[site as usize]);
         let name = |address: u64| code.block_at(address).map_or("", |block| code.name(code.function_of(block)));
         Ok(match first_missing(model, addresses) {
-            Some(Missing { position, from: Some(from), to }) => {
+            Some(MissingStep { position, from: Some(from), to }) => {
                 let shown = |address: u64| format!("{:#x} in {}", in_file(address).1, name(address));
                 format!("block {position}, {}, comes behind {}", shown(to), shown(from))
             }
-            Some(Missing { to, .. }) => format!("it begins with {:#x} in {}", in_file(to).1, name(to)),
+            Some(MissingStep { to, .. }) => format!("it begins with {:#x} in {}", in_file(to).1, name(to)),
             None => otherwise,
         })
     }
@@ -309,7 +309,7 @@ impl Recording<'_> {
         let estimated = weights::estimated(model, &self.graphs);
         match &self.job.weights {
             WeightsFrom::Static => Ok(estimated),
-            WeightsFrom::Trace(path) => Ok(Executions::of_trace(path, self.files.hash())?.weights(model, &self.graphs)),
+            WeightsFrom::Trace(path) => Ok(Executions::from_trace(path, self.files.hash())?.weights(model, &self.graphs)),
             WeightsFrom::FirstRun => {
                 let watched = weights::watched_first(model);
                 let sites: Vec<u64> = watched.iter().map(|w| w.0).collect();
@@ -440,10 +440,10 @@ fn equal(results: &[RunResult]) -> Result<()> {
 }
 
 /// Runs that were ended before the first one's end.
-fn cut_runs(results: &[RunResult], first: Ending) -> Vec<String> {
+fn cut_runs(results: &[RunResult], first: FollowEnding) -> Vec<String> {
     let ending = |r: &RunResult| match r.outcome.followed.ending {
-        Ending::Killed(signal) if first != Ending::Killed(signal) => Some(format!("signal {signal}")),
-        Ending::Detached if first != Ending::Detached => Some("a limit".to_owned()),
+        FollowEnding::Killed(signal) if first != FollowEnding::Killed(signal) => Some(format!("signal {signal}")),
+        FollowEnding::Detached if first != FollowEnding::Detached => Some("a limit".to_owned()),
         _ => None,
     };
     let cut = (1..).zip(results).filter_map(|(number, r)| Some((number, ending(r)?)));
@@ -470,6 +470,6 @@ fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String
 }
 
 fn warn_of_contradiction(what: &str, is_repeated: bool) {
-    let then = if is_repeated { ": the runs are repeated with more held possible" } else { "" };
+    let then = if is_repeated { ": the runs are repeated with more assumed possible" } else { "" };
     warn(format_args!("the execution contradicts what was assumed ({what}){then}"));
 }

@@ -9,7 +9,7 @@
 use super::code::Code;
 use super::imports::{Assumption, opaque};
 use anyhow::Result;
-use trodden_binary::graph::{BlockEnd, CallKind, CallSite, Callee, FunctionGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, CallSite, CodeCallee, FunctionGraph};
 use trodden_trace::TraceBlock;
 use trodden_trace::TraceEvent;
 use trodden_trace::container::ContainerError;
@@ -105,12 +105,12 @@ impl<'a> Replay<'a> {
         let mut is_over = false;
         for (number, call) in (1..).zip(graph.calls_in(index)).skip(frame.calls) {
             if start == to.entry && enters(call, to) {
-                let outside = matches!(call.callee, Callee::Import(_));
-                let again = outside || matches!(call.callee, Callee::Indirect);
+                let outside = matches!(call.callee, CodeCallee::Import(_));
+                let again = outside || matches!(call.callee, CodeCallee::Indirect);
                 return Step::Call { number, again, outside, tail: call.kind != CallKind::Call };
             }
             // A direct call of what is traced comes before everything behind it.
-            if matches!(call.callee, Callee::Function(entry) if self.code.block_at(entry).is_some()) && call.kind == CallKind::Call {
+            if matches!(call.callee, CodeCallee::Function(entry) if self.code.block_at(entry).is_some()) && call.kind == CallKind::Call {
                 return Step::None;
             }
             is_over |= call.kind != CallKind::Call;
@@ -156,16 +156,16 @@ impl<'a> Replay<'a> {
 /// Whether a call is known to enter a function.
 fn usually_enters(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        Callee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
-        Callee::Indirect => function.address_taken,
+        CodeCallee::Import(name) => function.address_taken && opaque(name, Assumption::Usual).calls_back,
+        CodeCallee::Indirect => function.address_taken,
         _ => may_enter(call, function),
     }
 }
 
 fn may_enter(call: &CallSite, function: &FunctionGraph) -> bool {
     match &call.callee {
-        Callee::Function(callee) => *callee == function.entry,
-        Callee::OneOf(callees) => callees.contains(&function.entry),
-        Callee::Import(_) | Callee::Indirect => true,
+        CodeCallee::Function(callee) => *callee == function.entry,
+        CodeCallee::OneOf(callees) => callees.contains(&function.entry),
+        CodeCallee::Import(_) | CodeCallee::Indirect => true,
     }
 }

@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_trace::{
-    Collector, Executable, Flow, Library, PartialWriter, PtraceBreakpoints, Recipe, Run, RunLog, RunOutcome, Sink, Target, ThreadNumber,
-    cores,
+    Collector, Executable, Library, PartialWriter, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    ThreadNumber, TraceRun, cores,
 };
 
 /// Standard input, given to each run from its beginning.
@@ -38,7 +38,7 @@ enum Input {
 }
 
 /// A program that is run several times.
-pub struct Subject<'a> {
+pub struct RepeatedProgram<'a> {
     job: &'a TraceRecord,
     /// Its image.
     pub executable: Executable,
@@ -54,7 +54,7 @@ pub struct Subject<'a> {
     /// The program's environment, where it is not this one's.
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
-    recipe: Recipe,
+    recipe: RepeatRecipe,
     stop: AtomicBool,
 }
 
@@ -125,10 +125,10 @@ impl Targets<'_> {
 }
 
 impl Sink for Targets<'_> {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<Flow> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
             self.seen.insert((jump, what));
-            return Ok(Flow::GoOn);
+            return Ok(SinkFlow::GoOn);
         }
         let site = self.sites[what as usize];
         if self.jumps.binary_search(&site).is_ok() {
@@ -136,7 +136,7 @@ impl Sink for Targets<'_> {
         } else {
             self.note_unwinding(thread, site);
         }
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
@@ -144,13 +144,13 @@ impl Sink for Targets<'_> {
 struct Counts(Vec<u64>);
 
 impl Sink for Counts {
-    fn record(&mut self, _: ThreadNumber, what: u64) -> io::Result<Flow> {
+    fn record(&mut self, _: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         self.0[what as usize] += 1;
-        Ok(Flow::GoOn)
+        Ok(SinkFlow::GoOn)
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> RepeatedProgram<'a> {
     /// Finds the program and keeps the input.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl<'a> Subject<'a> {
         let executable = Executable::read(&program)?;
         let libraries = super::files::libraries(job, &program)?;
         let fixes = |part| !job.no_repeat.contains(&part);
-        let recipe = Recipe {
+        let recipe = RepeatRecipe {
             addresses: fixes(RepeatPart::Addresses),
             time: fixes(RepeatPart::Time),
             randomness: fixes(RepeatPart::Randomness),
@@ -180,7 +180,12 @@ impl<'a> Subject<'a> {
     ///
     /// # Errors
     /// There is no such program here, or it cannot be traced, or the input cannot be read.
-    pub fn of_worker(job: &'a TraceRecord, program: PathBuf, environment: Vec<(OsString, OsString)>, input: Option<&Path>) -> Result<Self> {
+    pub fn from_worker(
+        job: &'a TraceRecord,
+        program: PathBuf,
+        environment: Vec<(OsString, OsString)>,
+        input: Option<&Path>,
+    ) -> Result<Self> {
         let input = match input {
             Some(path) => Input::File { file: File::open(path).context("the runs' input cannot be read")?, at: 0 },
             None => Input::Null,
@@ -321,21 +326,21 @@ impl<'a> Subject<'a> {
         // Removed when the run is over.
         let _copy;
         let (target, outputs) = match self.job.pid {
-            Some(process) => (Target::Attach(process), Vec::new()),
+            Some(process) => (RunTarget::Attach(process), Vec::new()),
             None => {
                 let (mut command, outputs) = self.command()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
                     _copy = folder.lay_under(&mut command)?;
                 }
-                (Target::Start(Box::new(command)), outputs)
+                (RunTarget::Start(Box::new(command)), outputs)
             }
         };
-        let recipe = Recipe { core, ..self.recipe };
+        let recipe = RepeatRecipe { core, ..self.recipe };
         let Watched { sites, jumps, first } = watched;
         let (stop, limit) = (&self.stop, self.job.duration);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
-        let run = Run { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit };
+        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));

@@ -1,14 +1,14 @@
 //! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
 
 use super::open;
-use super::place::{Place, address, described};
+use super::place::{TraceLocation, address, described};
 use crate::cli::TraceShow;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-use trodden_trace::{Frames, ThreadNumber, TraceEvent, TraceFile, TraceFunction};
+use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -30,8 +30,8 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
         }
         None => (0..trace.threads()).map(ThreadNumber).collect(),
     };
-    let from = job.from.as_deref().map(|p| Place::parse(p, &trace)).transpose()?;
-    let to = job.to.as_deref().map(|p| Place::parse(p, &trace)).transpose()?;
+    let from = job.from.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
+    let to = job.to.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
     if !job.addresses && !job.blocks {
         return tree(&trace, &threads, [from, to], job, &mut out);
     }
@@ -40,7 +40,7 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
             writeln!(out, "# thread {}", thread.0)?;
         }
         let mut span = Span::new([from.clone(), to.clone()]);
-        let mut frames = Frames::default();
+        let mut frames = TraceFrames::default();
         for event in trace.stream(*thread) {
             let event = event?;
             let is_call = follow(&mut frames, event, &trace);
@@ -56,13 +56,13 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
 }
 
 /// Follows an event; whether it is the first block of a call.
-pub fn follow(frames: &mut Frames, event: TraceEvent, trace: &TraceFile) -> bool {
+pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) -> bool {
     let opens = frames.open.last().is_none_or(Option::is_none);
     frames.follow(event, |block| trace.function_of(block));
     opens && matches!(event, TraceEvent::Block(_))
 }
 
-fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &Frames, span: &Span) -> Result<()> {
+fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &TraceFrames, span: &Span) -> Result<()> {
     let TraceEvent::Block(block) = event else { return Ok(()) };
     if job.addresses {
         writeln!(out, "{}", address(trace, trace.block(block).address))?;
@@ -77,8 +77,8 @@ fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEv
 
 /// From one place to another.
 struct Span {
-    from: Option<Place>,
-    to: Option<Place>,
+    from: Option<TraceLocation>,
+    to: Option<TraceLocation>,
     seen: [u64; 2],
     begun: bool,
     over: bool,
@@ -92,7 +92,7 @@ enum Position {
 }
 
 impl Span {
-    fn new([from, to]: [Option<Place>; 2]) -> Self {
+    fn new([from, to]: [Option<TraceLocation>; 2]) -> Self {
         Self { begun: from.is_none(), from, to, seen: [0; 2], over: false, blocks: 0 }
     }
 
@@ -145,10 +145,10 @@ struct Tree {
 
 impl Tree {
     /// The calls of a thread between two places.
-    fn of_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<Place>; 2], depth: usize) -> Result<Self> {
+    fn from_thread(trace: &TraceFile, thread: ThreadNumber, span: [Option<TraceLocation>; 2], depth: usize) -> Result<Self> {
         let mut tree = Self { nodes: vec![Called::default()], by_callee: HashMap::new(), depth };
         let mut span = Span::new(span);
-        let mut frames = Frames::default();
+        let mut frames = TraceFrames::default();
         // The node of each open frame; deeper frames than are shown have the node of the last one that is.
         let mut stack: Vec<usize> = Vec::new();
         for event in trace.stream(thread) {
@@ -163,7 +163,7 @@ impl Tree {
         Ok(tree)
     }
 
-    fn take(&mut self, trace: &TraceFile, event: TraceEvent, frames: &Frames, stack: &mut Vec<usize>, counts: bool) {
+    fn take(&mut self, trace: &TraceFile, event: TraceEvent, frames: &TraceFrames, stack: &mut Vec<usize>, counts: bool) {
         let TraceEvent::Block(block) = event else {
             // A tail call has replaced the last frame.
             if frames.open.last().is_some_and(Option::is_none) {
@@ -206,10 +206,16 @@ impl Tree {
     }
 }
 
-fn tree(trace: &TraceFile, threads: &[ThreadNumber], span: [Option<Place>; 2], job: &TraceShow, out: &mut impl Write) -> Result<ExitCode> {
+fn tree(
+    trace: &TraceFile,
+    threads: &[ThreadNumber],
+    span: [Option<TraceLocation>; 2],
+    job: &TraceShow,
+    out: &mut impl Write,
+) -> Result<ExitCode> {
     let mut all = Vec::new();
     for thread in threads {
-        all.push((thread.0, Tree::of_thread(trace, *thread, span.clone(), job.depth)?));
+        all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), job.depth)?));
     }
     let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0))).collect();
     if job.json {

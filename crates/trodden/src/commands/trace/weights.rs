@@ -1,7 +1,7 @@
 //! How often each block will be executed, which says what a witness costs: estimated from the graphs (and the compiler's map, where it
 //! has frequencies), measured at entries and loop heads by a first run, or taken from an earlier trace.
 
-use super::calls::{LeftOut, Step, walk};
+use super::calls::{CallStep, LeftOut, walk};
 use super::model::Model;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use std::path::Path;
 use trodden_binary::graph::{FunctionGraph, ProgramGraph};
 use trodden_flow::graph::{Edge, Node};
 use trodden_flow::witness::weights::heads;
-use trodden_flow::witness::{EdgeWeights, FunctionId, Weights, Witness};
+use trodden_flow::witness::{EdgeWeights, Weights, Witness, WitnessFunctionId};
 use trodden_trace::TraceFile;
 
 /// Executions of blocks and of steps between them, by address.
@@ -25,7 +25,7 @@ impl Executions {
     ///
     /// # Errors
     /// It cannot be read, or is one of another build.
-    pub fn of_trace(path: &Path, hash: u64) -> Result<Self> {
+    pub fn from_trace(path: &Path, hash: u64) -> Result<Self> {
         let trace = TraceFile::open(path).with_context(|| format!("cannot open the trace {}", path.display()))?;
         ensure!(
             trace.about().hash == hash,
@@ -39,9 +39,9 @@ impl Executions {
             let mut last: Vec<Option<u64>> = Vec::new();
             walk(&trace, thread, &all, |step, _| {
                 match step {
-                    Step::Open(_) => last.push(None),
-                    Step::Close => drop(last.pop()),
-                    Step::Block(block) => {
+                    CallStep::Open(_) => last.push(None),
+                    CallStep::Close => drop(last.pop()),
+                    CallStep::Block(block) => {
                         let to = trace.block(block).address;
                         *executions.blocks.entry(to).or_default() += 1;
                         if let Some(from) = last.last_mut().and_then(|l| l.replace(to)) {
@@ -78,13 +78,13 @@ impl Executions {
 }
 
 /// The start of the block that a node is, or belongs to.
-fn block_of(model: &Model, f: FunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
+fn block_of(model: &Model, f: WitnessFunctionId, node: Node, function: Option<&FunctionGraph>) -> Option<u64> {
     let address = model.addresses[model.program.node_witness(f, node).index()]?;
     function?.block_containing(address).map(|b| function.expect("it is there").block(b).start)
 }
 
 /// Whether a node begins a block.
-fn starts(model: &Model, f: FunctionId, node: Node) -> bool {
+fn starts(model: &Model, f: WitnessFunctionId, node: Node) -> bool {
     model.program.function(f).nodes[node.index()] == trodden_flow::witness::NodeKind::Block
 }
 
@@ -103,7 +103,7 @@ pub fn estimated(model: &Model, graphs: &ProgramGraph) -> Weights {
 }
 
 /// What the map says of a function's edges: per run if it has counts of entries, else out of each node.
-fn of_map(model: &Model, f: FunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
+fn of_map(model: &Model, f: WitnessFunctionId, function: &FunctionGraph, measured: bool) -> Option<EdgeWeights> {
     let map = function.frequencies.as_ref().filter(|m| m.edges.len() == function.edges.len() && !m.edges.is_empty())?;
     let graph = &model.program.function(f).graph;
     let block = |n: Node| block_of(model, f, n, Some(function)).and_then(|b| function.block_starting_at(b));

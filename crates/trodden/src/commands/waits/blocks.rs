@@ -5,14 +5,14 @@
 //! the same two calls; without any, it is the functions that both calls are in. Parts add up to the block, in nanoseconds.
 
 use super::codes::{Codes, own_frames};
-use super::paths::{Paths, Taken, is_function};
+use super::paths::{Paths, TimedPath, is_function};
 use super::process_file::ProcessFile;
-use super::recording::Thread;
-use super::symbols::{Frame, Symbols};
+use super::recording::RecordedThread;
+use super::symbols::{StackFrame, Symbols};
 use anyhow::Result;
 use std::collections::HashMap;
-use trodden_waits::analysis::Block;
-use trodden_waits::{CodeId, State};
+use trodden_waits::analysis::TimeBlock;
+use trodden_waits::{CodeId, LocationState};
 use trodden_wire::waits::{NO_STACK, SampleRecord, kind};
 
 /// Samples by which a block is divided rather than by those of others like it.
@@ -29,7 +29,7 @@ pub struct ThreadBlocks {
     at: usize,
     pools: HashMap<Between, Vec<(CodeId, u64)>>,
     stacks: Vec<Vec<u64>>,
-    own: HashMap<u32, Vec<Frame>>,
+    own: HashMap<u32, Vec<StackFrame>>,
     between: HashMap<Between, (CodeId, u32)>,
     sites: HashMap<(u32, u16), CodeId>,
 }
@@ -39,17 +39,17 @@ impl ThreadBlocks {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn read(thread: &Thread, process: &ProcessFile, names: &mut Names) -> Result<Self> {
+    pub fn read(thread: &RecordedThread, process: &ProcessFile, names: &mut BlockNames) -> Result<Self> {
         let stacks = thread.stacks()?;
         let records = thread.samples()?;
         let taken = names.paths.as_mut().map(|paths| paths.of_samples(process, thread.number, &records)).transpose()?;
         let mut taken = taken.unwrap_or_else(|| vec![None; records.len()]).into_iter();
-        let mut known: HashMap<(u64, u32, Option<Taken>), CodeId> = HashMap::new();
-        let mut name = |sample: &SampleRecord, taken: Option<Taken>| {
+        let mut known: HashMap<(u64, u32, Option<TimedPath>), CodeId> = HashMap::new();
+        let mut name = |sample: &SampleRecord, taken: Option<TimedPath>| {
             *known.entry((sample.address, sample.stack, taken)).or_insert_with_key(|(_, _, taken)| {
                 let stack = stacks.get(sample.stack as usize).map_or(&[][..], Vec::as_slice);
                 let own = own_frames(&mut names.symbols, process, Some(sample.address), stack);
-                let is_on_stack = |taken: &&Taken| own.iter().any(|frame| is_function(&frame.function, &taken.function));
+                let is_on_stack = |taken: &&TimedPath| own.iter().any(|frame| is_function(&frame.function, &taken.function));
                 let taken = taken.as_ref().filter(is_on_stack).cloned();
                 names.codes.sample(&own, taken)
             })
@@ -68,7 +68,7 @@ impl ThreadBlocks {
         Ok(blocks)
     }
 
-    fn pool(&mut self, thread: &Thread) -> Result<()> {
+    fn pool(&mut self, thread: &RecordedThread) -> Result<()> {
         let mut pools: HashMap<Between, HashMap<CodeId, u64>> = HashMap::new();
         let mut before = NO_STACK;
         for (index, call) in (0..).zip(thread.calls()?) {
@@ -98,7 +98,14 @@ impl ThreadBlocks {
     }
 
     /// What the thread did in `ns` between a call with the stack `before` and call number `index` with the stack `next`.
-    pub fn divide(&mut self, names: &mut Names, process: &ProcessFile, index: u32, (before, next): Between, ns: u64) -> Vec<Block> {
+    pub fn divide(
+        &mut self,
+        names: &mut BlockNames,
+        process: &ProcessFile,
+        index: u32,
+        (before, next): Between,
+        ns: u64,
+    ) -> Vec<TimeBlock> {
         let samples = self.take(index);
         if samples.len() >= ENOUGH {
             let mut counts: HashMap<CodeId, u64> = HashMap::new();
@@ -118,16 +125,16 @@ impl ThreadBlocks {
             }
         };
         names.codes.weigh(code, line, ns);
-        vec![Block { code, state: State::Computing, ns }]
+        vec![TimeBlock { code, state: LocationState::Computing, ns }]
     }
 
-    fn frames(&mut self, names: &mut Names, process: &ProcessFile, stack: u32) -> Option<Vec<Frame>> {
+    fn frames(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32) -> Option<Vec<StackFrame>> {
         let addresses = self.stacks.get(stack as usize)?;
         Some(self.own.entry(stack).or_insert_with(|| own_frames(&mut names.symbols, process, None, addresses)).clone())
     }
 
     /// The site of a call.
-    pub fn site(&mut self, names: &mut Names, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
+    pub fn site(&mut self, names: &mut BlockNames, process: &ProcessFile, stack: u32, function: u16, name: &'static str) -> CodeId {
         if let Some(code) = self.sites.get(&(stack, function)) {
             return *code;
         }
@@ -140,7 +147,7 @@ impl ThreadBlocks {
 
 /// Codes and symbols of a recording.
 #[derive(Default)]
-pub struct Names {
+pub struct BlockNames {
     pub codes: Codes,
     pub symbols: Symbols,
     /// Streams of the program, by which samples become paths.
@@ -163,14 +170,14 @@ fn most(mut counts: Vec<(CodeId, u64)>) -> Vec<(CodeId, u64)> {
     counts
 }
 
-fn parts(ns: u64, counts: &[(CodeId, u64)]) -> Vec<Block> {
+fn parts(ns: u64, counts: &[(CodeId, u64)]) -> Vec<TimeBlock> {
     let sum: u128 = counts.iter().map(|(_, count)| u128::from(*count)).sum();
     let mut before = 0;
     let until = |count: u128| (u128::from(ns) * count / sum.max(1)) as u64;
     let part = |(code, count): &(CodeId, u64)| {
         let from = until(before);
         before += u128::from(*count);
-        Block { code: *code, state: State::Computing, ns: until(before) - from }
+        TimeBlock { code: *code, state: LocationState::Computing, ns: until(before) - from }
     };
     counts.iter().map(part).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::replay::Replayed;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use trodden_waits::{LocationId, State, causes};
+use trodden_waits::{LocationId, LocationState, causes};
 
 /// Code that causes waits.
 #[derive(Clone, Debug)]
@@ -13,12 +13,12 @@ pub struct Cause {
     pub file: String,
     pub line: u32,
     pub location: LocationId,
-    pub state: State,
+    pub state: LocationState,
     pub ns: u64,
 }
 
 /// What a cause is named by: path, file, location, state.
-type Key<'a> = (&'a [String], &'a str, LocationId, State);
+type Key<'a> = (&'a [String], &'a str, LocationId, LocationState);
 
 /// Waiting by the line that is executed, and by the caller.
 #[derive(Default)]
@@ -115,7 +115,7 @@ fn gather(replayed: &Replayed, found: &[trodden_waits::Cause], depth: &mut [usiz
     if level < 3 {
         return;
     }
-    let mut sums: HashMap<(&[String], LocationId, State), u64> = HashMap::new();
+    let mut sums: HashMap<(&[String], LocationId, LocationState), u64> = HashMap::new();
     for cause in found {
         let path = &replayed.names.codes.get(cause.step.code).path;
         for whole in [level - 1, level].into_iter().filter(|whole| *whole <= path.len()) {

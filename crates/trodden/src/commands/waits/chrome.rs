@@ -2,12 +2,12 @@
 //! and wait, an arrow
 //! from who released a wait to its end. `trodden waits report` reads it back.
 
-use super::summary::Summary;
+use super::summary::WaitSummary;
 use super::timeline::{Activity, Bar};
 use serde_json::{Value, json};
 
 /// The trace.
-pub fn value(summary: &Summary) -> Value {
+pub fn value(summary: &WaitSummary) -> Value {
     let locations = (0..summary.replayed.locations.len() as u32).map(trodden_waits::LocationId);
     let mut events: Vec<Value> = Vec::new();
     for location in locations {
@@ -27,7 +27,7 @@ fn microseconds(ns: u64) -> f64 {
     ns as f64 / 1000.0
 }
 
-fn slice(summary: &Summary, bar: &Bar, number: usize) -> Vec<Value> {
+fn slice(summary: &WaitSummary, bar: &Bar, number: usize) -> Vec<Value> {
     let code = summary.code(bar.code);
     let name = summary.location(bar.location);
     let (title, category) = match bar.activity {

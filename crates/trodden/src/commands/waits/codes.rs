@@ -4,15 +4,15 @@
 //! have in common. A call
 //! site is such a stack with the line of the call. Lines inside a block are counted beside it: they do not distinguish steps.
 
-use super::paths::Taken;
+use super::paths::TimedPath;
 use super::process_file::ProcessFile;
-use super::symbols::{Frame, Symbols};
+use super::symbols::{StackFrame, Symbols};
 use std::collections::{BTreeMap, HashMap};
 use trodden_waits::CodeId;
 
 /// A code block or call site.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Code {
+pub struct CodeLocation {
     /// Functions, outermost first; the last one is the block's.
     pub path: Vec<String>,
     /// Where each of them but the last calls the next one: file and line.
@@ -23,10 +23,10 @@ pub struct Code {
     /// Line of a call.
     pub call_line: u32,
     /// The Ball-Larus path that was executed, where the program was built to say so.
-    pub taken: Option<Taken>,
+    pub taken: Option<TimedPath>,
 }
 
-impl Code {
+impl CodeLocation {
     /// File and line in the function at that depth of the path (1: the outermost), unless it is the last one.
     pub fn place(&self, depth: usize) -> Option<(&str, u32)> {
         self.calls.get(depth.checked_sub(1)?).map(|(file, line)| (file.as_str(), *line))
@@ -42,20 +42,20 @@ impl Code {
 const SAMPLE_NS: u64 = 4_000_000;
 
 /// A stack, innermost frame first, own frames only (or the innermost of all, if there are none).
-type Own = Vec<Frame>;
+type Own = Vec<StackFrame>;
 
 /// All codes.
 #[derive(Default)]
 pub struct Codes {
-    codes: Vec<Code>,
-    ids: HashMap<Code, CodeId>,
+    codes: Vec<CodeLocation>,
+    ids: HashMap<CodeLocation, CodeId>,
     /// Times by line.
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
 impl Codes {
     /// The number of a code.
-    pub fn id(&mut self, code: Code) -> CodeId {
+    pub fn id(&mut self, code: CodeLocation) -> CodeId {
         if let Some(id) = self.ids.get(&code) {
             return *id;
         }
@@ -66,12 +66,12 @@ impl Codes {
     }
 
     /// The code of a number.
-    pub fn get(&self, id: CodeId) -> &Code {
+    pub fn get(&self, id: CodeId) -> &CodeLocation {
         &self.codes[id.0 as usize]
     }
 
     /// All, by number.
-    pub fn iter(&self) -> impl Iterator<Item = (CodeId, &Code)> {
+    pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeLocation)> {
         (0..).map(CodeId).zip(&self.codes)
     }
 
@@ -89,17 +89,17 @@ impl Codes {
 
     /// A start-up.
     pub fn start(&mut self, what: &str) -> CodeId {
-        self.id(Code { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
+        self.id(CodeLocation { path: vec![what.into()], calls: Vec::new(), file: String::new(), call: None, call_line: 0, taken: None })
     }
 
     /// The site of a call.
     pub fn call(&mut self, own: &Own, call: &'static str) -> CodeId {
         let (file, call_line) = own.first().map_or((String::new(), 0), |frame| (frame.file.clone(), frame.line));
-        self.id(Code { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
+        self.id(CodeLocation { path: path(own), calls: calls(own), file, call: Some(call), call_line, taken: None })
     }
 
     /// The block of a sample.
-    pub fn sample(&mut self, own: &Own, taken: Option<Taken>) -> CodeId {
+    pub fn sample(&mut self, own: &Own, taken: Option<TimedPath>) -> CodeId {
         let id = self.block(own, taken);
         self.weigh(id, own.first().map_or(0, |frame| frame.line), SAMPLE_NS);
         id
@@ -121,7 +121,7 @@ impl Codes {
     pub fn between(&mut self, before: Option<&Own>, next: Option<&Own>) -> (CodeId, u32) {
         let own = match (before, next) {
             (Some(before), Some(next)) => {
-                let is_equal = |(a, b): &(&Frame, &Frame)| a.function == b.function && a.file == b.file;
+                let is_equal = |(a, b): &(&StackFrame, &StackFrame)| a.function == b.function && a.file == b.file;
                 let common = before.iter().rev().zip(next.iter().rev()).take_while(is_equal).count();
                 next[next.len() - common.max(1).min(next.len())..].to_vec()
             }
@@ -131,9 +131,9 @@ impl Codes {
         (self.block(&own, None), own.first().map_or(0, |frame| frame.line))
     }
 
-    fn block(&mut self, own: &Own, taken: Option<Taken>) -> CodeId {
+    fn block(&mut self, own: &Own, taken: Option<TimedPath>) -> CodeId {
         let file = own.first().map_or(String::new(), |frame| frame.file.clone());
-        self.id(Code { path: path(own), calls: calls(own), file, call: None, call_line: 0, taken })
+        self.id(CodeLocation { path: path(own), calls: calls(own), file, call: None, call_line: 0, taken })
     }
 }
 
@@ -154,7 +154,7 @@ pub fn own_frames(symbols: &mut Symbols, process: &ProcessFile, at: Option<u64>,
     }
     let mut own: Own = all.iter().filter(|frame| frame.is_own).cloned().collect();
     // A closure inlined into the function that it is written in is that function.
-    let is_within = |inner: &Frame, outer: &Frame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
+    let is_within = |inner: &StackFrame, outer: &StackFrame| inner.function.strip_suffix("::{{closure}}") == Some(&outer.function);
     // Start-up code of the C library has no lines.
     if own.iter().any(|frame| !frame.file.is_empty()) {
         own.retain(|frame| !frame.file.is_empty());

@@ -1,10 +1,10 @@
 //! Records to calls: ranks of communicators to processes, requests and objects to numbers.
 
-use super::recording::{Calls, Process, Recording};
+use super::recording::{Process, RecordedCalls, Recording};
 use std::collections::{HashMap, HashSet};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Meeting, Message, ObjectId, RequestId, SleepKind, Token};
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
-use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallRecord, Function, NO_PEER, ROOT_PEER, kind};
+use trodden_wire::waits::{ANY_PEER, ANY_TAG, CallName, CallRecord, NO_PEER, ROOT_PEER, kind};
 
 /// Numbers of the communicators that are there from the start.
 const WORLD: u64 = 1;
@@ -76,7 +76,7 @@ impl Converter {
     }
 
     /// The call of a thread, and whether it made or ends another one.
-    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut Parts) -> Call {
+    pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut ConvertedParts) -> Call {
         let object = object_of(process, record.kind, record.object);
         let request = RequestId(record.request);
         match record.kind {
@@ -120,7 +120,7 @@ impl Converter {
         record: &CallRecord,
         id: ProcessId,
         thread_token: u64,
-        rest: &mut Parts,
+        rest: &mut ConvertedParts,
         object: ObjectId,
     ) -> Call {
         let is_woken = record.amount == WOKEN;
@@ -144,7 +144,7 @@ impl Converter {
             kind::CONDITION_WAKE | kind::SEMAPHORE_POST | kind::FUTEX_WAKE => Call::Wake(object, record.amount),
             kind::BARRIER => Call::ThreadBarrier(object, record.amount.min(u64::from(u32::MAX)) as u32),
             kind::THREAD_CREATE => Call::Create(thread_token_of(id, record.object)),
-            kind::THREAD_EXIT if record.function == Function::process_exit as u16 => Call::End(child_token(process.file.number)),
+            kind::THREAD_EXIT if record.function == CallName::process_exit as u16 => Call::End(child_token(process.file.number)),
             kind::THREAD_EXIT => Call::End(thread_token_of(id, thread_token)),
             kind::JOIN => Call::Join(thread_token_of(id, record.object)),
             kind::FORK => Call::Create(child_token(record.object as u32)),
@@ -177,7 +177,7 @@ impl Converter {
     /// neighbours.
     fn meeting(&mut self, process: &Process, id: ProcessId, record: &CallRecord, members: &[CallRecord]) -> Option<Call> {
         let waits = match record.function {
-            epoch if epoch == Function::MPI_Win_start as u16 => WaitKind::LatePost,
+            epoch if epoch == CallName::MPI_Win_start as u16 => WaitKind::LatePost,
             function if is_with_neighbours(function) => WaitKind::LateSender,
             _ => WaitKind::LateComplete,
         };
@@ -340,7 +340,7 @@ fn is_collective(kind: u16) -> bool {
 
 /// Records that belong to a call.
 #[derive(Debug, Default)]
-pub struct Parts {
+pub struct ConvertedParts {
     completed: Vec<CallRecord>,
     receive: Option<CallRecord>,
     requests: Vec<Completed>,
@@ -350,10 +350,10 @@ pub struct Parts {
     pub count: u32,
 }
 
-impl Parts {
+impl ConvertedParts {
     /// Takes the records behind a call that belong to it.
-    pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut Calls) -> Parts {
-        let mut parts = Parts::default();
+    pub fn take(converter: &Converter, process: &Process, id: ProcessId, record: &CallRecord, calls: &mut RecordedCalls) -> ConvertedParts {
+        let mut parts = ConvertedParts::default();
         if record.kind == kind::START {
             parts.starts.push(RequestId(record.request));
         }

@@ -16,8 +16,8 @@ mod otf2;
 mod perf;
 mod scheduler;
 
-use super::blocks::Names;
-use super::codes::Code;
+use super::blocks::BlockNames;
+use super::codes::CodeLocation;
 use super::replay::{LocationName, Replayed, options};
 use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::WaitsReport;
@@ -25,14 +25,14 @@ use anyhow::{Context, Result, bail};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::path::Path;
-use trodden_waits::analysis::Block;
-use trodden_waits::{Analysis, Call, CodeId, LocationId, Options, ProcessId, State};
+use trodden_waits::analysis::TimeBlock;
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
 
 /// A trace.
 #[derive(Default)]
 pub struct Imported {
     pub locations: Vec<ImportedLocation>,
-    pub names: Names,
+    pub names: BlockNames,
     pub notes: Vec<String>,
 }
 
@@ -42,12 +42,12 @@ pub struct ImportedLocation {
     pub process: ProcessId,
     pub begin_ns: u64,
     /// In order of time.
-    pub events: Vec<Event>,
+    pub events: Vec<ImportedEvent>,
 }
 
 /// An event of a thread.
 #[derive(Clone, Debug)]
-pub struct Event {
+pub struct ImportedEvent {
     pub time_ns: u64,
     pub what: What,
 }
@@ -56,7 +56,7 @@ pub struct Event {
 #[derive(Clone, Debug)]
 pub enum What {
     /// Up to here the thread executed this.
-    Run(CodeId, State),
+    Run(CodeId, LocationState),
     Enter(Call, CodeId),
     Exit(Call),
 }
@@ -107,16 +107,16 @@ fn read(path: &Path) -> Result<Imported> {
 }
 
 /// The code of a stack of names.
-pub fn code(names: &mut Names, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
+pub fn code(names: &mut BlockNames, path: &[&str], call: Option<&'static str>, file: &str, line: u32) -> CodeId {
     let path: Vec<String> = path.iter().map(|name| (*name).to_owned()).collect();
-    let id = names.codes.id(Code { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
+    let id = names.codes.id(CodeLocation { path, calls: Vec::new(), file: file.to_owned(), call, call_line: line, taken: None });
     if call.is_none() {
         names.codes.weigh(id, line, 1);
     }
     id
 }
 
-fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
+fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Replayed {
     let mut analysis = Analysis::new(options);
     let mut timeline = Timeline { is_wanted, ..Timeline::default() };
     let origin_ns = imported.locations.iter().map(|l| l.begin_ns).min().unwrap_or(0);
@@ -147,7 +147,7 @@ fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
     }
     Replayed {
         outcome: analysis.finish(),
-        names: Names::default(),
+        names: BlockNames::default(),
         locations: imported.locations.iter().map(|l| l.name.clone()).collect(),
         uncovered: BTreeMap::new(),
         notes: imported.notes.clone(),
@@ -161,7 +161,7 @@ fn pass(imported: &Imported, options: Options, is_wanted: bool) -> Replayed {
 struct Cursor {
     at: usize,
     time_ns: u64,
-    blocks: Vec<Block>,
+    blocks: Vec<TimeBlock>,
     open: Option<(u64, CodeId)>,
 }
 
@@ -186,10 +186,10 @@ impl Cursor {
 
     /// Collects what is executed up to the next call.
     fn skip_runs(&mut self, location: &ImportedLocation, id: LocationId, origin_ns: u64, timeline: &mut Timeline) {
-        while let Some(Event { time_ns, what: What::Run(code, state) }) = location.events.get(self.at) {
+        while let Some(ImportedEvent { time_ns, what: What::Run(code, state) }) = location.events.get(self.at) {
             let ns = time_ns.saturating_sub(self.time_ns);
-            self.blocks.push(Block { code: *code, state: *state, ns });
-            let activity = if *state == State::Computing { Activity::Computing } else { Activity::Communicating };
+            self.blocks.push(TimeBlock { code: *code, state: *state, ns });
+            let activity = if *state == LocationState::Computing { Activity::Computing } else { Activity::Communicating };
             timeline.add(Bar { location: id, from_ns: self.time_ns - origin_ns, ns, code: *code, activity });
             self.time_ns = self.time_ns.max(*time_ns);
             self.at += 1;

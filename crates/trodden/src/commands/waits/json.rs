@@ -6,7 +6,7 @@
 //! `wait_ns`. Each step has process, function, file, line, ns. Times are nanoseconds.
 
 use super::causes::Cause;
-use super::summary::{ClassSummary, SiteSummary, Summary};
+use super::summary::{ClassSummary, SiteSummary, WaitSummary};
 use anyhow::Result;
 use serde_json::{Value, json};
 use std::io::Write;
@@ -19,7 +19,7 @@ const SCHEMA_VERSION: u32 = 1;
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(summary: &Summary) -> Result<()> {
+pub fn print(summary: &WaitSummary) -> Result<()> {
     let mut out = std::io::BufWriter::new(crate::output::json());
     serde_json::to_writer_pretty(&mut out, &value(summary))?;
     writeln!(out)?;
@@ -28,7 +28,7 @@ pub fn print(summary: &Summary) -> Result<()> {
 }
 
 /// The report as a value.
-pub fn value(summary: &Summary) -> Value {
+pub fn value(summary: &WaitSummary) -> Value {
     let replayed = &summary.replayed;
     let outcome = &replayed.outcome;
     json!({
@@ -64,7 +64,7 @@ pub fn value(summary: &Summary) -> Value {
     })
 }
 
-fn causes(summary: &Summary, causes: &[Cause]) -> Vec<Value> {
+fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
     let value = |cause: &Cause| {
         let value = json!({
             "function": cause.function, "caller": cause.caller, "file": cause.file,
@@ -75,12 +75,12 @@ fn causes(summary: &Summary, causes: &[Cause]) -> Vec<Value> {
     causes.iter().map(value).collect()
 }
 
-fn location(summary: &Summary, id: LocationId) -> Value {
+fn location(summary: &WaitSummary, id: LocationId) -> Value {
     let name = summary.location(id);
     with_location(summary, id, json!({"computing_ns": name.computing_ns, "processor_ns": name.processor_ns}))
 }
 
-fn with_location(summary: &Summary, id: LocationId, mut value: Value) -> Value {
+fn with_location(summary: &WaitSummary, id: LocationId, mut value: Value) -> Value {
     let name = summary.location(id);
     value["process"] = name.process.into();
     value["thread"] = name.thread.into();
@@ -89,7 +89,7 @@ fn with_location(summary: &Summary, id: LocationId, mut value: Value) -> Value {
     value
 }
 
-fn wait(summary: &Summary, site: &SiteSummary) -> Value {
+fn wait(summary: &WaitSummary, site: &SiteSummary) -> Value {
     json!({
         "site": place(summary, site.code),
         "kind": site.kind,
@@ -100,7 +100,7 @@ fn wait(summary: &Summary, site: &SiteSummary) -> Value {
     })
 }
 
-fn class_value(summary: &Summary, class: &ClassSummary) -> Value {
+fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
     json!({
         "occurrences": class.occurrences,
         "wait_ns": class.total_ns,
@@ -114,7 +114,7 @@ fn class_value(summary: &Summary, class: &ClassSummary) -> Value {
     })
 }
 
-fn place(summary: &Summary, id: CodeId) -> Value {
+fn place(summary: &WaitSummary, id: CodeId) -> Value {
     let code = summary.code(id);
     let mut value =
         json!({"call": code.call, "function": code.function(), "file": code.file, "line": summary.line(id), "stack": code.path});
@@ -124,7 +124,7 @@ fn place(summary: &Summary, id: CodeId) -> Value {
     value
 }
 
-fn path(summary: &Summary, steps: &[(Step, u64)]) -> Vec<Value> {
+fn path(summary: &WaitSummary, steps: &[(Step, u64)]) -> Vec<Value> {
     let step = |(step, ns): &(Step, u64)| {
         let mut value = place(summary, step.code);
         value["state"] = step.state.name().into();

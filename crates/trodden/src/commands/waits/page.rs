@@ -2,7 +2,7 @@
 //! time line.
 
 use super::json;
-use super::summary::Summary;
+use super::summary::WaitSummary;
 use super::timeline::Activity;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ const CONTEXT: u32 = 8;
 const MOST_LINES: usize = 4000;
 
 /// The page.
-pub fn page(summary: &Summary, title: &str) -> String {
+pub fn page(summary: &WaitSummary, title: &str) -> String {
     let mut data = json::value(summary);
     data["timeline"] = timeline(summary);
     data["source"] = source(summary);
@@ -26,7 +26,7 @@ pub fn page(summary: &Summary, title: &str) -> String {
     PAGE.replace("/*STYLE*/", STYLE).replace("/*SCRIPT*/", SCRIPT).replace("/*DATA*/", &data)
 }
 
-fn timeline(summary: &Summary) -> Value {
+fn timeline(summary: &WaitSummary) -> Value {
     let bars = summary.replayed.timeline.bars.iter().map(|bar| {
         let code = summary.code(bar.code);
         let (kind, name) = match bar.activity {
@@ -41,7 +41,7 @@ fn timeline(summary: &Summary) -> Value {
 }
 
 /// Lines that cause waits, and those around them, by file.
-fn source(summary: &Summary) -> Value {
+fn source(summary: &WaitSummary) -> Value {
     let mut files: BTreeMap<&str, BTreeMap<u32, u64>> = BTreeMap::new();
     for (file, line, ns) in &summary.lines {
         *files.entry(file).or_default().entry(*line).or_default() += ns;

@@ -10,13 +10,13 @@ use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use trodden_profile::Profile;
-use trodden_profile::stream::{Nesting, PathRole, Step, StreamLog, Symbol, ThreadLog};
+use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::{SourceCache, View};
 use trodden_wire::waits::SampleRecord;
 
 /// The path of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Taken {
+pub struct TimedPath {
     /// The function that it is a path of.
     pub function: String,
     /// Lines that it runs through, and how it ends.
@@ -50,7 +50,7 @@ impl Paths {
     ///
     /// # Errors
     /// The stream cannot be read.
-    pub fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<Taken>>> {
+    pub fn of_samples(&mut self, process: &ProcessFile, thread: u32, samples: &[SampleRecord]) -> Result<Vec<Option<TimedPath>>> {
         let mut taken = vec![None; samples.len()];
         if samples.iter().all(|sample| sample.position == 0) {
             return Ok(taken);
@@ -91,9 +91,9 @@ fn follow(
     profile: &Profile,
     stream: &ThreadLog,
     samples: &[SampleRecord],
-    taken: &mut [Option<Taken>],
+    taken: &mut [Option<TimedPath>],
 ) -> Result<Option<String>> {
-    let view = View::of(profile);
+    let view = View::from_profile(profile);
     let provider = sources::sources(&[], ".");
     let sources = SourceCache::new(&provider);
     let event_names = event_names::EventNames::new(log.head(), profile, &view, &sources);
@@ -119,7 +119,7 @@ fn follow(
     for (index, counter) in walk.found {
         let Some((place, _)) = event_names.places.path(counter) else { continue };
         let lines = names.entry(counter).or_insert_with(|| event_names.path(counter).into()).clone();
-        taken[index] = Some(Taken { function: event_names.name(place), lines });
+        taken[index] = Some(TimedPath { function: event_names.name(place), lines });
     }
     Ok(note)
 }
@@ -135,7 +135,7 @@ struct Walk<'p, 'a> {
 
 impl Walk<'_, '_> {
     fn feed(&mut self, symbol: Symbol) {
-        let Step::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
+        let NestingStep::Path { counter, role, depth } = self.nesting.feed(symbol) else { return };
         if self.open.is_empty() {
             return;
         }

@@ -21,7 +21,7 @@ pub struct ProcessFile {
     pub mpi: Option<Mpi>,
     /// Ticks, monotonic clock, time since 1970: at the same time.
     pub anchors: Vec<[u64; 3]>,
-    pub communicators: BTreeMap<u64, Members>,
+    pub communicators: BTreeMap<u64, GroupMembers>,
     pub maps: Vec<MappedImage>,
     pub shared: Vec<SharedMemory>,
     pub notes: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Mpi {
 
 /// World ranks of a communicator; `None`: a process outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Members {
+pub struct GroupMembers {
     pub local: Vec<Option<u32>>,
     pub remote: Option<Vec<Option<u32>>>,
 }

@@ -23,7 +23,7 @@ pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
     command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, &folder).env(RATE_VARIABLE, job.rate.to_string());
     let status = forwarding_signals(|begun| {
         let mut child = command.spawn()?;
-        begun.tell(child.id());
+        begun.report(child.id());
         child.wait()
     })?;
     let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;

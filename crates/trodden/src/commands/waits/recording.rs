@@ -19,12 +19,12 @@ pub struct Recording {
 pub struct Process {
     pub file: ProcessFile,
     /// Threads, in order of their beginning.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<RecordedThread>,
 }
 
 /// A thread.
 #[derive(Debug)]
-pub struct Thread {
+pub struct RecordedThread {
     pub number: u32,
     pub token: u64,
     /// Ticks when its recording began, and the clock then.
@@ -54,8 +54,8 @@ impl Recording {
             let file = ProcessFile::parse(path, &String::from_utf8_lossy(&text))?;
             let stem = format!("{}.", path.file_stem().unwrap_or_default().to_string_lossy());
             let own = |path: &&PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(&stem));
-            let threads = names.iter().filter(|path| ends(path, "calls")).filter(own).map(|path| Thread::open(path));
-            let mut threads: Vec<Thread> = threads.collect::<Result<_>>()?;
+            let threads = names.iter().filter(|path| ends(path, "calls")).filter(own).map(|path| RecordedThread::open(path));
+            let mut threads: Vec<RecordedThread> = threads.collect::<Result<_>>()?;
             threads.sort_by_key(|thread| (thread.begin, thread.number));
             processes.push(Process { file, threads });
         }
@@ -71,8 +71,8 @@ impl Recording {
     }
 }
 
-impl Thread {
-    fn open(path: &Path) -> Result<Thread> {
+impl RecordedThread {
+    fn open(path: &Path) -> Result<RecordedThread> {
         let mut header = [0u8; HEADER_SIZE];
         let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
         file.read_exact(&mut header).map_err(|_| anyhow!("{}: shorter than its header: the recording is damaged", path.display()))?;
@@ -83,7 +83,7 @@ impl Thread {
         if version != VERSION {
             bail!("{}: version {version} of the recording, and this trodden reads {VERSION}: use the one that recorded it", path.display());
         }
-        Ok(Thread {
+        Ok(RecordedThread {
             number: u32_at(&header, 16),
             token: u64_at(&header, 32),
             begin: u64_at(&header, 24),
@@ -97,11 +97,11 @@ impl Thread {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn calls(&self) -> Result<Calls> {
+    pub fn calls(&self) -> Result<RecordedCalls> {
         let mut file =
             BufReader::with_capacity(1 << 16, File::open(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?);
         file.read_exact(&mut [0; HEADER_SIZE]).with_context(|| format!("cannot read {}", self.path.display()))?;
-        Ok(Calls { file, next: None })
+        Ok(RecordedCalls { file, next: None })
     }
 
     /// Its samples, all. Samples of a thread are few: some hundred per second.
@@ -142,12 +142,12 @@ fn read_beside(path: &Path, ending: &str) -> Result<Vec<u8>> {
 }
 
 /// The calls of a thread.
-pub struct Calls {
+pub struct RecordedCalls {
     file: BufReader<File>,
     next: Option<CallRecord>,
 }
 
-impl Calls {
+impl RecordedCalls {
     /// The next record without taking it.
     pub fn peek(&mut self) -> Option<&CallRecord> {
         if self.next.is_none() {
@@ -160,7 +160,7 @@ impl Calls {
     }
 }
 
-impl Iterator for Calls {
+impl Iterator for RecordedCalls {
     type Item = CallRecord;
 
     fn next(&mut self) -> Option<CallRecord> {

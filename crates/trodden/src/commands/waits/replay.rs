@@ -2,26 +2,26 @@
 //!
 //! Calls are streamed: memory is that of samples, of what the analysis holds, and one call of each thread.
 
-use super::blocks::{Names, ThreadBlocks, is_part};
+use super::blocks::{BlockNames, ThreadBlocks, is_part};
 use super::clock::{Clock, clocks};
-use super::convert::{Converter, Parts};
+use super::convert::{ConvertedParts, Converter};
 use super::paths::Paths;
-use super::recording::{Calls, Process, Recording, Thread};
+use super::recording::{Process, RecordedCalls, RecordedThread, Recording};
 use super::sync::correct;
 use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::{DistanceRule, WaitsReport};
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
-use trodden_waits::analysis::Block;
+use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, Call, ClassRule, CodeId, LocationId, Options, Outcome, ProcessId, State};
+use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording that was analysed.
 pub struct Replayed {
-    pub outcome: Outcome,
-    pub names: Names,
+    pub outcome: WaitOutcome,
+    pub names: BlockNames,
     pub locations: Vec<LocationName>,
     /// MPI functions without a rule: calls and ns.
     pub uncovered: BTreeMap<&'static str, (u64, u64)>,
@@ -53,14 +53,14 @@ pub struct LocationName {
 /// A file cannot be read.
 pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
     let options = options(job, None);
-    let mut names = Names { paths: job.paths.as_deref().map(Paths::open).transpose()?, ..Names::default() };
+    let mut names = BlockNames { paths: job.paths.as_deref().map(Paths::open).transpose()?, ..BlockNames::default() };
     let mut replayed = pass(recording, options.clone(), &mut names, job.html.is_some() || job.chrome.is_some())?;
     for (function, percent) in &job.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
             anyhow::bail!("--what-if {function}: no code of the recording is in a function of that name");
         }
-        let question = Options { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
+        let question = AnalysisOptions { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
         let answer = pass(recording, question, &mut names, false)?.outcome;
         replayed.answers.push((function.clone(), *percent, answer.what_if_ns));
     }
@@ -78,12 +78,12 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
 }
 
 /// What the command line chooses, and a question.
-pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> Options {
+pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
     let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
-    Options { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
+    AnalysisOptions { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
 }
 
-fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: bool) -> Result<Replayed> {
+fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_wanted: bool) -> Result<Replayed> {
     let mut clocks = clocks(recording);
     correct(recording, &mut clocks)?;
     let mut replay = Replay {
@@ -109,7 +109,7 @@ fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: b
     let locations = streams.into_iter().map(|stream| stream.name).collect();
     Ok(Replayed {
         outcome: replay.analysis.finish(),
-        names: Names::default(),
+        names: BlockNames::default(),
         locations,
         uncovered: replay.uncovered,
         notes,
@@ -123,9 +123,9 @@ fn pass(recording: &Recording, options: Options, names: &mut Names, is_wanted: b
 struct Stream<'a> {
     location: LocationId,
     process: ProcessId,
-    thread: &'a Thread,
+    thread: &'a RecordedThread,
     clock: Clock,
-    calls: Calls,
+    calls: RecordedCalls,
     /// Number of the next record.
     index: u32,
     /// Records that belong to the next call, behind it.
@@ -154,9 +154,9 @@ impl<'a> Stream<'a> {
         id: ProcessId,
         number: u32,
         process: &Process,
-        thread: &'a Thread,
+        thread: &'a RecordedThread,
         clock: Clock,
-        names: &mut Names,
+        names: &mut BlockNames,
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let time_ns = clock.time_ns(thread.begin);
@@ -213,7 +213,7 @@ struct Replay<'a, 'n> {
     recording: &'a Recording,
     analysis: Analysis,
     converter: Converter,
-    names: &'n mut Names,
+    names: &'n mut BlockNames,
     uncovered: BTreeMap<&'static str, (u64, u64)>,
     timeline: Timeline,
     calls: u64,
@@ -269,7 +269,7 @@ impl Replay<'_, '_> {
                 continue;
             }
             self.calls += 1;
-            let mut parts = Parts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
+            let mut parts = ConvertedParts::take(&self.converter, process, stream.process, &record, &mut stream.calls);
             let call = self.converter.call(process, stream.process, stream.thread.token, &record, &mut parts);
             stream.parts = parts.count;
             return Some(Next::Enter(record, call));
@@ -281,8 +281,8 @@ impl Replay<'_, '_> {
         let ready_ns = std::mem::take(&mut stream.ready_ns).min(ns);
         let between = (stream.before, record.stack);
         let mut blocks = stream.blocks.divide(self.names, &process.file, stream.index, between, ns - ready_ns);
-        if let Some(Block { code, .. }) = blocks.iter().max_by_key(|block| block.ns).copied().filter(|_| ready_ns > 0) {
-            blocks.insert(0, Block { code, state: State::Ready, ns: ready_ns });
+        if let Some(TimeBlock { code, .. }) = blocks.iter().max_by_key(|block| block.ns).copied().filter(|_| ready_ns > 0) {
+            blocks.insert(0, TimeBlock { code, state: LocationState::Ready, ns: ready_ns });
         }
         let mut from_ns = stream.time_ns;
         for block in &blocks {
@@ -304,7 +304,7 @@ impl Replay<'_, '_> {
         stream.site = site;
     }
 
-    fn at_once(&mut self, stream: &Stream, time_ns: u64, blocks: &[Block], call: &Call, site: CodeId) {
+    fn at_once(&mut self, stream: &Stream, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         self.analysis.enter(stream.location, time_ns, blocks, call, site);
         self.analysis.exit(stream.location, time_ns, call);
     }

@@ -1,14 +1,14 @@
 //! What a report says: causes by function, wait sites with their classes, what the recording lacks.
 
 use super::causes::{Cause, by_function};
-use super::codes::Code;
+use super::codes::CodeLocation;
 use super::replay::{LocationName, Replayed};
 use crate::cli::WaitsReport;
 use std::collections::BTreeMap;
-use trodden_waits::{CodeId, LocationId, State, Step, causes, explain};
+use trodden_waits::{CodeId, LocationId, LocationState, Step, causes, explain};
 
 /// A report's content.
-pub struct Summary {
+pub struct WaitSummary {
     /// Code that others wait for: what it computes, or sleeps.
     pub causes: Vec<Cause>,
     /// What is no code: calls that take long to complete (or threads that do not get a processor meanwhile), start-up, unexplained waits.
@@ -58,9 +58,9 @@ pub struct Imbalance {
     pub mean_ns: u64,
 }
 
-impl Summary {
+impl WaitSummary {
     /// Of an analysis.
-    pub fn new(replayed: Replayed, job: &WaitsReport) -> Summary {
+    pub fn new(replayed: Replayed, job: &WaitsReport) -> WaitSummary {
         let outcome = &replayed.outcome;
         let sites = outcome.sites.iter().map(|site| SiteSummary {
             code: site.site.code,
@@ -77,9 +77,9 @@ impl Summary {
         }
         let mut kinds: Vec<_> = kinds.into_iter().map(|((name, family), (count, ns))| (name, family, count, ns)).collect();
         kinds.sort_by_key(|(name, _, _, ns)| (std::cmp::Reverse(*ns), *name));
-        let is_code = |cause: &Cause| matches!(cause.state, State::Computing | State::Blocked);
+        let is_code = |cause: &Cause| matches!(cause.state, LocationState::Computing | LocationState::Blocked);
         let (causes, communication) = by_function(&replayed).into_iter().partition(is_code);
-        Summary {
+        WaitSummary {
             causes,
             communication,
             lines: lines(&replayed),
@@ -93,7 +93,7 @@ impl Summary {
     }
 
     /// The code of a number.
-    pub fn code(&self, id: CodeId) -> &Code {
+    pub fn code(&self, id: CodeId) -> &CodeLocation {
         self.replayed.names.codes.get(id)
     }
 
@@ -145,7 +145,7 @@ fn lines(replayed: &Replayed) -> Vec<(String, u32, u64)> {
     let mut sums: BTreeMap<(&str, u32), u64> = BTreeMap::new();
     for cause in causes(&replayed.outcome.steps, &replayed.outcome.sites) {
         let code = codes.get(cause.step.code);
-        if code.file.is_empty() || !matches!(cause.step.state, State::Computing | State::Blocked) {
+        if code.file.is_empty() || !matches!(cause.step.state, LocationState::Computing | LocationState::Blocked) {
             continue;
         }
         let known = codes.lines(cause.step.code).filter(|lines| code.call.is_none() && lines.values().any(|weight| *weight > 0));
@@ -165,7 +165,7 @@ fn imbalance(replayed: &Replayed) -> Vec<Imbalance> {
     let mut times: BTreeMap<&str, BTreeMap<LocationId, u64>> = BTreeMap::new();
     for (id, ns) in &replayed.outcome.executed {
         let step = replayed.outcome.steps.get(*id);
-        if step.state == State::Computing {
+        if step.state == LocationState::Computing {
             *times.entry(replayed.names.codes.get(step.code).function()).or_default().entry(step.location).or_default() += ns;
         }
     }
@@ -188,7 +188,7 @@ fn critical(replayed: &Replayed) -> Vec<(String, u64)> {
         let step = replayed.outcome.steps.get(*id);
         let code = replayed.names.codes.get(step.code);
         let name = match (step.state, code.call) {
-            (State::Computing, _) | (_, None) => code.function().to_owned(),
+            (LocationState::Computing, _) | (_, None) => code.function().to_owned(),
             (_, Some(call)) => format!("{call} in {}", code.function()),
         };
         *times.entry(name).or_default() += ns;

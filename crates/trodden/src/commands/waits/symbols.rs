@@ -13,7 +13,7 @@ use trodden_report::Name;
 
 /// A function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct StackFrame {
     pub function: String,
     /// Source file; empty where it is not known.
     pub file: String,
@@ -31,7 +31,7 @@ struct Image {
 #[derive(Default)]
 pub struct Symbols {
     images: HashMap<String, Option<Image>>,
-    frames: HashMap<(String, u64), Rc<[Frame]>>,
+    frames: HashMap<(String, u64), Rc<[StackFrame]>>,
     /// What could not be read.
     pub notes: BTreeSet<String>,
 }
@@ -41,10 +41,10 @@ const SYSTEM: &[&str] = &["/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/
 
 impl Symbols {
     /// The chain of functions at an address of a process, innermost first.
-    pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[Frame]> {
+    pub fn frames(&mut self, process: &ProcessFile, address: u64) -> Rc<[StackFrame]> {
         // Later lines are of later mappings.
         let mapping = process.maps.iter().rev().find(|map| (map.start..map.end).contains(&address));
-        let Some(mapping) = mapping else { return [Frame::unknown(format!("{address:#x}"), false)].into() };
+        let Some(mapping) = mapping else { return [StackFrame::unknown(format!("{address:#x}"), false)].into() };
         let in_file = address - mapping.start + mapping.offset;
         let key = (mapping.path.clone(), in_file);
         if let Some(known) = self.frames.get(&key) {
@@ -52,7 +52,7 @@ impl Symbols {
         }
         let is_program = mapping.path == process.program;
         let image = image(&mut self.images, &mut self.notes, &mapping.path);
-        let found: Rc<[Frame]> = image
+        let found: Rc<[StackFrame]> = image
             .map_or_else(Vec::new, |image| {
                 let bias = image.binary.load_bias(mapping.start, mapping.offset).unwrap_or(mapping.start);
                 image.frames(address.wrapping_sub(bias), is_program)
@@ -60,7 +60,7 @@ impl Symbols {
             .into();
         let found = if found.is_empty() {
             let name = Path::new(&mapping.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-            [Frame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system(&mapping.path))].into()
+            [StackFrame::unknown(format!("{name}+{in_file:#x}"), is_program || !is_system(&mapping.path))].into()
         } else {
             found
         };
@@ -101,18 +101,18 @@ fn is_standard(file: &str) -> bool {
 /// A function's name without parameters: debug information of inlined functions often has none, and steps of both are to be the same.
 fn name(frame: &SourceFrame) -> Option<String> {
     let symbol = frame.symbol.as_ref()?;
-    let known = Name::of(symbol);
+    let known = Name::from_linkage(symbol);
     if known.full == *symbol { frame.function.clone() } else { Some(known.qualified) }
 }
 
 impl Image {
-    fn frames(&self, address: u64, is_program: bool) -> Vec<Frame> {
+    fn frames(&self, address: u64, is_program: bool) -> Vec<StackFrame> {
         let is_own = is_program || !self.binary.path().to_str().is_some_and(is_system);
         // Stubs of calls to shared libraries have no symbol: the one in front of them is that of the section before.
-        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::of(&f.name).qualified);
+        let symbol = || self.binary.function_at(address).filter(|f| f.name != "_init").map(|f| Name::from_linkage(&f.name).qualified);
         let chain = self.lines.as_ref().map(|lines| lines.frames(address)).unwrap_or_default();
         if chain.is_empty() {
-            return symbol().map(|function| Frame { function, file: String::new(), line: 0, is_own }).into_iter().collect();
+            return symbol().map(|function| StackFrame { function, file: String::new(), line: 0, is_own }).into_iter().collect();
         }
         chain
             .into_iter()
@@ -120,14 +120,14 @@ impl Image {
                 let function = name(&frame).or_else(symbol).unwrap_or_else(|| "?".into());
                 let file = frame.file.unwrap_or_default();
                 let is_own = is_own && !is_standard(&file);
-                Frame { function, file, line: frame.line.unwrap_or(0), is_own }
+                StackFrame { function, file, line: frame.line.unwrap_or(0), is_own }
             })
             .collect()
     }
 }
 
-impl Frame {
-    fn unknown(function: String, is_own: bool) -> Frame {
-        Frame { function, file: String::new(), line: 0, is_own }
+impl StackFrame {
+    fn unknown(function: String, is_own: bool) -> StackFrame {
+        StackFrame { function, file: String::new(), line: 0, is_own }
     }
 }

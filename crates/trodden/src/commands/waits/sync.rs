@@ -5,7 +5,7 @@
 //! finds its clock's offset. A host that has exchanged nothing in both directions stays uncorrected, and that is said.
 
 use super::clock::Clocks;
-use super::convert::{Converter, Parts};
+use super::convert::{ConvertedParts, Converter};
 use super::recording::{Process, Recording};
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -141,9 +141,9 @@ fn convert(
     id: ProcessId,
     token: u64,
     record: &CallRecord,
-    calls: &mut super::recording::Calls,
+    calls: &mut super::recording::RecordedCalls,
 ) -> Call {
-    let mut parts = Parts::take(converter, process, id, record, calls);
+    let mut parts = ConvertedParts::take(converter, process, id, record, calls);
     converter.call(process, id, token, record, &mut parts)
 }
 

@@ -1,13 +1,13 @@
 //! The report on a terminal.
 
 use super::causes::Cause;
-use super::summary::{ClassSummary, SiteSummary, Summary};
+use super::summary::{ClassSummary, SiteSummary, WaitSummary};
 use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::io::{self, Write};
 use std::path::Path;
 use trodden_report::words::plural;
-use trodden_waits::{State, Step};
+use trodden_waits::{LocationState, Step};
 
 /// Steps of a path that are shown.
 const STEPS: usize = 4;
@@ -18,7 +18,7 @@ const CLASSES: usize = 3;
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
+pub fn print(summary: &WaitSummary, job: &WaitsReport) -> Result<()> {
     let mut out = io::BufWriter::new(crate::output::text());
     headline(&mut out, summary)?;
     causes(&mut out, summary, job.top)?;
@@ -37,7 +37,7 @@ pub fn print(summary: &Summary, job: &WaitsReport) -> Result<()> {
     Ok(())
 }
 
-fn headline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn headline(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     let outcome = &summary.replayed.outcome;
     let locations = summary.replayed.locations.len();
     let all_ns = outcome.run_ns.saturating_mul(locations as u64).max(1);
@@ -57,7 +57,7 @@ fn headline(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
     Ok(())
 }
 
-fn causes(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()> {
+fn causes(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     if summary.sites.is_empty() {
         return writeln!(out, "\nNo location waits.");
     }
@@ -72,10 +72,10 @@ fn causes(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()>
     Ok(())
 }
 
-fn print_causes(out: &mut impl Write, summary: &Summary, causes: &[Cause], top: usize) -> io::Result<()> {
+fn print_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], top: usize) -> io::Result<()> {
     for cause in causes.iter().take(top) {
         let place = place(&cause.file, cause.line);
-        let state = if cause.state == State::Computing { String::new() } else { format!(", {}", cause.state.name()) };
+        let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
         let caller = cause.caller.as_ref().map_or_else(String::new, |caller| format!(" in {caller}"));
         writeln!(
             out,
@@ -89,7 +89,7 @@ fn print_causes(out: &mut impl Write, summary: &Summary, causes: &[Cause], top: 
     Ok(())
 }
 
-fn print_site(out: &mut impl Write, summary: &Summary, site: &SiteSummary) -> io::Result<()> {
+fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -> io::Result<()> {
     let code = summary.code(site.code);
     writeln!(
         out,
@@ -110,7 +110,7 @@ fn print_site(out: &mut impl Write, summary: &Summary, site: &SiteSummary) -> io
     Ok(())
 }
 
-fn print_class(out: &mut impl Write, summary: &Summary, class: &ClassSummary) -> io::Result<()> {
+fn print_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary) -> io::Result<()> {
     let mut who: Vec<String> = class.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
     if class.locations.len() > 4 {
         who.push(format!("{} more", class.locations.len() - 4));
@@ -134,7 +134,7 @@ fn print_class(out: &mut impl Write, summary: &Summary, class: &ClassSummary) ->
     Ok(())
 }
 
-fn print_path(out: &mut impl Write, summary: &Summary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
+fn print_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(Step, u64)], class: &ClassSummary) -> io::Result<()> {
     for (index, (step, ns)) in path.iter().take(STEPS).enumerate() {
         writeln!(
             out,
@@ -161,7 +161,7 @@ fn print_path(out: &mut impl Write, summary: &Summary, what: &str, path: &[(Step
 }
 
 /// A step's code in words.
-pub fn step_name(summary: &Summary, step: &Step) -> String {
+pub fn step_name(summary: &WaitSummary, step: &Step) -> String {
     let code = summary.code(step.code);
     let at = place(&code.file, summary.line(step.code));
     let taken = match &code.taken {
@@ -170,7 +170,7 @@ pub fn step_name(summary: &Summary, step: &Step) -> String {
         None => String::new(),
     };
     match (step.state, code.call) {
-        (State::Computing, _) => match code.path.iter().rev().nth(1) {
+        (LocationState::Computing, _) => match code.path.iter().rev().nth(1) {
             Some(caller) => format!("{}{at} in {caller}{taken}", code.function()),
             None => format!("{}{at}{taken}", code.function()),
         },
@@ -179,7 +179,7 @@ pub fn step_name(summary: &Summary, step: &Step) -> String {
     }
 }
 
-fn overview(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<()> {
+fn overview(out: &mut impl Write, summary: &WaitSummary, top: usize) -> io::Result<()> {
     let run_ns = summary.replayed.outcome.run_ns;
     writeln!(out, "\nCritical path: what decides the run time")?;
     for (name, ns) in summary.critical.iter().take(top.min(5)) {
@@ -205,7 +205,7 @@ fn overview(out: &mut impl Write, summary: &Summary, top: usize) -> io::Result<(
     Ok(())
 }
 
-fn lacks(out: &mut impl Write, summary: &Summary) -> io::Result<()> {
+fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     let outcome = &summary.replayed.outcome;
     let mut notes: Vec<String> = Vec::new();
     if outcome.unexplained_ns > 0 {

@@ -1,6 +1,6 @@
 //! What a clang command line asks for: does it compile, does it link, from which inputs, to which output.
 //!
-//! Only as much of clang's syntax as decides where instrumentation goes. A word that is not known here is passed on
+//! Only as much of clang's syntax as decides where instrumentation goes. An argument that is not known here is passed on
 //! untouched like every other: the command line itself is never rebuilt from this reading. Pure apart from response
 //! files (`@file`), which a function given by the caller reads.
 
@@ -12,7 +12,7 @@ use trodden_unit::codegen;
 
 /// What a command line does, as far as instrumentation is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CompileKind {
     /// Makes no machine code: questions, preprocessing, checks, precompiled headers, intermediate code, assembling, merging of objects.
     Neither,
     /// Makes objects or assembly from sources.
@@ -23,15 +23,15 @@ pub enum Kind {
     CompileAndLink,
 }
 
-impl Kind {
+impl CompileKind {
     /// Whether machine code is made from sources.
     pub fn compiles(self) -> bool {
-        matches!(self, Kind::Compile | Kind::CompileAndLink)
+        matches!(self, CompileKind::Compile | CompileKind::CompileAndLink)
     }
 
     /// Whether an image is linked.
     pub fn links(self) -> bool {
-        matches!(self, Kind::Link | Kind::CompileAndLink)
+        matches!(self, CompileKind::Link | CompileKind::CompileAndLink)
     }
 }
 
@@ -50,8 +50,8 @@ pub enum InputKind {
 
 /// An input file of the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
-    /// Its place in [`CommandLine::words`].
+pub struct InputArgument {
+    /// Its place in [`CommandLine::arguments`].
     pub at: usize,
     /// What it is.
     pub kind: InputKind,
@@ -60,12 +60,12 @@ pub struct Input {
 /// A clang command line, read.
 #[derive(Clone, Debug)]
 pub struct CommandLine {
-    /// Its words, response files expanded.
-    pub words: Vec<OsString>,
+    /// Its arguments, response files expanded.
+    pub arguments: Vec<OsString>,
     /// What it does.
-    pub kind: Kind,
+    pub kind: CompileKind,
     /// Its input files.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<InputArgument>,
     /// File named by `-o`.
     pub output: Option<OsString>,
     /// The user wants link-time optimisation.
@@ -88,29 +88,29 @@ pub struct CommandLine {
     pub entry: bool,
     /// Options that decide how machine code is made of intermediate code and that the intermediate code does not hold.
     pub codegen: Vec<String>,
-    /// The machine, if it is none that trodden knows.
+    /// The machine, if trodden does not know it.
     pub foreign: Option<String>,
 }
 
 impl CommandLine {
     /// Reads a command line (without the compiler's name). `response` gives the bytes of a response file, `None` if it cannot be read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
-        let words = expand(arguments, response);
+        let arguments = expand(arguments, response);
         let mut reading = Reading::new();
         let mut at = 0;
-        while at < words.len() {
-            at += reading.word(&words, at);
+        while at < arguments.len() {
+            at += reading.argument(&arguments, at);
         }
         let kind = reading.kind();
         let mut line = reading.line;
         line.kind = kind;
-        line.words = words;
+        line.arguments = arguments;
         line
     }
 
     /// The names of its inputs of one kind, in order.
     pub fn inputs_of(&self, kind: InputKind) -> impl Iterator<Item = &OsStr> {
-        self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.words[i.at].as_os_str())
+        self.inputs.iter().filter(move |i| i.kind == kind).map(|i| self.arguments[i.at].as_os_str())
     }
 
     /// The file that a link makes.
@@ -134,8 +134,8 @@ struct Reading {
 impl Reading {
     fn new() -> Reading {
         let line = CommandLine {
-            words: Vec::new(),
-            kind: Kind::Neither,
+            arguments: Vec::new(),
+            kind: CompileKind::Neither,
             inputs: Vec::new(),
             output: None,
             lto: false,
@@ -153,32 +153,32 @@ impl Reading {
         Reading { line, language: None, only_compile: false, nothing_made: false, relocatable: false, libraries: false, only_inputs: false }
     }
 
-    /// Takes in the word at `at` and says how many words that were.
-    fn word(&mut self, words: &[OsString], at: usize) -> usize {
-        let word = &words[at];
-        let text = word.to_string_lossy();
+    /// Takes in the argument at `at` and says how many arguments that were.
+    fn argument(&mut self, arguments: &[OsString], at: usize) -> usize {
+        let argument = &arguments[at];
+        let text = argument.to_string_lossy();
         if self.only_inputs || !text.starts_with('-') || text == "-" {
-            self.input(at, word);
+            self.input(at, argument);
             return 1;
         }
         if text == "--" {
             self.only_inputs = true;
             return 1;
         }
-        let value = if WITH_VALUE.contains(&&*text) { words.get(at + 1) } else { None };
+        let value = if WITH_VALUE.contains(&&*text) { arguments.get(at + 1) } else { None };
         match value {
             Some(value) => self.option_with_value(&text, value),
-            None => self.option(&text, word),
+            None => self.option(&text, argument),
         }
         if value.is_some() { 2 } else { 1 }
     }
 
-    fn input(&mut self, at: usize, word: &OsStr) {
+    fn input(&mut self, at: usize, argument: &OsStr) {
         let kind = match &self.language {
             Some(language) => kind_of_language(&language.to_string_lossy()),
-            None => kind_of_name(word),
+            None => kind_of_name(argument),
         };
-        self.line.inputs.push(Input { at, kind });
+        self.line.inputs.push(InputArgument { at, kind });
     }
 
     fn option_with_value(&mut self, option: &str, value: &OsStr) {
@@ -188,14 +188,14 @@ impl Reading {
             "-x" | "--language" => self.language(value),
             "-l" => self.libraries = true,
             "-target" | "--target" => self.target(&text),
-            "-Xlinker" | "--for-linker" => self.linker_word(value),
+            "-Xlinker" | "--for-linker" => self.linker_argument(value),
             "-e" | "--entry" | "-T" => self.line.entry = true,
             "-mllvm" => self.line.codegen.extend(["-mllvm".to_owned(), text.into_owned()]),
             _ => {}
         }
     }
 
-    fn option(&mut self, text: &str, word: &OsStr) {
+    fn option(&mut self, text: &str, argument: &OsStr) {
         if NOTHING_MADE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
             self.nothing_made = true;
         }
@@ -209,12 +209,12 @@ impl Reading {
             "-fwhole-program-vtables" => self.line.whole_program_vtables = true,
             "-fno-whole-program-vtables" => self.line.whole_program_vtables = false,
             "-m16" | "-m32" | "-mx32" => self.line.foreign = Some(text.to_owned()),
-            _ => self.option_with_joined_value(text, word),
+            _ => self.option_with_joined_value(text, argument),
         }
     }
 
-    fn option_with_joined_value(&mut self, text: &str, word: &OsStr) {
-        let rest = |prefix: &str| OsStr::from_bytes(&word.as_bytes()[prefix.len()..]);
+    fn option_with_joined_value(&mut self, text: &str, argument: &OsStr) {
+        let rest = |prefix: &str| OsStr::from_bytes(&argument.as_bytes()[prefix.len()..]);
         if text == "-flto" || text.starts_with("-flto=") {
             self.line.lto = true;
         } else if text.starts_with("-g") {
@@ -236,7 +236,7 @@ impl Reading {
         } else if names_entry(text) {
             self.line.entry = true;
         } else if text.starts_with("-Wl,") {
-            word.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.linker_word(OsStr::from_bytes(part)));
+            argument.as_bytes()[4..].split(|b| *b == b',').for_each(|part| self.linker_argument(OsStr::from_bytes(part)));
         }
     }
 
@@ -252,8 +252,8 @@ impl Reading {
         }
     }
 
-    fn linker_word(&mut self, word: &OsStr) {
-        let text = word.to_string_lossy();
+    fn linker_argument(&mut self, argument: &OsStr) {
+        let text = argument.to_string_lossy();
         match &*text {
             "-r" | "--relocatable" => self.relocatable = true,
             "-shared" | "--shared" | "-Bshareable" => self.line.shared = true,
@@ -274,18 +274,18 @@ impl Reading {
         }
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> CompileKind {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
         let compiles = has(InputKind::Source);
         if self.nothing_made || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
-            return Kind::Neither;
+            return CompileKind::Neither;
         }
         let links = !self.only_compile && !self.relocatable && (compiles || self.libraries || !self.line.inputs.is_empty());
         match (compiles, links) {
-            (true, true) => Kind::CompileAndLink,
-            (true, false) => Kind::Compile,
-            (false, true) => Kind::Link,
-            (false, false) => Kind::Neither,
+            (true, true) => CompileKind::CompileAndLink,
+            (true, false) => CompileKind::Compile,
+            (false, true) => CompileKind::Link,
+            (false, false) => CompileKind::Neither,
         }
     }
 }
@@ -342,50 +342,50 @@ mod tests {
     use std::os::unix::ffi::OsStringExt;
 
     fn read(text: &str) -> CommandLine {
-        let words: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
-        CommandLine::read(&words, &|_| None)
+        let arguments: Vec<OsString> = text.split_whitespace().map(OsString::from).collect();
+        CommandLine::read(&arguments, &|_| None)
     }
 
     #[test]
     fn kinds() {
         let cases = [
-            (Kind::Compile, "-c a.c"),
-            (Kind::Compile, "-O2 -S a.cpp -o -"),
-            (Kind::Compile, "-x c -c -o /dev/null -"),
-            (Kind::Compile, "-x ir m -c -o m.o"),
-            (Kind::Compile, "-r a.c b.o -o ab.o"),
-            (Kind::Compile, "-c a.c -MD -MF a.d -MT a.o"),
-            (Kind::Compile, "-c -include-pch all.h.pch a.cc"),
-            (Kind::CompileAndLink, "a.c b.c -o prog"),
-            (Kind::CompileAndLink, "a.s b.c"),
-            (Kind::CompileAndLink, "-x c -"),
-            (Kind::CompileAndLink, "-x c++ a -x none b.o"),
-            (Kind::Link, "a.o b.o -lm"),
-            (Kind::Link, "a.s"),
-            (Kind::Link, "-shared -o libx.so -Wl,--whole-archive libx.a"),
-            (Kind::Link, "libx.so.1.2.3"),
-            (Kind::Link, "dir.c/object"),
-            (Kind::Link, "-nostdlib -T layout.ld a.o"),
-            (Kind::Neither, "-c a.s"),
-            (Kind::Neither, "-c start.S -o start.o"),
-            (Kind::Neither, "-r a.o b.o -o ab.o"),
-            (Kind::Neither, "-Wl,-r a.o b.o -o ab.o"),
-            (Kind::Neither, "-nostdlib -Xlinker -r a.o -o ab.o"),
-            (Kind::Neither, "all.h"),
-            (Kind::Neither, "-x c++-header all.hpp -o all.pch"),
-            (Kind::Neither, "-E a.c"),
-            (Kind::Neither, "-M a.c"),
-            (Kind::Neither, "-MM a.c"),
-            (Kind::Neither, "-fsyntax-only a.c"),
-            (Kind::Neither, "-emit-llvm -c a.c"),
-            (Kind::Neither, "--version"),
-            (Kind::Neither, "-v"),
-            (Kind::Neither, "-print-search-dirs"),
-            (Kind::Neither, "--print-file-name=libc.so"),
-            (Kind::Neither, "-### a.c"),
-            (Kind::Neither, "-cc1 -emit-obj a.c"),
-            (Kind::Neither, "-Wl,--version"),
-            (Kind::Neither, ""),
+            (CompileKind::Compile, "-c a.c"),
+            (CompileKind::Compile, "-O2 -S a.cpp -o -"),
+            (CompileKind::Compile, "-x c -c -o /dev/null -"),
+            (CompileKind::Compile, "-x ir m -c -o m.o"),
+            (CompileKind::Compile, "-r a.c b.o -o ab.o"),
+            (CompileKind::Compile, "-c a.c -MD -MF a.d -MT a.o"),
+            (CompileKind::Compile, "-c -include-pch all.h.pch a.cc"),
+            (CompileKind::CompileAndLink, "a.c b.c -o prog"),
+            (CompileKind::CompileAndLink, "a.s b.c"),
+            (CompileKind::CompileAndLink, "-x c -"),
+            (CompileKind::CompileAndLink, "-x c++ a -x none b.o"),
+            (CompileKind::Link, "a.o b.o -lm"),
+            (CompileKind::Link, "a.s"),
+            (CompileKind::Link, "-shared -o libx.so -Wl,--whole-archive libx.a"),
+            (CompileKind::Link, "libx.so.1.2.3"),
+            (CompileKind::Link, "dir.c/object"),
+            (CompileKind::Link, "-nostdlib -T layout.ld a.o"),
+            (CompileKind::Neither, "-c a.s"),
+            (CompileKind::Neither, "-c start.S -o start.o"),
+            (CompileKind::Neither, "-r a.o b.o -o ab.o"),
+            (CompileKind::Neither, "-Wl,-r a.o b.o -o ab.o"),
+            (CompileKind::Neither, "-nostdlib -Xlinker -r a.o -o ab.o"),
+            (CompileKind::Neither, "all.h"),
+            (CompileKind::Neither, "-x c++-header all.hpp -o all.pch"),
+            (CompileKind::Neither, "-E a.c"),
+            (CompileKind::Neither, "-M a.c"),
+            (CompileKind::Neither, "-MM a.c"),
+            (CompileKind::Neither, "-fsyntax-only a.c"),
+            (CompileKind::Neither, "-emit-llvm -c a.c"),
+            (CompileKind::Neither, "--version"),
+            (CompileKind::Neither, "-v"),
+            (CompileKind::Neither, "-print-search-dirs"),
+            (CompileKind::Neither, "--print-file-name=libc.so"),
+            (CompileKind::Neither, "-### a.c"),
+            (CompileKind::Neither, "-cc1 -emit-obj a.c"),
+            (CompileKind::Neither, "-Wl,--version"),
+            (CompileKind::Neither, ""),
         ];
         for (kind, text) in cases {
             assert_eq!(read(text).kind, kind, "{text}");
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_on_link_time_optimisation_counts() {
+    fn the_last_option_on_link_time_optimisation_counts() {
         assert!(read("-flto=thin -c a.c").lto);
         assert!(!read("-flto -fno-lto -c a.c").lto);
         assert!(read("-fno-lto -flto -c a.c").lto);
@@ -468,14 +468,14 @@ mod tests {
     }
 
     #[test]
-    fn words_that_are_no_text_stay_as_they_are() {
+    fn arguments_that_are_no_text_stay_as_they_are() {
         let odd = OsString::from_vec(b"-o\xff.o".to_vec());
         let line = CommandLine::read(&["-c".into(), "a.c".into(), odd], &|_| None);
         assert_eq!(line.output.unwrap().as_bytes(), b"\xff.o");
     }
 
     #[test]
-    fn after_two_dashes_all_words_are_inputs() {
+    fn after_two_dashes_all_arguments_are_inputs() {
         let line = read("-c -- -a.c");
         assert_eq!(line.inputs_of(InputKind::Source).collect::<Vec<_>>(), ["-a.c"]);
     }

@@ -1,7 +1,7 @@
 //! Tables of clang's options, as far as [`super::arguments`] needs them.
 #![cfg_attr(rustfmt, rustfmt::skip)]
 
-/// Options whose value is the next word.
+/// Options whose value is the next argument.
 pub const WITH_VALUE: &[&str] = &[
     "-o", "--output", "-x", "--language", "-I", "-L", "-l", "-D", "-U", "-A", "-F", "-B", "-T", "-u", "-z", "-e", "-G", "-V", "-b",
     "-h", "-include", "--include", "-imacros", "--imacros", "-isystem", "-isystem-after", "-iquote", "-idirafter", "-isysroot",

@@ -42,7 +42,7 @@ pub enum LlvmCounters {
 
 impl LlvmCounters {
     /// Those that settings ask for.
-    pub fn of(settings: &Settings) -> Option<LlvmCounters> {
+    pub fn from_settings(settings: &Settings) -> Option<LlvmCounters> {
         match settings.observe? {
             Observe::EdgeProfile => Some(LlvmCounters::Edges),
             Observe::Coverage => Some(LlvmCounters::Coverage),
@@ -95,7 +95,7 @@ pub fn used() -> Option<OsString> {
 
 /// Whether names of functions must be those of a plain build, because a profile goes by them.
 pub fn names_matter(settings: &Settings) -> bool {
-    LlvmCounters::of(settings) == Some(LlvmCounters::Edges) || used().is_some()
+    LlvmCounters::from_settings(settings) == Some(LlvmCounters::Edges) || used().is_some()
 }
 
 /// The counters that the environment asks for.
@@ -103,7 +103,7 @@ pub fn names_matter(settings: &Settings) -> bool {
 /// # Errors
 /// The environment's settings cannot be read.
 pub fn wanted() -> Result<Option<LlvmCounters>> {
-    Ok(LlvmCounters::of(&of_environment()?))
+    Ok(LlvmCounters::from_settings(&of_environment()?))
 }
 
 /// What is added to rustc.
@@ -128,19 +128,19 @@ pub fn rustc_options() -> Result<Vec<OsString>> {
 }
 
 /// Takes LLVM's runtime for profiles, which nothing in the program needs any more, out of a link that rustc asks for.
-pub fn without_runtime(words: &mut Vec<OsString>) {
+pub fn without_runtime(arguments: &mut Vec<OsString>) {
     const ROOT: &str = "__llvm_profile_runtime";
-    let mut kept: Vec<OsString> = Vec::with_capacity(words.len());
-    for word in words.drain(..) {
-        let text = word.to_string_lossy();
+    let mut kept: Vec<OsString> = Vec::with_capacity(arguments.len());
+    for argument in arguments.drain(..) {
+        let text = argument.to_string_lossy();
         if text == ROOT || text == format!("-Wl,{ROOT}") {
             kept.pop();
         } else {
             let is_runtime = text.contains("libprofiler_builtins-") || (text.contains("-u") && text.ends_with(ROOT));
-            kept.extend((!is_runtime).then_some(word));
+            kept.extend((!is_runtime).then_some(argument));
         }
     }
-    *words = kept;
+    *arguments = kept;
 }
 
 /// What is added to compile.
@@ -149,13 +149,13 @@ pub fn without_runtime(words: &mut Vec<OsString>) {
 /// The user's own options have to do with profiles.
 pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
     let Some(counters) = wanted()?.filter(|_| line.kind.compiles()) else { return Ok(Vec::new()) };
-    let is_foreign = |word: &str| FOREIGN.iter().any(|f| word.starts_with(f));
-    if let Some(word) = line.words.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
-        bail!("{word} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
+    let is_foreign = |argument: &str| FOREIGN.iter().any(|f| argument.starts_with(f));
+    if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
+        bail!("{argument} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
     }
     let front_end = counters.clang_options().iter().copied().chain(["-fprofile-update=atomic"]);
-    let words = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
-    Ok(words.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
+    let arguments = front_end.chain(LLVM_OPTIONS.into_iter().flat_map(|o| ["-mllvm", o]));
+    Ok(arguments.flat_map(|w| ["-Xclang", w]).map(OsString::from).collect())
 }
 
 #[cfg(test)]
@@ -171,9 +171,9 @@ mod tests {
             "-Wl,-u__llvm_profile_runtime",
         ] {
             let line = format!("a.o /x/libprofiler_builtins-12.rlib {spelling} -u main -o prog");
-            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-            without_runtime(&mut words);
-            assert_eq!(words, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
+            let mut arguments: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            without_runtime(&mut arguments);
+            assert_eq!(arguments, ["a.o", "-u", "main", "-o", "prog"].map(OsString::from), "{spelling}");
         }
     }
 }

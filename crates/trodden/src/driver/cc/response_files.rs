@@ -1,18 +1,18 @@
-//! Response files (`@file`): words of a command line that are in a file.
+//! Response files (`@file`): arguments of a command line that are in a file.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// Puts the words of response files in their place. A file that cannot be read stays as it is: clang will say so.
+/// Puts the arguments of response files in their place. A file that cannot be read stays as it is: clang will say so.
 pub fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> Vec<OsString> {
     /// Response files name others; one that names itself must end somewhere.
     const DEEPEST: usize = 16;
-    fn go(words: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
-        for word in words {
-            let file = word.as_bytes().strip_prefix(b"@").filter(|_| depth < DEEPEST);
+    fn go(arguments: &[OsString], depth: usize, response: &dyn Fn(&OsStr) -> Option<Vec<u8>>, out: &mut Vec<OsString>) {
+        for argument in arguments {
+            let file = argument.as_bytes().strip_prefix(b"@").filter(|_| depth < DEEPEST);
             match file.and_then(|f| response(OsStr::from_bytes(f))) {
                 Some(text) => go(&tokens(&text), depth + 1, response, out),
-                None => out.push(word.clone()),
+                None => out.push(argument.clone()),
             }
         }
     }
@@ -24,21 +24,21 @@ pub fn expand(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8
 /// Splits a response file as LLVM's GNU tokenizer does: blanks separate, quotes of both kinds group, a backslash takes
 /// the next byte as it is.
 fn tokens(text: &[u8]) -> Vec<OsString> {
-    let (mut out, mut word, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
+    let (mut out, mut argument, mut quote) = (Vec::new(), None::<Vec<u8>>, None);
     let mut bytes = text.iter().copied();
     while let Some(byte) = bytes.next() {
         match byte {
-            b'\\' => word.get_or_insert_default().extend(bytes.next()),
+            b'\\' => argument.get_or_insert_default().extend(bytes.next()),
             _ if quote == Some(byte) => quote = None,
             b'"' | b'\'' if quote.is_none() => {
                 quote = Some(byte);
-                word.get_or_insert_default();
+                argument.get_or_insert_default();
             }
-            _ if byte.is_ascii_whitespace() && quote.is_none() => out.extend(word.take().map(OsString::from_vec)),
-            _ => word.get_or_insert_default().push(byte),
+            _ if byte.is_ascii_whitespace() && quote.is_none() => out.extend(argument.take().map(OsString::from_vec)),
+            _ => argument.get_or_insert_default().push(byte),
         }
     }
-    out.extend(word.map(OsString::from_vec));
+    out.extend(argument.map(OsString::from_vec));
     out
 }
 

@@ -1,7 +1,7 @@
 //! Rows as Parquet, not compressed, in groups of some ten thousand. The file says in which order they are: engines that
 //! know it need not keep all paths until they have seen the last row.
 
-use super::Row;
+use super::FieldRow;
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int64Type};
 use parquet::errors::ParquetError;
@@ -28,30 +28,30 @@ const SCHEMA: &str = "message untested_paths {
 const ORDER: [i32; 4] = [0, 1, 4, 5];
 
 /// A table while it is written.
-pub struct Table {
+pub struct ParquetTable {
     writer: SerializedFileWriter<File>,
-    rows: Vec<Row>,
+    rows: Vec<FieldRow>,
 }
 
-impl Table {
+impl ParquetTable {
     /// Begins a file.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn new(file: File) -> io::Result<Table> {
+    pub fn new(file: File) -> io::Result<ParquetTable> {
         let schema = Arc::new(parse_message_type(SCHEMA).map_err(io::Error::other)?);
         let order = ORDER.map(|column_idx| SortingColumn { column_idx, descending: false, nulls_first: true });
         let properties =
             WriterProperties::builder().set_compression(Compression::UNCOMPRESSED).set_sorting_columns(Some(order.into())).build();
         let writer = SerializedFileWriter::new(file, schema, Arc::new(properties)).map_err(io::Error::other)?;
-        Ok(Table { writer, rows: Vec::with_capacity(GROUP) })
+        Ok(ParquetTable { writer, rows: Vec::with_capacity(GROUP) })
     }
 
     /// Adds a row.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn add(&mut self, row: Row) -> io::Result<()> {
+    pub fn add(&mut self, row: FieldRow) -> io::Result<()> {
         self.rows.push(row);
         if self.rows.len() < GROUP { Ok(()) } else { self.flush().map_err(io::Error::other) }
     }
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_again() {
-        let row = |at: u64| Row {
+        let row = |at: u64| FieldRow {
             build: format!("{at:032x}"),
             unit: "cd".repeat(16),
             function: (!at.is_multiple_of(3)).then(|| format!("operator<, \"ä\" {at}")),
@@ -127,7 +127,7 @@ mod tests {
         let file = folder.path().join("rows.parquet");
         // More than a group.
         let count = GROUP as u64 + 10;
-        let mut table = Table::new(File::create(&file).unwrap()).unwrap();
+        let mut table = ParquetTable::new(File::create(&file).unwrap()).unwrap();
         (0..count).for_each(|at| table.add(row(at)).unwrap());
         table.finish().unwrap();
         let reader = SerializedFileReader::new(File::open(&file).unwrap()).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! One file without scripts. Bars are SVG; colours follow the reader's light or dark scheme.
 
-use super::{Document, Found, letter};
+use super::{FoundPhases, PhaseDocument, letter};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ code{font-size:.9em;overflow-wrap:anywhere}.faint{color:var(--faint)}";
 const COLOURS: [&str; 10] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#8a8f98", "#6a3d9a", "#b15928"];
 
 /// The page.
-pub fn page(title: &str, document: &Document) -> String {
+pub fn page(title: &str, document: &PhaseDocument) -> String {
     let mut page = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
 <title>Phases of {0}</title><style>{STYLE}</style><h1>Phases of {0}</h1><p>Intervals of {1} paths, from left to right.</p>",
@@ -31,7 +31,7 @@ pub fn page(title: &str, document: &Document) -> String {
 }
 
 /// Both strips and their tables.
-pub fn strips(document: &Document) -> String {
+pub fn strips(document: &PhaseDocument) -> String {
     let mut page = String::new();
     strip("Phases by paths", &document.by_paths, &document.sources, &mut page);
     match &document.by_blocks {
@@ -41,7 +41,7 @@ pub fn strips(document: &Document) -> String {
     page
 }
 
-fn strip(title: &str, found: &Found, sources: &BTreeMap<String, String>, page: &mut String) {
+fn strip(title: &str, found: &FoundPhases, sources: &BTreeMap<String, String>, page: &mut String) {
     let count = found.of_interval.len().max(1);
     let _ = write!(
         page,

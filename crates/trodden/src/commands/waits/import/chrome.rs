@@ -5,13 +5,13 @@
 //! program exported, has. Slices without flows are executed code; nested ones are a stack. Times are microseconds.
 
 use super::super::replay::LocationName;
-use super::{Event, Imported, ImportedLocation, What, code};
+use super::{Imported, ImportedEvent, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use trodden_waits::call::{ObjectId, SleepKind};
-use trodden_waits::{Call, CodeId, ProcessId, State};
+use trodden_waits::{Call, CodeId, LocationState, ProcessId};
 
 /// A slice of a thread.
 #[derive(Clone, Debug)]
@@ -134,11 +134,11 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread) -> 
     let mut stack: Vec<usize> = Vec::new();
     let idle = code(&mut imported.names, &["(idle)"], None, "", 0);
     for (time_ns, point) in &points {
-        let mut push = |what| events.push(Event { time_ns: *time_ns, what });
+        let mut push = |what| events.push(ImportedEvent { time_ns: *time_ns, what });
         let is_waiting = stack.iter().any(|slice| waits.contains_key(slice));
         if !is_waiting {
             let own = current(imported, &thread, &stack).unwrap_or(idle);
-            push(What::Run(own, if own == idle { State::Blocked } else { State::Computing }));
+            push(What::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
         }
         match point {
             Point::Begin(slice) => {

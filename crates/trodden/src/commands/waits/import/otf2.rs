@@ -8,14 +8,14 @@
 
 use super::super::convert::{BUFFERED, is_binding};
 use super::super::replay::LocationName;
-use super::{Event, Imported, ImportedLocation, What, code};
+use super::{Imported, ImportedEvent, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use trodden_waits::call::{Collective, CommunicatorId, Completed, Message, RequestId};
-use trodden_waits::{Call, ProcessId, Rule, State};
+use trodden_waits::{Call, LocationState, ProcessId, Rule};
 
 #[derive(Default)]
 struct Definitions {
@@ -42,7 +42,7 @@ struct Region {
 #[derive(Default)]
 struct Thread {
     regions: Vec<Region>,
-    events: Vec<Event>,
+    events: Vec<ImportedEvent>,
     begin_ns: Option<u64>,
     /// Events of begun receives, whose message is known when they complete.
     receives: HashMap<u64, usize>,
@@ -261,7 +261,7 @@ impl Reader<'_> {
         let path: Vec<&str> = thread.regions.iter().filter(|r| !r.is_mpi).map(|r| r.name.as_str()).collect();
         let path = if path.is_empty() { vec!["(program)"] } else { path };
         let own = code(&mut self.imported.names, &path, None, "", 0);
-        thread.events.push(Event { time_ns, what: What::Run(own, State::Computing) });
+        thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
     }
 
     fn call(&mut self, thread: &mut Thread, location: u64, time_ns: u64, region: Region) -> Result<()> {
@@ -276,8 +276,8 @@ impl Reader<'_> {
         if let Call::Begin(_, true, request) = &call {
             thread.receives.insert(request.0, thread.events.len());
         }
-        thread.events.push(Event { time_ns: region.enter_ns, what: What::Enter(call.clone(), site) });
-        thread.events.push(Event { time_ns, what: What::Exit(call) });
+        thread.events.push(ImportedEvent { time_ns: region.enter_ns, what: What::Enter(call.clone(), site) });
+        thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
         Ok(())
     }
 
@@ -410,7 +410,7 @@ LEAVE                                          4                  156  Region: "
     fn ranks_are_those_of_the_communicator() {
         let imported = from_text(DEFINITIONS, EVENTS).unwrap();
         assert_eq!(imported.locations.iter().map(|l| l.name.label.clone().unwrap()).collect::<Vec<_>>(), ["MPI Rank 0", "MPI Rank 1"]);
-        let replayed = super::super::pass(&imported, trodden_waits::Options::default(), false);
+        let replayed = super::super::pass(&imported, trodden_waits::AnalysisOptions::default(), false);
         assert_eq!((replayed.outcome.waits, replayed.outcome.wait_ns), (1, 100));
         assert_eq!(replayed.outcome.sites[0].site.kind, trodden_waits::WaitKind::LateSender);
         assert_eq!(replayed.outcome.diagnostics.iter().count(), 0);

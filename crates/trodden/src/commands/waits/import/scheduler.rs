@@ -5,10 +5,10 @@
 //! no stacks: code is the thread's name.
 
 use super::super::replay::LocationName;
-use super::{Event, Imported, ImportedLocation, What, code};
+use super::{Imported, ImportedEvent, ImportedLocation, What, code};
 use std::collections::BTreeMap;
 use trodden_waits::call::{ObjectId, SleepKind};
-use trodden_waits::{Call, ProcessId, State};
+use trodden_waits::{Call, LocationState, ProcessId};
 
 /// What a thread does at present.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ struct Thread {
     name: String,
     doing: Doing,
     begin_ns: u64,
-    events: Vec<Event>,
+    events: Vec<ImportedEvent>,
 }
 
 /// The threads of a trace, while its events come in order of time.
@@ -86,8 +86,8 @@ fn waking(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (waker, 
         let site = code(&mut imported.names, &[&thread.name], Some("wake"), "", 0);
         let own = code(&mut imported.names, &[&thread.name], None, "", 0);
         let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
-        let events = [What::Run(own, State::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
-        thread.events.extend(events.map(|what| Event { time_ns, what }));
+        let events = [What::Run(own, LocationState::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
+        thread.events.extend(events.map(|what| ImportedEvent { time_ns, what }));
     }
 }
 
@@ -97,14 +97,14 @@ fn leave(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, name
     }
     let thread = thread(threads, id, name, time_ns);
     let own = code(&mut imported.names, &[name], None, "", 0);
-    thread.events.push(Event { time_ns, what: What::Run(own, State::Computing) });
+    thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
     if is_ready {
         thread.doing = Doing::Runnable;
     } else {
         let site = code(&mut imported.names, &[name], Some("sleep"), "", 0);
         thread.doing = Doing::Asleep(false);
         // How it ends is known when it is woken.
-        thread.events.push(Event { time_ns, what: What::Enter(Call::Blocked, site) });
+        thread.events.push(ImportedEvent { time_ns, what: What::Enter(Call::Blocked, site) });
     }
 }
 
@@ -117,14 +117,14 @@ fn arrive(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, nam
         Doing::Running => {}
         Doing::Runnable => {
             let queue = code(&mut imported.names, &[name, "(waits for a processor)"], None, "", 0);
-            thread.events.push(Event { time_ns, what: What::Run(queue, State::Blocked) });
+            thread.events.push(ImportedEvent { time_ns, what: What::Run(queue, LocationState::Blocked) });
         }
         Doing::Asleep(is_woken) => {
             let call = if is_woken { Call::Sleep(ObjectId(u64::from(id)), SleepKind::Futex, true) } else { Call::Blocked };
-            if let Some(Event { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
+            if let Some(ImportedEvent { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
                 *entered = call.clone();
             }
-            thread.events.push(Event { time_ns, what: What::Exit(call) });
+            thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
         }
     }
     thread.doing = Doing::Running;

@@ -1,26 +1,26 @@
-//! Puts marks into a unit's code, in its textual form, so that a run says what was executed without anything of trodden's at work.
+//! Puts probes into a unit's code, in its textual form, so that a run says what was executed without anything of trodden's at work.
 //!
 //! Two kinds: *counts* adds one to a number in memory at the beginning of each block; *log* calls a recorder with an
 //! activation's token, which the function gets from the recorder when it is entered, so that recursion, exceptions and
 //! `longjmp` cannot confuse activations.
 //!
-//! Marks are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`,
+//! Probes are numbered by the nodes of the unit's map: the i-th basic block of the text is the i-th node of kind `Code`,
 //! and what follows its calls that return twice are the continuations behind that node. Landings and dispatch blocks are no places
-//! in the program and get no mark.
+//! in the program and get no probe.
 //!
-//! A tail call in front of a return needs marks of its own: code generation may end the function before the call, and
+//! A tail call in front of a return needs probes of its own: code generation may end the function before the call, and
 //! trodden counts it so. If the callee does not come back, the returning block was counted though the text says that it
 //! was not reached.
 
 use crate::error::Error;
-use crate::text::{Block, Function, Module, call_kind, is_intrinsic, is_marker, opcode, result};
+use crate::text::{TextBlock, TextFunction, TextModule, call_kind, is_codeless, is_intrinsic, opcode, result};
 use std::collections::HashMap;
 use std::fmt::Write;
 use trodden_unit::{BlockKind, EdgeKind, FunctionMap, UnitMap};
 
-/// What marks are for.
+/// What probes are for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ProbePurpose {
     /// One number for each block.
     Counts,
     /// A record of every step.
@@ -29,7 +29,7 @@ pub enum Purpose {
 
 /// Gives numbers to the nodes of all functions of a program.
 #[derive(Debug, Default)]
-pub struct Numbers {
+pub struct NodeNumbers {
     next: u32,
 }
 
@@ -40,22 +40,22 @@ pub struct TailReturn {
     pub node: u32,
     /// The returning block's node.
     pub returning: u32,
-    /// Number of its mark in front of the call.
+    /// Number of its probe in front of the call.
     pub before: u32,
-    /// Number of its mark behind the call.
+    /// Number of its probe behind the call.
     pub after: u32,
 }
 
 /// A function's numbers.
 #[derive(Clone, Debug)]
-pub struct Marked {
+pub struct FunctionProbes {
     /// Number of its first node; the others follow.
     pub first: u32,
     /// Its tail calls in front of returns.
     pub tails: Vec<TailReturn>,
 }
 
-impl Numbers {
+impl NodeNumbers {
     /// How many were given.
     pub fn count(&self) -> u32 {
         self.next
@@ -68,24 +68,29 @@ impl Numbers {
     }
 }
 
-/// Marks a unit's functions; the result has one entry for each function of the map, in its order.
+/// Puts probes into a unit's functions; the result has one entry for each function of the map, in its order.
 ///
 /// # Errors
 /// The text does not match the map.
-pub fn mark(text: &str, map: &UnitMap, purpose: Purpose, numbers: &mut Numbers) -> Result<(String, Vec<Marked>), Error> {
-    let module = Module::read(text);
+pub fn insert_probes(
+    text: &str,
+    map: &UnitMap,
+    purpose: ProbePurpose,
+    numbers: &mut NodeNumbers,
+) -> Result<(String, Vec<FunctionProbes>), Error> {
+    let module = TextModule::read(text);
     let place: HashMap<&str, usize> = module.functions.iter().enumerate().map(|(i, f)| (f.name.as_str(), i)).collect();
-    let mut marks = Insertions::default();
-    let mut marked = Vec::new();
+    let mut probes = Insertions::default();
+    let mut probed = Vec::new();
     for function in &map.functions {
         let wrong = |what: String| Error::Text { function: function.name.clone(), what };
         let at = *place.get(function.name.as_str()).ok_or_else(|| wrong("its unit's bitcode does not define it".into()))?;
         let first = numbers.take(function.blocks.len());
-        let mut work = Work { module: &module, map: function, purpose, first, marks: &mut marks, numbers, tails: Vec::new() };
+        let mut work = Work { module: &module, map: function, purpose, first, probes: &mut probes, numbers, tails: Vec::new() };
         work.function(&module.functions[at]).map_err(wrong)?;
-        marked.push(Marked { first, tails: work.tails });
+        probed.push(FunctionProbes { first, tails: work.tails });
     }
-    Ok((marks.into_text(&module, purpose), marked))
+    Ok((probes.into_text(&module, purpose), probed))
 }
 
 /// Lines to put before and behind lines.
@@ -97,7 +102,7 @@ struct Insertions {
 }
 
 impl Insertions {
-    fn into_text(self, module: &Module, purpose: Purpose) -> String {
+    fn into_text(self, module: &TextModule, purpose: ProbePurpose) -> String {
         let mut out = String::new();
         for (at, line) in module.lines.iter().enumerate() {
             out.push_str(self.before.get(&at).map_or("", String::as_str));
@@ -106,8 +111,8 @@ impl Insertions {
             out.push_str(self.behind.get(&at).map_or("", String::as_str));
         }
         out.push_str(match purpose {
-            Purpose::Counts => "\n@__oracle_counts = external global i8\n",
-            Purpose::Log => {
+            ProbePurpose::Counts => "\n@__oracle_counts = external global i8\n",
+            ProbePurpose::Log => {
                 "\ndeclare i64 @__oracle_enter(i64)\ndeclare void @__oracle_block(i64, i64)\ndeclare void @__oracle_end(i64, i64)\n\
                  declare void @__oracle_twice(i64, i64)\ndeclare void @__oracle_tail(i64, i64)\n"
             }
@@ -116,7 +121,7 @@ impl Insertions {
     }
 }
 
-/// A function with marks writes memory, whatever the optimiser found.
+/// A function with probes writes memory, whatever the optimiser found.
 pub fn without_memory_promise(line: &str) -> std::borrow::Cow<'_, str> {
     match line.starts_with("attributes #").then(|| line.find(" memory(")).flatten() {
         Some(at) => {
@@ -136,17 +141,17 @@ pub fn without_memory_promise(line: &str) -> std::borrow::Cow<'_, str> {
 }
 
 struct Work<'a, 'b> {
-    module: &'a Module<'a>,
+    module: &'a TextModule<'a>,
     map: &'a FunctionMap,
-    purpose: Purpose,
+    purpose: ProbePurpose,
     first: u32,
-    marks: &'b mut Insertions,
-    numbers: &'b mut Numbers,
+    probes: &'b mut Insertions,
+    numbers: &'b mut NodeNumbers,
     tails: Vec<TailReturn>,
 }
 
 impl Work<'_, '_> {
-    fn function(&mut self, function: &Function) -> Result<(), String> {
+    fn function(&mut self, function: &TextFunction) -> Result<(), String> {
         let mut nodes: Vec<Vec<u32>> = Vec::new();
         for (i, block) in self.map.blocks.iter().enumerate() {
             match block.kind {
@@ -169,7 +174,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    fn block(&mut self, block: &Block, nodes: &[u32]) -> Result<(), String> {
+    fn block(&mut self, block: &TextBlock, nodes: &[u32]) -> Result<(), String> {
         let line = |at: usize| self.module.lines[at];
         let is_head = |at: &usize| matches!(opcode(line(*at)), "phi" | "landingpad");
         let body: Vec<usize> = block.instructions.iter().copied().skip_while(is_head).collect();
@@ -185,7 +190,7 @@ impl Work<'_, '_> {
         for (i, call) in calls.into_iter().enumerate() {
             self.record(call, "twice", nodes[i]);
             let behind = self.executed(nodes[i + 1]);
-            self.marks.behind.entry(call).or_default().push_str(&behind);
+            self.probes.behind.entry(call).or_default().push_str(&behind);
         }
         if let Some(at) = end {
             self.record(at, "end", *nodes.last().expect("a node"));
@@ -201,7 +206,7 @@ impl Work<'_, '_> {
                 && matches!(e.kind, EdgeKind::Return | EdgeKind::Resume | EdgeKind::NoReturn | EdgeKind::TailCall)
         };
         let line = |at: usize| self.module.lines[at];
-        let calls = || body.iter().rev().copied().filter(|at| call_kind(line(*at)).is_some() && !is_marker(line(*at)));
+        let calls = || body.iter().rev().copied().filter(|at| call_kind(line(*at)).is_some() && !is_codeless(line(*at)));
         Ok(match self.map.edges.iter().find(ends).map(|e| e.kind) {
             None => None,
             Some(EdgeKind::TailCall) => {
@@ -209,7 +214,7 @@ impl Work<'_, '_> {
                 Some(calls().find(is_tail).ok_or(format!("node {node} ends with no tail call, though the map says so"))?)
             }
             Some(EdgeKind::NoReturn) => {
-                let last = body.iter().rev().copied().find(|at| call_kind(line(*at)).is_some() && !is_marker(line(*at)));
+                let last = body.iter().rev().copied().find(|at| call_kind(line(*at)).is_some() && !is_codeless(line(*at)));
                 Some(last.filter(|at| self.module.never_returns(line(*at))).unwrap_or(terminator))
             }
             Some(_) => Some(terminator),
@@ -217,18 +222,18 @@ impl Work<'_, '_> {
     }
 
     /// A tail call at a block's end, in front of a jump to a block that returns what it returned and does nothing else.
-    fn tail_call_before_return(&self, function: &Function, block: &Block, labels: &HashMap<&str, usize>) -> Option<(usize, usize)> {
+    fn tail_call_before_return(&self, function: &TextFunction, block: &TextBlock, labels: &HashMap<&str, usize>) -> Option<(usize, usize)> {
         let line = |at: usize| self.module.lines[at];
         let jump = *block.instructions.last()?;
         let to = line(jump).trim_start().strip_prefix("br label %")?.split(',').next()?.trim().trim_matches('"');
         let to = *labels.get(to)?;
-        let call = block.instructions.iter().rev().skip(1).copied().find(|at| !is_marker(line(*at)))?;
+        let call = block.instructions.iter().rev().skip(1).copied().find(|at| !is_codeless(line(*at)))?;
         if !matches!(call_kind(line(call)), Some("tail" | "musttail")) || is_intrinsic(line(call)) {
             return None;
         }
         let target = &function.blocks[to].instructions;
         let (&ret, others) = target.split_last()?;
-        let idle = |at: &usize| opcode(line(*at)) == "phi" || is_marker(line(*at));
+        let idle = |at: &usize| opcode(line(*at)) == "phi" || is_codeless(line(*at));
         if opcode(line(ret)) != "ret" || !others.iter().all(idle) {
             return None;
         }
@@ -243,14 +248,14 @@ impl Work<'_, '_> {
 
     fn tail(&mut self, node: u32, returning: u32, call: usize) {
         match self.purpose {
-            Purpose::Counts => {
+            ProbePurpose::Counts => {
                 let before = self.numbers.take(2);
                 let (one, other) = (self.count(before), self.count(before + 1));
                 self.before(call, one);
-                self.marks.behind.entry(call).or_default().push_str(&other);
+                self.probes.behind.entry(call).or_default().push_str(&other);
                 self.tails.push(TailReturn { node, returning, before, after: before + 1 });
             }
-            Purpose::Log => {
+            ProbePurpose::Log => {
                 self.record(call, "tail", node);
                 self.tails.push(TailReturn { node, returning, before: 0, after: 0 });
             }
@@ -258,34 +263,34 @@ impl Work<'_, '_> {
     }
 
     fn before(&mut self, at: usize, text: String) {
-        self.marks.before.entry(at).or_default().push_str(&text);
+        self.probes.before.entry(at).or_default().push_str(&text);
     }
 
     /// A record of something else than a block's execution; logs only.
     fn record(&mut self, at: usize, what: &str, node: u32) {
-        if self.purpose == Purpose::Log {
+        if self.purpose == ProbePurpose::Log {
             self.before(at, format!("  call void @__oracle_{what}(i64 %oracle.token, i64 {})\n", self.first + node));
         }
     }
 
     fn enter(&mut self) -> String {
         match self.purpose {
-            Purpose::Counts => self.count(self.first),
-            Purpose::Log => format!("  %oracle.token = call i64 @__oracle_enter(i64 {})\n", self.first),
+            ProbePurpose::Counts => self.count(self.first),
+            ProbePurpose::Log => format!("  %oracle.token = call i64 @__oracle_enter(i64 {})\n", self.first),
         }
     }
 
     fn executed(&mut self, node: u32) -> String {
         match self.purpose {
-            Purpose::Counts => self.count(self.first + node),
-            Purpose::Log => format!("  call void @__oracle_block(i64 %oracle.token, i64 {})\n", self.first + node),
+            ProbePurpose::Counts => self.count(self.first + node),
+            ProbePurpose::Log => format!("  call void @__oracle_block(i64 %oracle.token, i64 {})\n", self.first + node),
         }
     }
 
     fn count(&mut self, number: u32) -> String {
         let mut text = String::new();
-        self.marks.made += 1;
-        let (name, at) = (self.marks.made, u64::from(number) * 8);
+        self.probes.made += 1;
+        let (name, at) = (self.probes.made, u64::from(number) * 8);
         writeln!(text, "  %oracle.{name} = atomicrmw add ptr getelementptr (i8, ptr @__oracle_counts, i64 {at}), i64 1 monotonic")
             .expect("text grows");
         text

@@ -1,5 +1,5 @@
-/* The recorder that marked programs are linked with. Its file is shared memory: what was recorded stays, however the
- * program ends. Compiled with SLOTS (numbers to count) for marks of the kind `counts`, with LOG_BYTES for `log`. */
+/* The recorder that probed programs are linked with. Its file is shared memory: what was recorded stays, however the
+ * program ends. Compiled with SLOTS (numbers to count) for probes of the kind `counts`, with LOG_BYTES for `log`. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -15,16 +15,16 @@ pub fn probe_function(unit: Identity, function: u32) -> u64 {
 
 /// What the place of a probe means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mark {
+pub struct PseudoProbe {
     /// The block, a node of the function's graph.
     pub block: u32,
     /// What happens here.
-    pub event: Event,
+    pub event: ProbeEvent,
 }
 
 /// What happens at a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Event {
+pub enum ProbeEvent {
     /// The block begins.
     Begin,
     /// The block is about to make the call that might not come back. Where no other call comes before, this has no
@@ -34,20 +34,20 @@ pub enum Event {
     End,
 }
 
-impl Mark {
+impl PseudoProbe {
     /// A block begins.
-    pub fn block(block: u32) -> Mark {
-        Mark { block, event: Event::Begin }
+    pub fn block(block: u32) -> PseudoProbe {
+        PseudoProbe { block, event: ProbeEvent::Begin }
     }
 
     /// A call that might not come back.
-    pub fn reach(block: u32) -> Mark {
-        Mark { block, event: Event::Reach }
+    pub fn reach(block: u32) -> PseudoProbe {
+        PseudoProbe { block, event: ProbeEvent::Reach }
     }
 
     /// The end of a path.
-    pub fn end(block: u32) -> Mark {
-        Mark { block, event: Event::End }
+    pub fn end(block: u32) -> PseudoProbe {
+        PseudoProbe { block, event: ProbeEvent::End }
     }
 
     /// Its number: not 0, which LLVM uses.
@@ -55,11 +55,11 @@ impl Mark {
         3 * u64::from(self.block) + 1 + self.event as u64
     }
 
-    /// The mark of a number.
-    pub fn of(number: u64) -> Option<Mark> {
+    /// The probe of a number.
+    pub fn from_number(number: u64) -> Option<PseudoProbe> {
         let from = number.checked_sub(1)?;
-        let event = [Event::Begin, Event::Reach, Event::End][(from % 3) as usize];
-        Some(Mark { block: u32::try_from(from / 3).ok()?, event })
+        let event = [ProbeEvent::Begin, ProbeEvent::Reach, ProbeEvent::End][(from % 3) as usize];
+        Some(PseudoProbe { block: u32::try_from(from / 3).ok()?, event })
     }
 }
 
@@ -70,11 +70,11 @@ mod tests {
     #[test]
     fn marks_have_numbers_and_functions_names_of_their_own() {
         for block in [0, 1, 77, u32::MAX] {
-            for mark in [Mark::block(block), Mark::reach(block), Mark::end(block)] {
-                assert_eq!(Mark::of(mark.number()), Some(mark));
+            for probe in [PseudoProbe::block(block), PseudoProbe::reach(block), PseudoProbe::end(block)] {
+                assert_eq!(PseudoProbe::from_number(probe.number()), Some(probe));
             }
         }
-        assert_eq!(Mark::of(0), None);
+        assert_eq!(PseudoProbe::from_number(0), None);
         let unit = |n| Identity([n; 16]);
         assert_ne!(probe_function(unit(1), 0), probe_function(unit(1), 1));
         assert_ne!(probe_function(unit(1), 0), probe_function(unit(2), 0));
