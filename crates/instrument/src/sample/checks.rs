@@ -24,7 +24,7 @@
 //!
 //! Loops are those that retreating edges close. In irreducible code a loop is entered elsewhere than at the target of
 //! such an edge, too; then it consists of the nodes that lie on a path from that target back to it, and is not unrolled:
-//! to check at its closing edges is right wherever it is entered.
+//! to check at its closing edges is right wherever it is entered. Nor is another loop that holds its head and whose head it holds.
 
 use crate::describe::FunctionCfg;
 use crate::llvm::{Block, Value};
@@ -46,11 +46,11 @@ const SHORT_OUTERMOST: f64 = 64.0;
 /// and 12 % more.
 const LONG: f64 = 128.0;
 /// What follows an indirect branch is long from so many on. An interpreter may do little that is longer for a long time, and stay in one
-/// version as long. With 32, one of two interpreters executes 7 % more; without it, it is the same, and the other executes 2 % less.
+/// version as long. With 32, four interpreters execute -1.5 to +11 %; without it, -2.1 to +0.5 % (docs/benchmarks/constants.md).
 const LONG_BEHIND_JUMP: f64 = 128.0;
 /// An instruction of an interpreter that jumps as often as that, by estimate, is one that jumps: conditional jumps and
-/// the ends of counting loops among them. With 0.1, one of two interpreters is the same; with 0.55, it executes 0.6 % more, and the other
-/// the same.
+/// the ends of counting loops among them. With 0.1, three interpreters execute 0.1 % more to 0.6 % less; with 0.7, -0.9 to +1.1 %
+/// (docs/benchmarks/constants.md).
 const LIKELY_JUMP: f64 = 0.4;
 /// So many instructions there are from one check to the next in a short loop that checks once in several iterations.
 const DISTANCE: f64 = 64.0;
@@ -59,7 +59,7 @@ const DISTANCE: f64 = 64.0;
 const DISTANCE_WITH_CALLS: f64 = 128.0;
 /// So many instructions may a loop have with its copies: an iteration may be short only by estimate.
 const MOST_CODE: f64 = 512.0;
-/// So many iterations, at most.
+/// So many iterations, at most, from one check to the next.
 const MOST_ITERATIONS: usize = 16;
 /// A function with so many loops that check has its values merged in many places: more of them hardly matter. One more
 /// in a function with one (dynamic programming over a matrix) cost 8 % of what it executes.
@@ -70,7 +70,7 @@ const MANY_BLOCKS: usize = 16;
 /// How often an inner loop is assumed to iterate, at most. Static estimates say 32, but loops that matter for cost
 /// are those that iterate less.
 const MOST_TRIPS: f64 = 3.0;
-/// What a call counts for.
+/// What a call counts for, in instructions.
 const CALL: f64 = 24.0;
 
 /// A loop: the edges that close it, and what one iteration does.
@@ -166,6 +166,7 @@ pub fn check_sites(
     let mut short: Vec<&Loop> = Vec::new();
     // Loops around them may iterate without such a check.
     let mut now_and_then: Vec<&Loop> = Vec::new();
+    let unrolled = |this: &Loop, distance| this.unrolled(cfg, graph, frequencies, distance).filter(|_| !this.is_entangled(&loops));
     for (at, this) in loops.iter().enumerate() {
         let innermost = !loops[..at].iter().any(|l| this.body.contains(&l.head) && l.head != this.head);
         let outermost = !loops[at + 1..].iter().any(|l| l.body.contains(&this.head));
@@ -177,8 +178,7 @@ pub fn check_sites(
             // Copies of a loop would have to copy what another one in it became.
             let checks_inside = || checking.iter().chain(&now_and_then).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
-            let unrolled = this.unrolled(cfg, graph, frequencies, DISTANCE_WITH_CALLS);
-            match chosen.add(this, cfg, unrolled.filter(|_| !holds_checks && !jumps_by_address)) {
+            match chosen.add(this, cfg, unrolled(this, DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
                 Distance::Iterations => now_and_then.push(this),
                 Distance::Iteration => checking.push(this),
             }
@@ -187,7 +187,7 @@ pub fn check_sites(
     checking.extend(now_and_then);
     if of != CheckedFunction::Other || checking.len() >= MANY_CHECKS {
         for this in short.into_iter().filter(|l| is_main || !checking.iter().any(|c| c.body.contains(&l.head))) {
-            chosen.add(this, cfg, this.unrolled(cfg, graph, frequencies, DISTANCE));
+            chosen.add(this, cfg, unrolled(this, DISTANCE));
         }
     }
     chosen.each_iteration.sort();
@@ -195,6 +195,12 @@ pub fn check_sites(
 }
 
 impl Loop {
+    /// Whether another loop holds this one's head, and this one the other's: then neither is inside the other, as in irreducible code, and
+    /// the checks of one would be among the blocks of which the other has copies.
+    fn is_entangled(&self, loops: &[Loop]) -> bool {
+        loops.iter().any(|l| l.head != self.head && l.body.contains(&self.head) && self.body.contains(&l.head))
+    }
+
     /// How it checks once in several iterations, with so many instructions from one check to the next, if it is
     /// entered at its head only, closed by one edge, and of blocks of which there may be several.
     fn unrolled(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies, distance: f64) -> Option<Unrolled> {
