@@ -10,8 +10,9 @@
 
 /// Steps of a unit at most: each adds a function.
 const MOST_STEPS: usize = 1 << 12;
-/// What an execution of an inlined call saves, and of a call of a copy, in instructions or so. Other values: docs/benchmarks/constants.md.
+/// What an execution of an inlined call saves, in instructions or so. Other values: docs/benchmarks/constants.md.
 const BY_INLINING: f64 = 2.0;
+/// What an execution of a call of a copy saves, in instructions or so.
 const BY_COPYING: f64 = 1.0;
 
 /// A function, as far as the choice needs it.

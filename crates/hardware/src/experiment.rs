@@ -46,6 +46,7 @@ pub fn combinations(design: Design, levels: &[usize]) -> Result<Vec<Vec<usize>>,
 }
 
 fn full(levels: &[usize]) -> Result<Vec<Vec<usize>>, HardwareError> {
+    // Combinations: each is a simulation.
     const MOST: usize = 1 << 16;
     let number = levels.iter().try_fold(1usize, |all, level| all.checked_mul(*level)).unwrap_or(usize::MAX);
     if !(1..=MOST).contains(&number) {

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
+/// How often pods are looked at.
 const POLL_EVERY: Duration = Duration::from_millis(200);
 
 /// What pods need.

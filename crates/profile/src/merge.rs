@@ -25,7 +25,8 @@ pub enum Builds {
     Separate,
 }
 
-/// The greatest difference of the counted shares of run time among profiles that are added.
+/// The greatest difference of the counted shares of run time among profiles that are added, as a part of the share. The sum has one share
+/// for all, so that each profile's estimates are off by at most that.
 const SAME_SHARE: f64 = 0.25;
 
 /// The sum of the profiles seen so far.

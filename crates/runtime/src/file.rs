@@ -125,6 +125,7 @@ impl HeaderLock<'_> {
 
 /// Waits for the lock of a byte that is never held for long; but not for ever: its holder might be stopped.
 pub fn lock(file: &Descriptor, byte: i64) -> Result<(), Failure> {
+    // Milliseconds, each of which ends with a try: holders have it for microseconds.
     const PATIENCE_MS: u32 = 5_000;
     let mut result = system::lock_byte(file, byte, true);
     for _ in 0..PATIENCE_MS {

@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
+/// Level of zstd: the program may wait for the collector.
 const LEVEL: i32 = 1;
 /// Bytes of a block's head: kind, stream, count, lengths of index, raw data and packed data, checksum.
 const HEAD: usize = 1 + 4 * 5 + 8;

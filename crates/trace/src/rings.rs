@@ -143,6 +143,7 @@ impl Rings {
 
 /// Where rings go: near the area of slots, so that the kernel puts everything else where it would be without them.
 fn place_of_rings(area: u64) -> u64 {
+    // Bytes of addresses, more than all rings need.
     const ROOM: u64 = 8 << 30;
     const { assert!(RINGS * STRIDE < ROOM) };
     if area > 4 * ROOM { area - ROOM } else { area + 2 * AREA }

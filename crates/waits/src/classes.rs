@@ -18,9 +18,10 @@ use crate::step::{CodeId, LocationId, LocationState, StepId, Steps};
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
-/// Two paths are equivalent up to here: a quarter of the time is spent elsewhere.
+/// Two paths are equivalent up to this distance: a quarter of the time is spent elsewhere. Of three recordings 0.25 makes 1.3 to 1.5 times
+/// as many classes, and 1 between 0.6 and 0.9 times as many (docs/benchmarks/constants.md).
 pub const DEFAULT_THRESHOLD: f64 = 0.5;
-/// Classes per site.
+/// Classes of a site: bounds the time for each wait. With 16, one of three recordings has 16 % fewer; with 1,000, all have the same.
 pub const MOST: usize = 64;
 
 /// How the distance of two paths is measured.

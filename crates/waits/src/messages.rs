@@ -168,6 +168,7 @@ impl Messages {
     /// order. At most the first
     /// [`CHANNELS`] senders and tags are looked at.
     pub fn is_overtaken(&self, place: MessagePlace) -> bool {
+        // Bounds the time for each wait.
         const CHANNELS: usize = 256;
         let Some(send) = self.partner(place).filter(|_| place.is_receive) else { return false };
         let incoming = self.incoming.get(&place.channel.to).into_iter().flatten().take(CHANNELS);

@@ -215,9 +215,7 @@ impl Analysis {
         found: Option<(Moment, WaitKind)>,
         or: Diagnostic,
     ) -> Option<Wait> {
-        // Shorter than a switch of threads: the lock was free again before a thread slept.
-        const SHORT_NS: u64 = 2_000;
-        if found.is_none() && times.1 - times.0 > SHORT_NS {
+        if found.is_none() && times.1 > times.0 {
             self.diagnostics.add(or, id, times.0);
             self.unexplained_ns += times.1 - times.0;
             return self.complete_without_wait(id, times.1, site, LocationState::Unexplained);

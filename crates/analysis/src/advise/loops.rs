@@ -13,8 +13,9 @@ use super::{AdviseOptions, TEST};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge, Node};
 
-/// The reported patterns cover this share of the iterations. A loop that needs more patterns than this is not reported.
+/// The reported patterns cover this share of the iterations. A loop that needs more than [`MOST_PATTERNS`] is not reported.
 const COVER: f64 = 0.9;
+/// The most patterns that are reported of a loop.
 const MOST_PATTERNS: usize = 16;
 /// The least saving, in bits for each iteration.
 const LEAST_SAVING: f64 = 0.2;

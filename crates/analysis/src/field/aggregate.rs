@@ -15,6 +15,7 @@ use std::io::{self, BufReader};
 use std::path::Path;
 use trodden_unit::Identity;
 
+/// Bytes read at a time.
 const BUFFER: usize = 1 << 20;
 /// One over this number of the memory is for pairs of user and copy, which are few compared with paths.
 const USERS_OF_COPIES: usize = 8;

@@ -14,6 +14,7 @@ use std::mem;
 const FAN_IN: usize = 64;
 /// Bytes of a row in a file.
 const ROW: usize = 44;
+/// Bytes of a run that are read at a time: all runs that are merged have 4 MiB together.
 const BUFFER: usize = 1 << 16;
 
 /// Executions of one path by one user.

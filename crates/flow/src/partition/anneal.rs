@@ -10,12 +10,15 @@
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 
-/// Edges that may be looked at, and steps: for each end that may move, and in all.
+/// Edges that may be looked at: bounds the time. What other values of the rest change is in docs/benchmarks/constants.md.
 const MOST_WORK: u64 = 60_000_000;
+/// Steps for each end that may move.
 const STEPS_FOR_EACH: usize = 200;
+/// Steps in all: bounds the time.
 const MOST_STEPS: usize = 60_000;
-/// Worsening of the norm, in mean loads, that is taken with probability 1/e, at first and at last.
+/// Worsening of the norm, in mean loads, that is taken with probability 1/e at first.
 const HOT: f64 = 0.02;
+/// The same at last.
 const COLD: f64 = 0.000_5;
 /// The exponent of the norm.
 const EXPONENT: i32 = 24;

@@ -6,9 +6,10 @@
 
 use super::weighing::{EndPartition, EndSet, Weigher};
 
-/// Ends, executed ones, that are distributed exactly.
+/// Ends, executed ones, up to which they are distributed exactly. With 4 and 24, four programs' plans are the same: it serves small ones,
+/// and bounds the time with [`MOST_BRANCHES`].
 const MOST_ENDS: usize = 12;
-/// Branches looked at before the search is given up.
+/// Branches of the search that are looked at before it is given up.
 const MOST_BRANCHES: u64 = 300_000;
 
 /// The distribution whose slowest copy is fastest; `None` if there are too many ends, or the search would take too long.

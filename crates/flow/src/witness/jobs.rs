@@ -35,9 +35,11 @@ pub struct WitnessJob {
     pub region: Vec<u32>,
 }
 
-/// As many states of a region are found from each successor of a branch.
+/// As many states of a region are found from each successor of a branch. With 8, plans for three programs cost a third less to a tenth
+/// more, by the weights; with 512, up to 2 % less, and take up to five times as long (docs/benchmarks/constants.md).
 const NEAR: usize = 64;
-/// Functions with more branches are not searched for branches between others and their postdominators.
+/// Functions with more branches are not searched for branches between others and their postdominators: bounds the time, which is quadratic
+/// where branches are nested. Three programs' plans cost the same with 0 and with 100,000 (docs/benchmarks/constants.md).
 const MOST_NESTED: usize = 2000;
 
 /// The jobs of a function.

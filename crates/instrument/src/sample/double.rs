@@ -21,7 +21,8 @@ use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
 
-/// How much more often than its copy the head of a loop is entered, for code generation.
+/// How much more often than its copy the head of an interpreter's loop is entered, for code generation. Without it, two of four such
+/// interpreters execute 0.1 and 2 % more (docs/benchmarks/constants.md).
 const FAST_HEAD: i64 = 1 << 20;
 
 /// How often a function is said to be entered: often enough for what is unlikely not to be never. That it is said matters, not how often:

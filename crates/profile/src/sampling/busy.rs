@@ -1,7 +1,8 @@
 //! How far estimates may be off because the machine had more work than processors.
 
 /// The relative standard error where all of the time with the switch on was more than was asked for: then the system runs recorder and
-/// program by turns, and not at random. With 17 processes on two processors totals were from a half to twice the truth.
+/// program by turns, and not at random. With 17 processes on two processors totals were from a half to twice the truth, which is 1.96
+/// standard errors above it.
 const LATE_ERROR: f64 = 0.5;
 /// The relative standard error where the program always waited for a processor: bursts, which begin when the recorder has one, find it
 /// waiting more or less often than the rest of the time does. Without it, margins held 285 of 312 estimates of hot paths of an

@@ -32,8 +32,9 @@ const FRAME_MAGIC: u32 = 0x4652_4d32;
 const FRAME_HEAD: usize = 88;
 /// More than any head or frame has; a larger claim is damage.
 const MOST: u32 = 1 << 30;
-/// Events are written while the program may wait; windows seldom.
+/// Level of zstd for events, which are written while the program may wait.
 const EVENTS_LEVEL: i32 = 1;
+/// The same for windows, which are written seldom.
 const WINDOW_LEVEL: i32 = 6;
 
 /// What a frame has.
