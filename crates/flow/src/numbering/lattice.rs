@@ -25,7 +25,8 @@ pub(super) enum NumberSearch {
     Unfinished,
 }
 
-/// Differences are made of at most this many rows.
+/// Differences are made of at most this many rows: bounds the time, which is quadratic. With 8 and 2,048, three programs' functions get the
+/// same numbers (docs/benchmarks/constants.md).
 const MOST_COMPARED: usize = 128;
 
 /// The echelon form for a list of paths.
