@@ -2,7 +2,7 @@
 //!
 //! Sums are modulo 2^64, in a form of their own for each value, so that equal values compare equal where they were found equal.
 
-/// An instruction of a [`Body`], by its place.
+/// An instruction of a [`FunctionBody`], by its place.
 pub type SumPosition = u32;
 
 /// A place that holds a value.

@@ -15,7 +15,7 @@
 //!   counts; and all together count the end `m` times. So a plan whose slowest copy is hit `h` times has each end in so
 //!   many copies that `h` suffices for one of them, and all copies together are hit `k h` times at most: the least `h`
 //!   for which that fits together is [`LowerBound::end`].
-//! - A plan that leaves the paths of each end together, as all strategies but [`Strategy::P3`](super::Strategy::P3) do,
+//! - A plan that leaves the paths of each end together, as all strategies but [`PartitionStrategy::P3`](super::PartitionStrategy::P3) do,
 //!   has a copy with all labels and counts of the most expensive end ([`LowerBound::whole_end`]).
 //! - Two of the `k + 1` ends taken most often are counted in one copy, three of the first `2k + 1`, and so on ([`LowerBound::together`]).
 //!

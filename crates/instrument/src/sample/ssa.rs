@@ -139,7 +139,7 @@ impl ValueFlow {
         }
     }
 
-    /// Of a value of several versions, with what each is made of: makes it again in front of each use that values
+    /// Of a value of several versions, with what each is made of: rematerialises it in front of each use that values
     /// of more than one reach. What it is made of is to be seen to afterwards.
     fn recompute(&mut self, definitions: &[Value], sources: &[Rematerialised], of_kind: Definitions) {
         let defined: IndexMap<usize, usize> = definitions.iter().enumerate().map(|(i, d)| (self.number[&d.block()], i)).collect();

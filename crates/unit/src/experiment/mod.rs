@@ -2,7 +2,7 @@
 //! readers share.
 //!
 //! An [`Experiment`] answers four questions: *which paths* ([`Paths`]), *what of them* ([`Observation`]), *when*
-//! ([`When`]) and *where to* ([`Destination`], [`Threads`]). How probes are placed is beside these ([`Placement`]): it
+//! ([`When`]) and *where to* ([`OutputDestination`], [`Threads`]). How probes are placed is beside these ([`ProbePlacement`]): it
 //! changes what counting costs and where long paths are cut, and nothing of what a count means.
 //!
 //! People say [`Settings`]: a flat list of what they ask for, each with one spelling ([`spelling`]). The one constructor
