@@ -62,6 +62,8 @@ pub struct ProbeGraph {
 
 /// Most edges between two probes.
 const LONGEST: usize = 24;
+/// Most ways between two blocks that are looked at.
+const MOST_WAYS: usize = 64;
 /// Most blocks without the addresses that they have elsewhere.
 const MOST_INFERRED: usize = 2;
 
@@ -162,7 +164,7 @@ impl ProbeGraph {
     /// the call was folded into the jump, so the edges pass one without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {
         for budget in 0..=MOST_INFERRED {
-            let mut search = Search { flow: self, to: self.exit, found: Vec::new(), budget, folded: true };
+            let mut search = Search { flow: self, to: self.exit, found: Vec::new(), most: 2, budget, folded: true };
             search.go(from, &mut Vec::new(), 0, LONGEST.min(budget + 2));
             match &search.found[..] {
                 [] => continue,
@@ -171,6 +173,23 @@ impl ProbeGraph {
             }
         }
         Connection::None
+    }
+
+    /// The number with which a path begins at a block, if all of several ways to it from another block end with the same cut edge:
+    /// then it is known whichever was taken.
+    pub fn begins_behind(&self, from: u32, to: u32) -> Option<i64> {
+        for budget in 0..=MOST_INFERRED {
+            let mut search = Search { flow: self, to, found: Vec::new(), most: MOST_WAYS, budget, folded: false };
+            search.go(from, &mut Vec::new(), 0, if budget == 0 { LONGEST } else { budget });
+            let mut last = search.found.iter().filter_map(|way| way.last());
+            let Some(edge) = last.next() else { continue };
+            let is_same = search.found.len() < MOST_WAYS && last.all(|other| other == edge);
+            return match self.step(*edge) {
+                NumberStep::Cut(_, enter) if is_same => Some(enter),
+                _ => None,
+            };
+        }
+        None
     }
 
     /// How a block is connected with another, or with the exit by a return or tail call if none is given.
@@ -185,7 +204,7 @@ impl ProbeGraph {
     }
 
     fn search(&self, from: u32, to: u32) -> Connection {
-        let mut search = Search { flow: self, to, found: Vec::new(), budget: 0, folded: false };
+        let mut search = Search { flow: self, to, found: Vec::new(), most: 2, budget: 0, folded: false };
         search.go(from, &mut Vec::new(), 0, LONGEST);
         for seen in 1..=MOST_INFERRED {
             if !search.found.is_empty() {
@@ -207,6 +226,8 @@ struct Search<'a> {
     flow: &'a ProbeGraph,
     to: u32,
     found: Vec<Vec<Edge>>,
+    /// So many are enough.
+    most: usize,
     /// How many blocks may be passed that have addresses.
     budget: usize,
     /// At least one block must be passed that has none.
@@ -216,7 +237,7 @@ struct Search<'a> {
 impl Search<'_> {
     fn go(&mut self, at: u32, path: &mut Vec<Edge>, passed: usize, longest: usize) {
         for &(edge, next) in &self.flow.out[at as usize] {
-            if self.found.len() > 1 {
+            if self.found.len() >= self.most {
                 return;
             }
             let kind = self.flow.kinds[edge.index()];

@@ -202,8 +202,24 @@ __attribute__((noinline)) unsigned table(unsigned n) {
     }
     return s;
 }
+__attribute__((noinline)) unsigned machine(const unsigned char *code, unsigned n) {
+    unsigned s = 1, t = 0;
+    for (const unsigned char *at = code;;) {
+        switch (*at++) {
+        case 0: s += 3; break;
+        case 1: t ^= s; if (t & 4) s = help(s); break;
+        case 2: s = help(t); break;
+        case 3: sink = s; s *= 5; break;
+        case 4: t += s >> 2; sink = t; break;
+        case 5: if (--n) at = code; break;
+        case 6: s -= t; if (s & 1) { sink = t; at++; } break;
+        default: return s + t;
+        }
+    }
+}
 int main(void) {
-    printf("%u %u\n", three(3000), table(3000));
+    static const unsigned char code[] = { 0, 1, 2, 6, 0, 3, 4, 6, 1, 1, 5, 7 };
+    printf("%u %u %u\n", three(3000), table(3000), machine(code, 500));
     return 0;
 }
 "#;

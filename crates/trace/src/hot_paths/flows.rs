@@ -5,7 +5,7 @@
 //! row or one column. All numbers are whole, so nothing is lost to rounding.
 
 use super::apportion::{apportion, apportion_within};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, NumberAction, actions_of};
+use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, NumberAction, actions_of, lost};
 use crate::branch_import::ImportError;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -93,11 +93,10 @@ impl Group {
         Ok(())
     }
 
-    /// What may follow each that ends. What is not sure counts only where nothing else may come before.
+    /// What may follow each that ends.
     fn rows(&self, images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
         let mut known: HashMap<(u32, First, FragmentStart), Option<Way>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
-        let mut is_sure = vec![false; counts.len()];
         for number in &self.end {
             let from = &fragments[*number];
             let mut row = Row { count: from.count, from: *number, cells: Vec::new() };
@@ -109,39 +108,49 @@ impl Group {
                     std::collections::hash_map::Entry::Vacant(new) => new.insert(between(images, graphs, from, block, next)?),
                 };
                 if let Some(way) = way {
-                    is_sure[column] |= way.is_sure;
                     row.cells.push(Cell { column, flow: counts[column] as f64, way: way.clone() });
                 }
             }
             rows.push(row);
         }
-        rows.iter_mut().for_each(|row| row.cells.retain(|cell| cell.way.is_sure || !is_sure[cell.column]));
+        drop_unsure(&mut rows, counts.len());
         rows.retain(|row| !row.cells.is_empty());
         Ok(rows)
     }
 }
 
-struct Row {
-    from: usize,
-    count: u64,
-    cells: Vec<Cell>,
+/// What ends, in a table of what goes on with what.
+pub struct Row {
+    /// What it is.
+    pub from: usize,
+    /// How often it ended.
+    pub count: u64,
+    /// What may follow.
+    pub cells: Vec<Cell>,
 }
 
-struct Cell {
-    column: usize,
-    flow: f64,
-    way: Way,
+/// One of those that may follow.
+pub struct Cell {
+    /// Its column.
+    pub column: usize,
+    /// How often it follows.
+    pub flow: f64,
+    /// What happens between.
+    pub way: Way,
 }
 
 /// A way from a block to a fragment.
 #[derive(Clone)]
-struct Way {
+pub struct Way {
+    /// What happens on it.
     actions: Rc<[NumberAction]>,
+    /// No block with code of its own is passed.
     is_sure: bool,
 }
 
 impl Way {
-    fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Way {
+    /// A way without doubt.
+    pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Way {
         Way { actions: actions.into(), is_sure: true }
     }
 }
@@ -170,7 +179,7 @@ fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: 
             }
         }
         // Control did go there, but nothing is known of the path's number any longer.
-        Connection::Ambiguous if !is_indirect => Some(Way::sure(actions_of(graph, &connection))),
+        Connection::Ambiguous if !is_indirect => Some(Way::sure(lost(graph, block, to))),
         // The same block goes on: two branches end it.
         _ if to == block && !is_indirect => Some(Way::sure([])),
         _ => None,
@@ -187,8 +196,18 @@ fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Nu
     }
 }
 
+/// Drops ways that are not sure, but where nothing else comes before or follows.
+fn drop_unsure(rows: &mut [Row], columns: usize) {
+    let mut is_sure = vec![false; columns];
+    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.way.is_sure);
+    for row in rows {
+        let has_sure = row.cells.iter().any(|cell| cell.way.is_sure);
+        row.cells.retain(|cell| cell.way.is_sure || !has_sure || !is_sure[cell.column]);
+    }
+}
+
 /// Fits the flows to the rows' counts, and to the columns' as far as they are shares of the same total.
-fn fit(rows: &mut [Row], counts: &[u64]) {
+pub fn fit(rows: &mut [Row], counts: &[u64]) {
     let sums_before = sums(rows, counts.len());
     let columns_total: u64 = counts.iter().zip(&sums_before).filter(|(_, sum)| **sum > 0.0).map(|(count, _)| count).sum();
     if columns_total == 0 {
@@ -224,4 +243,31 @@ fn sums(rows: &[Row], columns: usize) -> Vec<f64> {
 /// The columns' sums as whole numbers.
 fn limits(rows: &[Row], columns: usize) -> Vec<u64> {
     apportion(rows.iter().map(|row| row.count).sum(), &sums(rows, columns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(count: u64, cells: &[(usize, bool)]) -> Row {
+        let cell = |(column, is_sure): &(usize, bool)| Cell { column: *column, flow: 1.0, way: Way { is_sure: *is_sure, ..Way::sure([]) } };
+        Row { from: 0, count, cells: cells.iter().map(cell).collect() }
+    }
+
+    #[test]
+    fn a_jump_of_which_no_target_is_sure_keeps_those_that_may_be() {
+        // The second is a copy of the first, in a block that only leads to it.
+        let mut rows = [row(60, &[(0, true), (1, true)]), row(40, &[(0, false), (1, false)]), row(5, &[(0, false), (2, true)])];
+        drop_unsure(&mut rows, 3);
+        let columns = rows.each_ref().map(|row| row.cells.iter().map(|cell| cell.column).collect::<Vec<_>>());
+        assert_eq!(columns, [vec![0, 1], vec![0, 1], vec![2]]);
+    }
+
+    #[test]
+    fn what_only_one_jump_can_come_to_is_its_own() {
+        let mut rows = [row(30, &[(0, true), (1, true), (2, true)]), row(20, &[(2, true)])];
+        fit(&mut rows, &[10, 15, 25]);
+        let flows: Vec<u64> = rows.iter().flat_map(|row| &row.cells).map(|cell| cell.flow.round() as u64).collect();
+        assert_eq!(flows, [10, 15, 5, 20]);
+    }
 }

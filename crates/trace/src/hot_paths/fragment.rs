@@ -264,6 +264,9 @@ impl Follower {
                         let connection = graph.connect(before, Some(block));
                         self.note(&connection, losses);
                         self.go(graph, &connection);
+                        if connection == Connection::Ambiguous {
+                            self.actions.extend(lost(graph, before, block).into_iter().skip(1));
+                        }
                     }
                     None if self.is_entry && block != 0 => {
                         self.note(&Connection::None, losses);
@@ -322,6 +325,11 @@ pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberActi
         Connection::Ambiguous | Connection::None => actions.push(NumberAction::Lose),
     }
     actions
+}
+
+/// What is known behind several ways between two blocks: the path is lost, but the next one may begin.
+pub fn lost(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
+    std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
 }
 
 /// Adds what an edge does; says whether the function's path ended with it.

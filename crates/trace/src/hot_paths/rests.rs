@@ -5,10 +5,11 @@
 //! before it, so it becomes one fragment for each block from which control came, with shares of its count.
 
 use super::apportion::apportion;
+use super::flows::{Cell, Row, Way, fit};
 use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, actions_of, leaving};
 use crate::branch_import::ImportError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_binary::{Connection, ProbedImage};
+use trodden_binary::{Connection, ProbeGraph, ProbedImage};
 
 /// Fragments without blocks that follow each other, at most. They are parts of one block.
 const LONGEST: usize = 16;
@@ -66,8 +67,13 @@ fn coming(fragments: &[Fragment], placed: &[Fragment]) -> Coming {
     coming
 }
 
-/// Adds what indirect jumps come to: where more begins than direct jumps lead to, the rest came from those blocks that end
-/// in an indirect jump and have a successor that follows there.
+/// What begins at an address: a block, or a fragment without one that goes on at another address.
+type Beginning = Result<u32, u64>;
+/// How often each begins at each address of a function.
+type Beginnings = BTreeMap<(u64, Beginning), u64>;
+
+/// Adds what indirect jumps come to: where more begins than direct jumps lead to, the rest came from the blocks that end in an
+/// indirect jump. Which of them is fitted to the counts of all that such jumps come to.
 fn add_indirect(
     images: &[ProbedImage],
     graphs: &mut Graphs,
@@ -75,32 +81,74 @@ fn add_indirect(
     rests: &[Fragment],
     coming: &mut Coming,
 ) -> Result<(), ImportError> {
-    let mut indirect: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
-    let mut begin: HashMap<(FragmentFunction, u64), (u64, BTreeSet<u32>)> = HashMap::new();
+    let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
+    let mut begin: BTreeMap<FragmentFunction, Beginnings> = BTreeMap::new();
     for fragment in fragments.iter().chain(rests) {
         if let (Some(block), Exit::Indirect) = (fragment.last, fragment.exit) {
-            *indirect.entry(fragment.function).or_default().entry(block).or_default() += fragment.count;
+            *jumps.entry(fragment.function).or_default().entry(block).or_default() += fragment.count;
         }
+        let beginning = match (fragment.first, fragment.exit) {
+            (First::Begin(block), _) => Ok(block),
+            (First::Nothing, Exit::At(to)) => Err(to),
+            _ => continue,
+        };
         if let FragmentStart::At(address) = fragment.start {
-            let (count, blocks) = begin.entry((fragment.function, address)).or_default();
-            *count += fragment.count;
-            blocks.extend(if let First::Begin(block) = fragment.first { Some(block) } else { None });
+            *begin.entry(fragment.function).or_default().entry((address, beginning)).or_default() += fragment.count;
         }
     }
-    for rest in rests {
-        let (FragmentStart::At(address), Exit::At(to)) = (rest.start, rest.exit) else { continue };
-        let (Some(from), Some((_, blocks))) = (indirect.get(&rest.function), begin.get(&(rest.function, to))) else { continue };
-        let key = (rest.function, address);
-        let direct: u64 = coming.get(&key).map_or(0, |blocks| blocks.values().sum());
-        let left = begin[&key].0.saturating_sub(direct);
-        let graph = graphs.of(images, rest.function)?;
-        let mut fits = |block: u32| blocks.iter().any(|to| matches!(graph.connect(block, Some(*to)), Connection::Unique(_)));
-        let (from, weights): (Vec<u32>, Vec<f64>) = from.iter().filter(|(b, _)| fits(**b)).map(|(b, count)| (*b, *count as f64)).unzip();
-        for (block, count) in from.into_iter().zip(apportion(left, &weights)) {
-            *coming.entry(key).or_default().entry(block).or_default() += count;
+    let with_rests: BTreeSet<FragmentFunction> = rests.iter().map(|rest| rest.function).collect();
+    for function in with_rests {
+        if let (Some(jumps), Some(begin)) = (jumps.get(&function), begin.get(&function)) {
+            let left = left(function, begin, coming);
+            let counts: Vec<u64> = left.values().copied().collect();
+            let mut rows = rows(graphs.of(images, function)?, jumps, begin, &left);
+            fit(&mut rows, &counts);
+            let columns: Vec<&(u64, Beginning)> = left.keys().collect();
+            for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
+                if let (address, Err(_)) = columns[cell.column] {
+                    *coming.entry((function, *address)).or_default().entry(row.from as u32).or_default() += cell.flow.round() as u64;
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// What begins where no direct jump leads to.
+fn left(function: FragmentFunction, begin: &Beginnings, coming: &Coming) -> Beginnings {
+    let mut totals: HashMap<u64, u64> = HashMap::new();
+    begin.iter().for_each(|((address, _), count)| *totals.entry(*address).or_default() += count);
+    let left = |((address, beginning), count): (&(u64, Beginning), &u64)| {
+        let direct: u64 = coming.get(&(function, *address)).map_or(0, |blocks| blocks.values().sum());
+        let share = 1.0 - direct as f64 / totals[address] as f64;
+        let left = (*count as f64 * share).round() as u64;
+        (left > 0).then_some(((*address, *beginning), left))
+    };
+    begin.iter().filter_map(left).collect()
+}
+
+/// Which jumps may come to which.
+fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, left: &Beginnings) -> Vec<Row> {
+    let mut blocks: HashMap<u64, BTreeSet<u32>> = HashMap::new();
+    for (address, beginning) in begin.keys() {
+        blocks.entry(*address).or_default().extend(beginning.ok());
+    }
+    let mut rows = Vec::new();
+    for (block, count) in jumps {
+        let mut fits = |beginning: &Beginning| match beginning {
+            Ok(to) => matches!(graph.connect(*block, Some(*to)), Connection::Unique(_)),
+            // The fragment is a block without an address: there may be several.
+            Err(to) => blocks
+                .get(to)
+                .into_iter()
+                .flatten()
+                .any(|to| matches!(graph.connect(*block, Some(*to)), Connection::Unique(_) | Connection::Ambiguous)),
+        };
+        let columns = left.iter().enumerate().filter(|(_, ((_, beginning), _))| fits(beginning));
+        let cells: Vec<Cell> = columns.map(|(column, (_, count))| Cell { column, flow: *count as f64, way: Way::sure([]) }).collect();
+        rows.extend((!cells.is_empty()).then_some(Row { from: *block as usize, count: *count, cells }));
+    }
+    rows
 }
 
 /// A fragment without blocks behind a block.
