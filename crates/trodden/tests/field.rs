@@ -119,7 +119,7 @@ fn paths_are_ranked_by_users() {
     fs::write(place.path("all.field"), &all).unwrap();
     let output = place.command(trodden()).args(["field", "aggregate", "all.field"]).output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(out.contains("of 2 reports") && err.contains("checksum"), "{out}{err}");
+    assert!(out.contains("in 2 reports") && err.contains("checksum"), "{out}{err}");
     // But what cannot be read at all is no damage.
     fs::write(place.path("none.field"), "").unwrap();
     for (file, message) in [("missing.field", "missing.field: cannot read"), ("none.field", "there is no report")] {

@@ -86,7 +86,7 @@ function at(event) {
     for (let i = 0; i < c.from.length; i++) if (c.depth[i] === depth && c.from[i] - slack <= time && time < c.to[i] + slack) return i;
   return -1;
 }
-function zoom(from, to) {
+function showRange(from, to) {
   const size = Math.min(Math.max(4, to - from), end());
   state.from = Math.max(0, Math.min(from, end() - size));
   state.to = state.from + size;
@@ -94,10 +94,10 @@ function zoom(from, to) {
 }
 function zoom(factor, middle) {
   const before = state.to - state.from, size = Math.min(Math.max(4, before * factor), end());
-  zoom(middle - (middle - state.from) / before * size, middle - (middle - state.from) / before * size + size);
+  showRange(middle - (middle - state.from) / before * size, middle - (middle - state.from) / before * size + size);
 }
 const shift = (rows) => { state.top = Math.max(0, Math.min(state.thread.deepest, state.top + rows)); draw(); };
-const move = (part) => { const size = state.to - state.from; zoom(state.from + part * size, state.to + part * size); };
+const move = (part) => { const size = state.to - state.from; showRange(state.from + part * size, state.to + part * size); };
 let drag = null, moved = false;
 canvas.onpointerdown = (e) => { drag = { x: e.offsetX, y: e.offsetY, from: state.from, to: state.to, top: state.top };
   moved = false; canvas.setPointerCapture(e.pointerId); };
@@ -108,14 +108,14 @@ canvas.onpointermove = (e) => {
     if (!moved) return;
     state.top = Math.max(0, Math.min(state.thread.deepest, drag.top - Math.round((e.offsetY - drag.y) / ROW)));
     const by = (drag.x - e.offsetX) / canvas.clientWidth * (drag.to - drag.from);
-    zoom(drag.from + by, drag.to + by);
+    showRange(drag.from + by, drag.to + by);
     return;
   }
   const i = at(e);
   get("at").textContent = i < 0 ? "" : described(i);
 };
 canvas.onclick = (e) => { const i = at(e); if (!moved && i >= 0) choose(i); };
-canvas.ondblclick = (e) => { const i = at(e); if (i >= 0) zoom(calls().from[i], calls().to[i]); };
+canvas.ondblclick = (e) => { const i = at(e); if (i >= 0) showRange(calls().from[i], calls().to[i]); };
 canvas.onwheel = (e) => { e.preventDefault(); if (e.shiftKey) shift(Math.sign(e.deltaY || e.deltaX) * 3);
   else zoom(e.deltaY > 0 ? 1.25 : 0.8, state.from + e.offsetX / canvas.clientWidth * (state.to - state.from)); };
 canvas.onkeydown = (e) => {
@@ -124,7 +124,7 @@ canvas.onkeydown = (e) => {
   if (keys[e.key]) { e.preventDefault(); keys[e.key](); }
 };
 window.onresize = draw;
-get("whole").onclick = () => { state.top = 0; zoom(0, end()); };
+get("whole").onclick = () => { state.top = 0; showRange(0, end()); };
 get("thread").onchange = () => showThread(get("thread").value);
 function described(i) {
   const c = calls(), f = c.function[i];
@@ -170,7 +170,7 @@ get("previous").onclick = () => step(-1);
 /* Chooses a call, and moves so that it is seen. */
 function reveal(i) {
   const c = calls(), size = c.to[i] - c.from[i], seen = state.to - state.from;
-  if (c.from[i] < state.from || c.to[i] > state.to || size < seen / 200) zoom(c.from[i] - 2 * size - 4, c.to[i] + 2 * size + 4);
+  if (c.from[i] < state.from || c.to[i] > state.to || size < seen / 200) showRange(c.from[i] - 2 * size - 4, c.to[i] + 2 * size + 4);
   const rows = Math.floor(canvas.clientHeight / ROW);
   if (c.depth[i] < state.top || c.depth[i] >= state.top + rows) state.top = Math.max(0, c.depth[i] - Math.floor(rows / 2));
   choose(i);
