@@ -12,7 +12,7 @@ use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph, ProbedImage};
 
 /// Rounds of fitting a table to its sums, where not all of it is possible.
-const ROUNDS: usize = 60;
+const MOST_PASSES: usize = 60;
 
 /// What follows a fragment.
 #[derive(Clone, Debug)]
@@ -214,9 +214,9 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
         return;
     }
     let share = rows.iter().map(|row| row.count).sum::<u64>() as f64 / columns_total as f64;
-    for round in 0..ROUNDS {
+    for pass in 0..MOST_PASSES {
         let mut is_changed = false;
-        if round > 0 {
+        if pass > 0 {
             let sums = sums(rows, counts.len());
             for cell in rows.iter_mut().flat_map(|row| &mut row.cells) {
                 let factor = counts[cell.column] as f64 * share / sums[cell.column];
@@ -228,7 +228,7 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
             let sum: f64 = row.cells.iter().map(|cell| cell.flow).sum();
             row.cells.iter_mut().for_each(|cell| cell.flow *= row.count as f64 / sum);
         }
-        if round > 0 && !is_changed {
+        if pass > 0 && !is_changed {
             return;
         }
     }
