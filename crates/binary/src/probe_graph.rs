@@ -62,7 +62,7 @@ pub struct ProbeGraph {
 
 /// Most edges between two probes.
 const LONGEST: usize = 24;
-/// Most ways between two blocks that are looked at.
+/// Most paths between two blocks that are tried.
 const MOST_WAYS: usize = 64;
 /// Most blocks without the addresses that they have elsewhere.
 const MOST_INFERRED: usize = 2;
@@ -175,13 +175,13 @@ impl ProbeGraph {
         Connection::None
     }
 
-    /// The number with which a path begins at a block, if all of several ways to it from another block end with the same cut edge:
+    /// The number with which a path begins at a block, if all of several paths to it from another block end with the same cut edge:
     /// then it is known whichever was taken.
     pub fn begins_behind(&self, from: u32, to: u32) -> Option<i64> {
         for budget in 0..=MOST_INFERRED {
             let mut search = Search { flow: self, to, found: Vec::new(), most: MOST_WAYS, budget, folded: false };
             search.go(from, &mut Vec::new(), 0, if budget == 0 { LONGEST } else { budget });
-            let mut last = search.found.iter().filter_map(|way| way.last());
+            let mut last = search.found.iter().filter_map(|path| path.last());
             let Some(edge) = last.next() else { continue };
             let is_same = search.found.len() < MOST_WAYS && last.all(|other| other == edge);
             return match self.step(*edge) {

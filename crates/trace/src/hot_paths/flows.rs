@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use trodden_binary::{Connection, ProbeGraph, ProbedImage};
 
-/// Rounds of fitting a table to its sums, where not all of it is possible.
+/// Passes of fitting a table to its sums, at most: where the sums contradict each other, no pass is the last.
 const MOST_PASSES: usize = 60;
 
 /// What follows a fragment.
@@ -86,7 +86,7 @@ impl Group {
             for (cell, count) in row.cells.into_iter().zip(apportion_within(row.count, &flows, &most)) {
                 limits[cell.column] = limits[cell.column].saturating_sub(count);
                 if count > 0 {
-                    joins[row.from].push(Join { next: self.begin[cell.column], count, actions: cell.way.actions });
+                    joins[row.from].push(Join { next: self.begin[cell.column], count, actions: cell.link.actions });
                 }
             }
         }
@@ -95,7 +95,7 @@ impl Group {
 
     /// What may follow each that ends.
     fn rows(&self, images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
-        let mut known: HashMap<(u32, First, FragmentStart), Option<Way>> = HashMap::new();
+        let mut known: HashMap<(u32, First, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         for number in &self.end {
             let from = &fragments[*number];
@@ -103,12 +103,12 @@ impl Group {
             for (column, next) in self.begin.iter().enumerate().filter(|(column, _)| counts[*column] > 0) {
                 let Some(block) = from.last else { continue };
                 let next = &fragments[*next];
-                let way = match known.entry((block, next.first, next.start)) {
+                let link = match known.entry((block, next.first, next.start)) {
                     std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
                     std::collections::hash_map::Entry::Vacant(new) => new.insert(between(images, graphs, from, block, next)?),
                 };
-                if let Some(way) = way {
-                    row.cells.push(Cell { column, flow: counts[column] as f64, way: way.clone() });
+                if let Some(link) = link {
+                    row.cells.push(Cell { column, flow: counts[column] as f64, link: link.clone() });
                 }
             }
             rows.push(row);
@@ -136,29 +136,29 @@ pub struct Cell {
     /// How often it follows.
     pub flow: f64,
     /// What happens between.
-    pub way: Way,
+    pub link: Link,
 }
 
-/// A way from a block to a fragment.
+/// What leads from a block to a fragment.
 #[derive(Clone)]
-pub struct Way {
-    /// What happens on it.
+pub struct Link {
+    /// What happens between.
     actions: Rc<[NumberAction]>,
     /// No block with code of its own is passed.
     is_sure: bool,
 }
 
-impl Way {
-    /// A way without doubt.
-    pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Way {
-        Way { actions: actions.into(), is_sure: true }
+impl Link {
+    /// One without doubt.
+    pub fn sure(actions: impl Into<Rc<[NumberAction]>>) -> Link {
+        Link { actions: actions.into(), is_sure: true }
     }
 }
 
 /// What happens between a block and what a fragment comes to first; `None` if one does not follow the other.
-fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Way>, ImportError> {
+fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
-        First::Within(to) if to == block => return Ok(Some(Way::sure([]))),
+        First::Within(to) if to == block => return Ok(Some(Link::sure([]))),
         First::Within(to) | First::Begin(to) => to,
         First::Nothing => return Ok(None),
     };
@@ -166,27 +166,27 @@ fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: 
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == Exit::Indirect;
     Ok(match connection {
-        Connection::Unique(_) => Some(Way::sure(actions_of(graph, &connection))),
-        Connection::Inferred(_) if !is_indirect => Some(Way::sure(actions_of(graph, &connection))),
+        Connection::Unique(_) => Some(Link::sure(actions_of(graph, &connection))),
+        Connection::Inferred(_) if !is_indirect => Some(Link::sure(actions_of(graph, &connection))),
         // An indirect jump may lead to anywhere, so a block between should have no code of its own.
         Connection::Inferred(_) => {
             let FragmentStart::At(address) = next.start else { return Ok(None) };
             let probes = images[from.function.0].probes_in(address, address).iter().filter(|m| m.function == from.function.1);
             let mut found = probes.filter_map(|probe| through(graph, block, probe.probe.block, to));
             match (found.next(), found.next()) {
-                (Some(one), None) => Some(Way::sure(one)),
-                _ => Some(Way { actions: actions_of(graph, &connection).into(), is_sure: false }),
+                (Some(one), None) => Some(Link::sure(one)),
+                _ => Some(Link { actions: actions_of(graph, &connection).into(), is_sure: false }),
             }
         }
         // Control did go there, but nothing is known of the path's number any longer.
-        Connection::Ambiguous if !is_indirect => Some(Way::sure(lost(graph, block, to))),
+        Connection::Ambiguous if !is_indirect => Some(Link::sure(lost(graph, block, to))),
         // The same block goes on: two branches end it.
-        _ if to == block && !is_indirect => Some(Way::sure([])),
+        _ if to == block && !is_indirect => Some(Link::sure([])),
         _ => None,
     })
 }
 
-/// What happens from a block through another to a third, if there is one way.
+/// What happens from a block through another to a third, if only one path does that.
 fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<NumberAction>> {
     match (graph.connect(from, Some(by)), graph.connect(by, Some(to))) {
         (first @ Connection::Unique(_), second @ Connection::Unique(_)) => {
@@ -196,13 +196,13 @@ fn through(graph: &mut ProbeGraph, from: u32, by: u32, to: u32) -> Option<Vec<Nu
     }
 }
 
-/// Drops ways that are not sure, but where nothing else comes before or follows.
+/// Drops links that are not sure, but where nothing else comes before or follows.
 fn drop_unsure(rows: &mut [Row], columns: usize) {
     let mut is_sure = vec![false; columns];
-    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.way.is_sure);
+    rows.iter().flat_map(|row| &row.cells).for_each(|cell| is_sure[cell.column] |= cell.link.is_sure);
     for row in rows {
-        let has_sure = row.cells.iter().any(|cell| cell.way.is_sure);
-        row.cells.retain(|cell| cell.way.is_sure || !has_sure || !is_sure[cell.column]);
+        let has_sure = row.cells.iter().any(|cell| cell.link.is_sure);
+        row.cells.retain(|cell| cell.link.is_sure || !has_sure || !is_sure[cell.column]);
     }
 }
 
@@ -218,7 +218,7 @@ pub fn fit(rows: &mut [Row], counts: &[u64]) {
         let mut is_changed = false;
         if pass > 0 {
             let sums = sums(rows, counts.len());
-            for cell in rows.iter_mut().flat_map(|row| &mut row.cells) {
+            for cell in rows.iter_mut().flat_map(|row| &mut row.cells).filter(|cell| sums[cell.column] > 0.0) {
                 let factor = counts[cell.column] as f64 * share / sums[cell.column];
                 is_changed |= (factor - 1.0).abs() > 1e-9;
                 cell.flow *= factor;
@@ -250,7 +250,8 @@ mod tests {
     use super::*;
 
     fn row(count: u64, cells: &[(usize, bool)]) -> Row {
-        let cell = |(column, is_sure): &(usize, bool)| Cell { column: *column, flow: 1.0, way: Way { is_sure: *is_sure, ..Way::sure([]) } };
+        let cell =
+            |(column, is_sure): &(usize, bool)| Cell { column: *column, flow: 1.0, link: Link { is_sure: *is_sure, ..Link::sure([]) } };
         Row { from: 0, count, cells: cells.iter().map(cell).collect() }
     }
 

@@ -327,7 +327,7 @@ pub fn actions_of(graph: &ProbeGraph, connection: &Connection) -> Vec<NumberActi
     actions
 }
 
-/// What is known behind several ways between two blocks: the path is lost, but the next one may begin.
+/// What is known behind several paths between two blocks: the path is lost, but the next one may begin.
 pub fn lost(graph: &ProbeGraph, from: u32, to: u32) -> Vec<NumberAction> {
     std::iter::once(NumberAction::Lose).chain(graph.begins_behind(from, to).map(NumberAction::Begin)).collect()
 }

@@ -26,7 +26,7 @@ pub struct Joined {
     pub joined: u64,
     /// Executions of fragments.
     pub fragments: u64,
-    /// How often there are several ways from a fragment to the next, through blocks without addresses.
+    /// How often several paths lead from a fragment to the next, through blocks without addresses.
     pub ambiguous: u64,
     /// Executions of paths whose end is not known.
     pub without_end: u64,

@@ -5,7 +5,7 @@
 //! before it, so it becomes one fragment for each block from which control came, with shares of its count.
 
 use super::apportion::apportion;
-use super::flows::{Cell, Row, Way, fit};
+use super::flows::{Cell, Link, Row, fit};
 use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, actions_of, leaving};
 use crate::branch_import::ImportError;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -145,7 +145,7 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, 
                 .any(|to| matches!(graph.connect(*block, Some(*to)), Connection::Unique(_) | Connection::Ambiguous)),
         };
         let columns = left.iter().enumerate().filter(|(_, ((_, beginning), _))| fits(beginning));
-        let cells: Vec<Cell> = columns.map(|(column, (_, count))| Cell { column, flow: *count as f64, way: Way::sure([]) }).collect();
+        let cells: Vec<Cell> = columns.map(|(column, (_, count))| Cell { column, flow: *count as f64, link: Link::sure([]) }).collect();
         rows.extend((!cells.is_empty()).then_some(Row { from: *block as usize, count: *count, cells }));
     }
     rows
