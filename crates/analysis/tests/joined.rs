@@ -59,7 +59,7 @@ impl Executed {
             ids.push(sum as u64);
             self.pieces.push(Stretch { blocks: std::mem::take(&mut piece), beginning, end, ids: vec![sum as u64] });
             beginning = if to == Node(0) { Beginning::Entry } else { Beginning::After(edge) };
-            if cut.is_none_or(|(_, reason)| !matches!(reason, CutReason::Limit | CutReason::Level)) {
+            if cut.is_none_or(|(_, reason)| !matches!(reason, CutReason::Limit | CutReason::EachEdge)) {
                 let ids = std::mem::take(&mut ids);
                 self.paths.push(Stretch { blocks: std::mem::take(&mut path), beginning: path_beginning, end, ids });
                 path_beginning = beginning;

@@ -54,8 +54,8 @@ pub enum CutReason {
     Unsplittable,
     /// The function would have more paths than the limit.
     Limit,
-    /// It leads into or out of a loop, whose paths are counted separately.
-    Level,
+    /// Edges are counted, so each is a path of its own.
+    EachEdge,
 }
 
 /// A cut edge and the dummy edges in its place.

@@ -191,6 +191,17 @@ pub enum ProfileError {
         /// Why.
         source: rusqlite::Error,
     },
+    /// The run store cannot be written.
+    #[error(
+        "{folder}: the run store cannot be written ({why}): look at the folder's permissions and the free space, or write the profile \
+         elsewhere (`trodden record --no-store --output FILE`)"
+    )]
+    StoreUnwritable {
+        /// Its folder.
+        folder: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// No run store was found.
     #[error("no run store (`{folder}`) in {start} or a folder above it: `trodden record -- PROGRAM` makes one")]
     NoStore {

@@ -19,10 +19,11 @@ use crate::container::EXTENSION;
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
 use rows::{COLUMNS, complete, forget_unused, images, read_entry, reserve, signed, suite_id, unsigned};
-use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
 use schema::{MIGRATIONS, migrate, prepare};
 use std::io;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use trodden_unit::Identity;
 
 /// Name of the store's folder.
@@ -40,6 +41,8 @@ pub const RAW: &str = "raw-";
 pub struct RunStore {
     folder: PathBuf,
     database: Connection,
+    /// Where the store cannot be written: the copy that is read instead, with the reason.
+    unwritable: Option<(TempDir, String)>,
 }
 
 /// A run in the store.
@@ -68,11 +71,43 @@ pub struct RunImage {
     pub build_id: Option<String>,
 }
 
+/// The database of a store's folder, brought up to date.
+fn connect(folder: &Path) -> Result<Connection, ProfileError> {
+    let path = folder.join(DATABASE);
+    let failed = |source| ProfileError::Database { path: path.clone(), source };
+    let mut database = Connection::open(&path).map_err(failed)?;
+    prepare(&database).map_err(failed)?;
+    let found = migrate(&mut database).map_err(failed)?;
+    let known = MIGRATIONS.len() as u64;
+    if found > known {
+        return Err(ProfileError::Version { path, kind: "run store", found, known });
+    }
+    Ok(database)
+}
+
+/// Whether a database could not be opened because its folder, or the disk, takes nothing.
+fn is_unwritable(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{CannotOpen, DiskFull, ReadOnly, SystemIoFailure};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
+}
+
+/// The database of a store's folder, with what is not yet merged into it, in a folder of its own.
+fn copy_of(folder: &Path) -> Result<TempDir, ProfileError> {
+    let copy = tempfile::tempdir().map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
+    for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
+        let file = folder.join(&name);
+        if file.exists() {
+            std::fs::copy(&file, copy.path().join(&name)).map_err(ProfileError::io(&file, "read"))?;
+        }
+    }
+    Ok(copy)
+}
+
 impl RunStore {
     /// The store of a project's folder; made if there is none.
     ///
     /// # Errors
-    /// It cannot be made or opened.
+    /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = project.join(FOLDER);
         std::fs::create_dir_all(folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
@@ -80,7 +115,10 @@ impl RunStore {
         if !ignore.exists() {
             std::fs::write(&ignore, "*\n").map_err(ProfileError::io(&ignore, "write"))?;
         }
-        RunStore::open(&folder)
+        let store = RunStore::open(&folder)?;
+        // What is to be recorded must not be lost when it is there.
+        store.check_writable()?;
+        Ok(store)
     }
 
     /// The store in `start` or the nearest folder above it.
@@ -100,16 +138,15 @@ impl RunStore {
     /// # Errors
     /// It cannot be opened, or a newer trodden made it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
-        let path = folder.join(DATABASE);
-        let failed = |source| ProfileError::Database { path: path.clone(), source };
-        let mut database = Connection::open(&path).map_err(failed)?;
-        prepare(&database).map_err(failed)?;
-        let found = migrate(&mut database).map_err(failed)?;
-        let known = MIGRATIONS.len() as u64;
-        if found > known {
-            return Err(ProfileError::Version { path, kind: "run store", found, known });
-        }
-        Ok(RunStore { folder: folder.to_owned(), database })
+        let (database, unwritable) = match connect(folder) {
+            Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
+                // Even who only reads must write into SQLite's files beside the database.
+                let copy = copy_of(folder)?;
+                (connect(copy.path())?, Some((copy, source.to_string())))
+            }
+            other => (other?, None),
+        };
+        Ok(RunStore { folder: folder.to_owned(), database, unwritable })
     }
 
     /// The store's folder.
@@ -282,8 +319,16 @@ impl RunStore {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
+    fn check_writable(&self) -> Result<(), ProfileError> {
+        match &self.unwritable {
+            Some((_, why)) => Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() }),
+            None => Ok(()),
+        }
+    }
+
     /// Writes in one transaction that takes the lock at once, so that it never fails half-way for lack of it.
     fn writing<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+        self.check_writable()?;
         self.transact(TransactionBehavior::Immediate, work)
     }
 

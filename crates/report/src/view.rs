@@ -84,7 +84,8 @@ impl<'a> View<'a> {
     /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths, so a function that counts only
     /// some paths has none here.
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
-        View::with(profile, |unit, map| unit.map.has_times() || map.is_partial())
+        // At the borders of bursts less is counted of a path's beginning than of its end, or more.
+        View::with(profile, |unit, map| unit.map.has_times() || map.is_partial() || unit.map.experiment.is_sampled())
     }
 
     /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). Apparent unfinished paths are kept: the caller

@@ -183,7 +183,7 @@ pub fn begins(begins: &Begins) -> String {
             match reason {
                 CutReason::Back => format!("begins at loop head, {place}"),
                 CutReason::ReturnsTwice => format!("begins where a call returned again, {place}"),
-                CutReason::FromExit | CutReason::Unsplittable | CutReason::Limit | CutReason::Level => {
+                CutReason::FromExit | CutReason::Unsplittable | CutReason::Limit | CutReason::EachEdge => {
                     format!("begins where paths are cut, {place}")
                 }
             }
@@ -218,7 +218,7 @@ pub fn cut_reason(reason: CutReason) -> &'static str {
         CutReason::ReturnsTwice => "returns twice",
         CutReason::Unsplittable => "cannot carry code",
         CutReason::Limit => "too many paths",
-        CutReason::Level => "border of a loop",
+        CutReason::EachEdge => "edges are counted",
     }
 }
 

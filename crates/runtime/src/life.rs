@@ -7,7 +7,7 @@ use crate::chunks;
 use crate::events;
 use crate::fork_page::is_forked;
 use crate::image::{self, Image};
-use crate::lock::{self, Guard};
+use crate::lock::{self, Acquired, Guard};
 use crate::region;
 use crate::state::{self, Source, state};
 use crate::system;
@@ -83,16 +83,28 @@ pub fn finish() {
     }
 }
 
-/// Before `fork`: no thread may be in the middle of a change.
+/// Before `fork`: no thread may be in the middle of a change. The frames of the thread's stream are kept for the child, since the parent
+/// goes on in the memory that both have.
 pub fn before_fork() {
     events::note();
     let mask = system::set_signal_mask(u64::MAX);
-    lock::acquire(is_forked);
+    let acquired = lock::acquire(is_forked);
+    if image::is_stream()
+        && !matches!(acquired, Acquired::Never)
+        && let Some(mut guard) = Guard::take(is_forked)
+    {
+        state(&mut guard).keep_frames();
+    }
     system::set_signal_mask(mask);
 }
 
 /// After `fork`, in the parent.
 pub fn after_fork_in_parent() {
+    if image::is_stream()
+        && let Some(mut guard) = Guard::take(is_forked)
+    {
+        state(&mut guard).drop_frames();
+    }
     lock::release();
 }
 

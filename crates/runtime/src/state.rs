@@ -44,6 +44,8 @@ pub struct State {
     lost: Option<LostReason>,
     /// In a child of `fork`: the parent's region, as long as it is still mapped where this process's is to be.
     inherited: Option<Region>,
+    /// While a thread forks: its stream's frames.
+    forking: Option<ShadowFrames>,
     pattern: Text,
     path: Text,
     scratch: Text,
@@ -64,6 +66,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
     kept: None,
     lost: None,
     inherited: None,
+    forking: None,
     pattern: Text::new(),
     path: Text::new(),
     scratch: Text::new(),
@@ -71,7 +74,7 @@ static STATE: Shared = Shared(UnsafeCell::new(State {
 
 /// The state, for the holder of the lock.
 pub fn state(_: &mut Guard) -> &mut State {
-    // SAFETY: the guard's holder alone touches the state; nested guards exist only in signal handlers between fork handlers, where no
+    // SAFETY: the guard's holder alone touches the state; nested guards exist only between fork handlers, where no
     // borrow is live.
     unsafe { &mut *STATE.0.get() }
 }
@@ -288,6 +291,19 @@ impl State {
         Some(region.address)
     }
 
+    /// Before `fork`: keeps the frames of the calling thread's stream.
+    pub fn keep_frames(&mut self) {
+        let bias = bias();
+        if bias != 0 {
+            self.forking = ShadowFrames::keep(Image::from_linker().template.wrapping_add(bias as usize));
+        }
+    }
+
+    /// After `fork`, in the parent: gives up what was kept for the child.
+    pub fn drop_frames(&mut self) {
+        self.forking.take().into_iter().for_each(ShadowFrames::release);
+    }
+
     /// Makes a child of `fork` count separately from its parent. The address of the forking thread's region stays, since functions that are
     /// under way have its bias in a register. Gives the frames of its stream, which is to begin at that address.
     pub fn renew(&mut self) -> Option<(ShadowFrames, usize)> {
@@ -303,7 +319,8 @@ impl State {
         self.search.next = 0;
         self.leave_description(&image);
         let mut event = 0;
-        let frames = if current == 0 { None } else { ShadowFrames::keep(current) };
+        let kept = self.forking.take();
+        let frames = if current == 0 { None } else { kept.or_else(|| ShadowFrames::keep(current)) };
         // A thread that has no region has no counter of events either.
         if self.source == Source::File && current != 0 {
             match events::renew() {

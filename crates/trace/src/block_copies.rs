@@ -32,7 +32,7 @@
 use crate::CollectError;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand, Mnemonic,
     Register,
 };
 use std::collections::{HashMap, HashSet};
@@ -198,18 +198,26 @@ impl Copier<'_> {
     }
 
     /// Whether a jump can be written to an address in a block that ends at `end`.
+    ///
+    /// A handler of signals may go on behind an instruction that traps, so what follows one is no padding. A goroutine's first frame returns
+    /// behind the `nop` at the start of `runtime.goexit`, though no instruction has that address.
     fn fits(&self, address: u64, end: u64) -> bool {
         let inside = address + 1..address + JUMP;
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.standing.iter().any(|a| inside.contains(a)) {
+            return false;
+        }
+        if self.decode(address).is_some_and(|first| first.code() == Code::Nopd && first.len() == 1) {
             return false;
         }
         let mut at = address;
         while at < address + JUMP {
             let Some(instruction) = self.decode(at) else { return false };
             at = instruction.next_ip();
-            let is_padding = instruction.is_padding();
-            let ends = is_call(&instruction) && at < address + JUMP;
-            if ends || (instruction.ip() >= end && !is_padding) || instruction.flow_control() == FlowControl::XbeginXabortXend {
+            let flow = instruction.flow_control();
+            let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
+            let is_before_end = instruction.ip() < end;
+            let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP;
+            if ends || (!is_before_end && !instruction.is_padding()) || flow == FlowControl::XbeginXabortXend {
                 return false;
             }
         }
@@ -356,7 +364,7 @@ trait Padding {
 
 impl Padding for Instruction {
     fn is_padding(&self) -> bool {
-        matches!(self.mnemonic(), iced_x86::Mnemonic::Nop | iced_x86::Mnemonic::Int3)
+        matches!(self.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
     }
 }
 

@@ -85,7 +85,7 @@ pub fn follow(
     for thread in threads {
         let (task, number) = state.new_thread();
         state.tasks.insert(*thread, task);
-        state.watch.begin_thread(subject, *thread, number)?;
+        state.watch.begin_thread(subject, *thread, number, state.sink)?;
         state.go_on(*thread, 0)?;
     }
     loop {
@@ -262,7 +262,7 @@ impl Following<'_, '_> {
             self.watch.leave_copy(self.subject, child, true, false)?;
         }
         if let Some(number) = recorded {
-            self.watch.begin_thread(self.subject, child, number)?;
+            self.watch.begin_thread(self.subject, child, number, self.sink)?;
         }
         self.go_on(child, 0)
     }

@@ -65,21 +65,24 @@ impl Stepping {
         self.code.retain(|code| !image.code.contains(code));
     }
 
-    /// A thread begins; it and all others are stopped.
+    /// A thread begins; it and all others are stopped. In a static program it stands before its first instruction already.
     ///
     /// # Errors
-    /// It is gone.
-    pub fn begin_thread(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        let inside = self.is_inside(ptrace::instruction_pointer(thread)?);
-        self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+    /// It is gone, or the step cannot be stored.
+    pub fn begin_thread(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        number: ThreadNumber,
+        images: &Images,
+        sink: &mut dyn Sink,
+    ) -> Result<SinkFlow, CollectError> {
+        self.threads.insert(thread, Stepped { inside: false, last: 0, call: false });
         if self.threads.len() > 1 {
             self.everywhere = true;
-            self.allow(subject, thread)
-        } else if inside || self.everywhere {
-            Ok(())
-        } else {
-            self.forbid(subject, thread)
+            self.allow(subject, thread)?;
         }
+        self.step(subject, (thread, number), images, sink)
     }
 
     /// A thread is gone.

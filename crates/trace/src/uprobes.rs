@@ -115,7 +115,9 @@ fn probed(binary: &Binary, block: Range<u64>) -> Option<u64> {
         }
         // The kernel refuses those that trap, too, and those that programs may not use.
         let traps = matches!(branch(&instruction), Some(BranchInstruction::Stop | BranchInstruction::System));
-        let refused = prefixed || traps || instruction.is_privileged();
+        // They trap where the time is fixed, and the tracer answers them where they stand.
+        let reads_time = matches!(instruction.mnemonic(), Mnemonic::Rdtsc | Mnemonic::Rdtscp);
+        let refused = prefixed || traps || reads_time || instruction.is_privileged();
         if usual.is_none() && !refused && !is_long_nop(&instruction) {
             usual = Some(at);
         }

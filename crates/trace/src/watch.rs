@@ -103,7 +103,13 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// It cannot be prepared.
-    pub fn begin_thread(&mut self, subject: &TracedProcess, thread: Tid, number: ThreadNumber) -> Result<(), CollectError> {
+    pub fn begin_thread(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        number: ThreadNumber,
+        sink: &mut dyn Sink,
+    ) -> Result<(), CollectError> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
             Watched::Hardware(hardware) => hardware.begin_thread(thread),
@@ -111,7 +117,7 @@ impl<'a> Watch<'a> {
                 probes.begin_thread(thread, number.0);
                 Ok(())
             }
-            Watched::Steps(steps) => steps.begin_thread(subject, thread),
+            Watched::Steps(steps) => steps.begin_thread(subject, thread, number, &self.images, sink).map(drop),
             _ => Ok(()),
         }
     }

@@ -38,9 +38,14 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
         let found = Profile::recover(file)?;
         return Ok((found.profile, losses(file, &found.lost)));
     }
-    let merged = merge_files(&files, Builds::Refuse, |_| {});
-    for (file, reason) in &merged.refused {
-        warn(format_args!("{} is left out: {reason}", file.display()));
+    // Of a program that was built anew, the newest run says which build is meant.
+    let merged = merge_files(files.iter().rev(), Builds::Refuse, |_| {});
+    if let Some((file, reason)) = merged.refused.first() {
+        let more = match merged.refused.len() - 1 {
+            0 => String::new(),
+            more => format!("; so {} of `{wanted}`", plural(more as u128, "more run is", "more runs are")),
+        };
+        warn(format_args!("{} is left out: {reason}{more}", file.display()));
     }
     let lost = merged.damaged.iter().flat_map(|(file, lost)| losses(file, lost)).collect();
     Ok((merged.profile.with_context(|| format!("none of the runs of `{wanted}` can be read"))?, lost))

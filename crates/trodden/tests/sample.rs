@@ -52,6 +52,7 @@ fn a_run_is_sampled_and_says_so() {
     let report = place.command(trodden()).args(["report", "run.trodden"]).output().unwrap();
     let text = String::from_utf8_lossy(&report.stdout).into_owned();
     assert!(text.contains("estimated ") && text.contains("sampled"), "{text}");
+    assert!(!text.contains("unfinished"), "{text}");
     let json = place.command(trodden()).args(["report", "--json", "run.trodden"]).output().unwrap();
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(json["sampling"]["scale"].as_f64().unwrap() > 1.5);
@@ -92,6 +93,9 @@ fn a_program_that_runs_is_sampled_by_its_number() {
     for (count, share) in seen {
         assert!(count > 100 && (share - 0.75).abs() < 0.02, "{count} {share}");
     }
+    // Which part of the run these counts are, the file does not say.
+    let output = place.command(trodden()).args(["collect", "--no-store", "-o", "c.trodden", "raw"]).output().unwrap();
+    assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("`trodden sample`"), "{output:?}");
     let merged = place.command(trodden()).args(["merge", "-o", "both.trodden", "one.trodden", "one.trodden"]).status().unwrap();
     assert!(merged.success());
 }

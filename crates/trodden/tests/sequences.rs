@@ -149,6 +149,7 @@ fn phases_that_differ_in_paths_but_not_in_blocks() {
     assert_eq!(answer["by_blocks"]["changes"].as_array().unwrap().len(), 0);
     assert!(std::fs::read_to_string(place.path("phases.html")).unwrap().contains("<svg"));
     counts_are_those_of_the_profile(&place, &profile);
+    numbers_of_events_are_those_that_find_gives(&place);
     record(&place, "b", &["1"]);
     let answer = ask(&place, 1, &["diff", "a.trodden.streams", "b.trodden.streams"]);
     let first = &answer["differences"][0];
@@ -189,6 +190,31 @@ fn iterations_that_take_turns_are_in_reports_and_advice() {
     assert!(turns["message"]["text"].as_str().unwrap().contains("every second iteration"));
     asked("report turns.trodden --html turns.html");
     assert!(std::fs::read_to_string(place.path("turns.html")).unwrap().contains("Iterations that take turns"));
+}
+
+/// `stream show` numbers events as `stream find` does, though it prints a path and the return behind it in one line.
+fn numbers_of_events_are_those_that_find_gives(place: &Place) {
+    let show = |arguments: &str| {
+        let mut command = place.command(trodden());
+        must(command.args(["stream", "show", "a.trodden.streams", "--count", "0"]).args(arguments.split_whitespace())).stdout
+    };
+    let all = String::from_utf8(show("")).unwrap();
+    let mut shown: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for line in all.lines() {
+        let mut words = line.split_whitespace();
+        let number = words.next().unwrap().trim_start_matches('#').parse().unwrap();
+        shown.entry(words.find(|word| word.contains(':')).unwrap_or("enter")).or_default().push(number);
+    }
+    shown.remove("enter");
+    assert!(shown.len() >= 6, "{all}");
+    for (event, numbers) in shown {
+        let answer = ask(place, 0, &["find", "a.trodden.streams", event, "--top", "0"]);
+        let found: Vec<u64> = answer["found"].as_array().unwrap().iter().map(|f| f["position"].as_u64().unwrap()).collect();
+        assert_eq!(found, numbers, "{event}");
+        let last = numbers[numbers.len() - 1];
+        let from = String::from_utf8(show(&format!("--from {last}"))).unwrap();
+        assert!(from.starts_with(&format!("#{last} ")) && all.ends_with(&from), "{event} at {last}: {from}");
+    }
 }
 
 /// Supergraph paths of depth 0 are the paths of the functions: their counts are those of the profile.

@@ -210,6 +210,41 @@ fn counts_of_a_rust_program_with_panics_and_threads() {
     assert!(nests(&place, &profile).len() >= 4);
 }
 
+/// The child begins in the frames that its parent had at the fork, though the parent leaves them at once.
+#[test]
+fn a_child_of_fork_begins_in_the_frames_of_the_fork() {
+    const FORKS: &str = r#"
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static pid_t child;
+__attribute__((noinline)) static int work(int x) { return x % 3 ? 3 * x : x / 2; }
+__attribute__((noinline)) static int other(int x) { return x > 3 ? work(x) + 1 : work(-x); }
+__attribute__((noinline)) static void forks(int us) { child = fork(); if (!child) { usleep(us); work(1); } }
+__attribute__((noinline)) static void middle(int us) { forks(us); if (us > 5) work(us); }
+__attribute__((noinline)) static void outer(int us) { middle(us); if (us > 6) work(us); }
+int main(int argc, char **argv) {
+    outer(atoi(argv[1]));
+    other(argc) + other(-argc);
+    if (!child) _exit(0);
+    waitpid(child, 0, 0);
+    return 0;
+}
+"#;
+    let place = Place::with(&[("prog.c", FORKS)]);
+    place.cc("--trodden-stream -O0 prog.c -o prog");
+    for us in ["0", "20000"] {
+        let mut record = place.command(trodden());
+        record.args(["record", "--whole-program", "--no-store", "-o", "f.trodden", "--"]).arg(place.path("prog")).arg(us);
+        let said = String::from_utf8(must(&mut record).stderr).unwrap();
+        assert!(!said.contains("no events"), "{said}");
+        let shown = must(place.command(trodden()).args(["stream", "show", "f.trodden.streams", "--thread", "1", "--count", "4"])).stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        let begins: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
+        assert_eq!(begins, ["main", "outer", "middle", "forks"].map(|name| vec!["enter", name]), "{shown}");
+    }
+}
+
 /// A program that ends in `leaf`, called by `middle`, called by `main`, in a way of its own.
 fn ending(how: &str) -> Place {
     let place = Place::with(&[(

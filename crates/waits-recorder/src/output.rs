@@ -3,6 +3,7 @@
 //! Mapped memory is the kernel's: it reaches the file however the process ends.
 
 use core::ptr::null_mut;
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Size of a mapped piece. A multiple of every page size and record size.
 const PIECE: usize = 192 * 1024;
@@ -67,6 +68,7 @@ impl<T> Records<T> {
         if unsafe { libc::posix_fallocate(self.file, self.offset as i64, PIECE as i64) } != 0 {
             self.piece = null_mut();
             self.used = PIECE;
+            say_full();
             return false;
         }
         // SAFETY: a new shared mapping of the file.
@@ -110,6 +112,17 @@ impl<T> Records<T> {
         self.piece = null_mut();
         self.used = PIECE;
         self.file = -1;
+    }
+}
+
+/// Says on standard error, once in a process, that the recording has no room.
+fn say_full() {
+    static IS_SAID: AtomicBool = AtomicBool::new(false);
+    if !IS_SAID.swap(true, Relaxed) {
+        let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
+            elsewhere by --output\n";
+        // SAFETY: the bytes are readable.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }
 }
 

@@ -1,6 +1,6 @@
 //! Path expressions for functions whose paths are cut: pieces that were executed one after the other are one path.
 //!
-//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`], [`CutReason::Level`]), and each piece
+//! A function with too many paths is cut at chosen edges ([`CutReason::Limit`]), and each piece
 //! is counted by itself. A path of the function is a *chain*: a piece that begins at the entry or at the head of a
 //! loop, pieces that each begin where the one before was cut, and one that ends otherwise. Which pieces followed each
 //! other was not counted, so a chain may never have been executed though its pieces were. Counts give a lower bound: if
@@ -49,7 +49,7 @@ pub fn is_cut(function: &FunctionMap) -> bool {
 }
 
 fn is_join(reason: CutReason) -> bool {
-    matches!(reason, CutReason::Limit | CutReason::Level)
+    matches!(reason, CutReason::Limit | CutReason::EachEdge)
 }
 
 /// The cuts that lead to a block: whether some are joins, and an edge of another kind (a loop's back edge, if there is one).

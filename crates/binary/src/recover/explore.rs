@@ -171,7 +171,7 @@ impl<'k, 'a> Explored<'k, 'a> {
         let is_call = before.is_some_and(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect));
         let is_return = is_call && before.is_some_and(|i| i.next_ip() == seen.to);
         if !is_return && self.code.is_code(seen.to) {
-            if self.frames.at(seen.to).is_none() {
+            if self.frames.at(seen.to).is_none() && !self.is_behind_call(seen.to) {
                 self.starts.insert(seen.to);
             }
             if is_call {
@@ -179,6 +179,13 @@ impl<'k, 'a> Explored<'k, 'a> {
             }
             self.work.push(seen.to);
         }
+    }
+
+    /// Whether a call could return to an address.
+    pub fn is_behind_call(&self, to: u64) -> bool {
+        const SIZES: std::ops::RangeInclusive<u64> = 2..=8;
+        let ends_there = |at: u64| self.code.binary.code_at(at).and_then(|bytes| decode(bytes, at)).filter(|i| i.next_ip() == to);
+        SIZES.filter_map(|size| ends_there(to.checked_sub(size)?)).any(|i| matches!(flow(&i), CodeFlow::Call(_) | CodeFlow::CallIndirect))
     }
 
     /// A file that is loaded at a fixed address has no relocations; its data is searched for addresses of functions.

@@ -211,6 +211,14 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
+        // `longjmp`: a call in another function returns once more, and no edge leads there.
+        let family_of = |at: u64| {
+            let region = explored.region_of(at);
+            families.family_of(region).unwrap_or(region)
+        };
+        if explored.is_behind_call(seen.to) && family_of(seen.from) != family_of(seen.to) {
+            continue;
+        }
         explored.resolve(seen.from, with_observed(explored, resolution, seen.to));
     }
 }

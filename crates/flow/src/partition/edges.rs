@@ -26,7 +26,7 @@ use crate::placement::DisjointSets;
 pub fn cut_all(graph: &Graph, cuts: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason)> {
     let known = |edge: Edge| cuts.iter().any(|c| c.0 == edge);
     let more = graph.edges().filter(|e| graph.to(*e) != graph.exit() && !known(*e));
-    cuts.iter().copied().chain(more.map(|e| (e, CutReason::Limit))).collect()
+    cuts.iter().copied().chain(more.map(|e| (e, CutReason::EachEdge))).collect()
 }
 
 /// The acyclic graph with these cuts.

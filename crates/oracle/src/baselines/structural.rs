@@ -15,7 +15,7 @@ pub fn cuts(graph: &Graph, forced: &[(Edge, CutReason)]) -> Vec<(Edge, CutReason
         let (from, to) = (graph.from(edge), graph.to(edge));
         let crosses = level[from.index()] != level[to.index()];
         if crosses && to != graph.exit() && from != graph.exit() && !forced.iter().any(|(e, _)| *e == edge) {
-            cuts.push((edge, CutReason::Level));
+            cuts.push((edge, CutReason::Limit));
         }
     }
     cuts

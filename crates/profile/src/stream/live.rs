@@ -155,6 +155,15 @@ impl LiveStream {
         Ok(length.saturating_sub(self.regions_offset) / self.stride)
     }
 
+    /// Whether a part of the file is missing: it grows by whole regions.
+    ///
+    /// # Errors
+    /// The file cannot be examined.
+    pub fn is_cut(&self) -> Result<bool, ProfileError> {
+        let length = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
+        Ok(length.checked_sub(self.regions_offset).is_none_or(|regions| !regions.is_multiple_of(self.stride)))
+    }
+
     /// A chunk, if anything is in it.
     ///
     /// # Errors

@@ -287,11 +287,10 @@ fn cut_function(map: &UnitMap, function: &FunctionMap) -> Option<CutFunction> {
 /// Why an edge is cut; `None` for loops, which every function cuts.
 fn cut_reason(reason: CutReason) -> Option<&'static str> {
     match reason {
-        CutReason::Back | CutReason::FromExit => None,
+        CutReason::Back | CutReason::FromExit | CutReason::EachEdge => None,
         CutReason::ReturnsTwice => Some("a call returns twice"),
         CutReason::Unsplittable => Some("indirect branch"),
         CutReason::Limit => Some("too many paths"),
-        CutReason::Level => Some("border of a loop"),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads a directed graph.
 pub fn parse(text: &str) -> Result<GraphInput> {
@@ -23,22 +23,23 @@ pub fn parse(text: &str) -> Result<GraphInput> {
 struct Statements {
     entry: Option<String>,
     exit: Option<String>,
-    nodes: Vec<String>,
+    nodes: BTreeSet<String>,
     edges: Vec<(String, String)>,
     weights: Vec<Option<f64>>,
 }
 
 impl Statements {
     fn finish(self) -> Result<GraphInput> {
-        let alone = |what: &str, has: &dyn Fn(&String) -> bool| -> Result<String> {
-            let candidates: Vec<&String> = self.nodes.iter().filter(|n| !has(n)).collect();
-            match candidates.as_slice() {
-                [one] => Ok((*one).clone()),
-                _ => bail!("{} nodes could be the {what}: say which with `{what}=NODE;`", candidates.len()),
+        // The only node that no edge enters, or that none leaves.
+        let only = |what: &str, others: BTreeSet<&String>| -> Result<String> {
+            let mut candidates = self.nodes.iter().filter(|node| !others.contains(node));
+            match (candidates.next(), candidates.count()) {
+                (Some(one), 0) => Ok(one.clone()),
+                (first, more) => bail!("{} nodes could be the {what}: say which with `{what}=NODE;`", more + usize::from(first.is_some())),
             }
         };
-        let entry = self.entry.clone().map_or_else(|| alone("entry", &|n| self.edges.iter().any(|e| &e.1 == n)), Ok)?;
-        let exit = self.exit.clone().map_or_else(|| alone("exit", &|n| self.edges.iter().any(|e| &e.0 == n)), Ok)?;
+        let entry = self.entry.clone().map_or_else(|| only("entry", self.edges.iter().map(|e| &e.1).collect()), Ok)?;
+        let exit = self.exit.clone().map_or_else(|| only("exit", self.edges.iter().map(|e| &e.0).collect()), Ok)?;
         let weights = match self.weights.iter().any(Option::is_some) {
             false => None,
             true => {
@@ -59,11 +60,6 @@ impl Statements {
         })
     }
 
-    fn node(&mut self, name: &str) {
-        if !self.nodes.iter().any(|n| n == name) {
-            self.nodes.push(name.to_owned());
-        }
-    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -133,7 +129,7 @@ impl Reader {
         if self.peek("--") {
             bail!("{}: `--` is an undirected edge: write `->`", self.line());
         }
-        chain.iter().for_each(|n| graph.node(n));
+        graph.nodes.extend(chain.iter().cloned());
         let line = self.line();
         let mut weight = None;
         for (key, value) in self.attributes()? {

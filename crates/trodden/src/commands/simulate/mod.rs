@@ -84,12 +84,12 @@ pub fn run(job: &Simulate) -> Result<ExitCode> {
         Some(file) => Box::new(BufWriter::new(create(file)?)),
         None => Box::new(crate::output::text_or_json(job.json)),
     };
-    if job.json {
-        report.write_json(&mut out)?
-    } else {
-        report.write_text(&mut out)?
+    let written = if job.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
+    let written = written.and_then(|()| Ok(out.flush()?));
+    match &job.output {
+        Some(file) => written.with_context(|| format!("cannot write {}", file.display()))?,
+        None => written?,
     }
-    out.flush()?;
     Ok(status)
 }
 

@@ -107,6 +107,7 @@ fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let head = &beginning[..beginning.len().min(1024)];
     let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match head {
+        [] => bail!("{} is empty", path.display()),
         [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,

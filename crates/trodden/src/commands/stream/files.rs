@@ -39,6 +39,24 @@ pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The stream files of a folder.
+///
+/// # Errors
+/// It cannot be read, or has none; then the newest folder in it that has some is named.
+pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
+    let streams = with_extension(folder, STREAM)?;
+    if streams.is_empty() {
+        let mut inner: Vec<PathBuf> = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        inner.retain(|path| path.is_dir() && with_extension(path, STREAM).is_ok_and(|streams| !streams.is_empty()));
+        let remedy = match inner.iter().max() {
+            Some(newest) => format!(": name one of the folders in it, such as {}", newest.display()),
+            None => " (their names end in .stream): `trodden record --last N -- PROGRAM` makes some".to_owned(),
+        };
+        bail!("there are no stream files in {}{remedy}", folder.display());
+    }
+    Ok(streams)
+}
+
 /// The logs that `wanted` names: of a folder, a file, or a run.
 ///
 /// # Errors

@@ -5,10 +5,11 @@
 //! where in the code it was, a core file says.
 
 use super::event_names::{EventNames, SourceLine, maps, place};
-use super::files::{self, STREAM};
+use super::files;
 use super::stopped::{Core, Stopped};
 use super::unfinished::{Unfinished, unfinished};
 use crate::cli::Last;
+use crate::notes::warn;
 use crate::output;
 use crate::sources;
 use anyhow::{Result, ensure};
@@ -90,23 +91,18 @@ pub fn run(job: &Last) -> Result<ExitCode> {
             path.display()
         );
         match path.is_dir() {
-            true => streams.extend(files::with_extension(&path, STREAM)?),
-            false => {
-                ensure!(
-                    path.exists(),
-                    "there is no file or folder {}: name stream files (*.stream) or their folder; without a name, `trodden last` shows \
-                     the newest of `trodden record --last N`",
-                    path.display()
-                );
-                streams.push(path);
-            }
+            true => streams.extend(files::streams_in(&path)?),
+            false => streams.push(path),
         }
     }
-    ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream)");
     let mut report = Report { schema_version: SCHEMA_VERSION, streams: Vec::new() };
     let mut core = job.core.as_deref().map(Core::read).transpose()?;
     for file in streams {
-        report.streams.push(of_file(&LiveStream::open(&file, false)?, job, core.as_mut())?);
+        let stream = LiveStream::open(&file, false)?;
+        if stream.is_cut()? {
+            warn(format_args!("{} is cut: threads and events that were in the rest are missing", file.display()));
+        }
+        report.streams.push(of_file(&stream, job, core.as_mut())?);
     }
     check_core(job, core.as_ref(), &report)?;
     match job.json {

@@ -7,9 +7,11 @@ use crate::output;
 use crate::sources;
 use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
+use std::iter;
 use std::process::ExitCode;
 use trodden_profile::stream::{Nesting, NestingStep, StreamLog, Symbol};
 use trodden_report::{SourceCache, View};
+use trodden_sequence::Grammar;
 use trodden_sequence::grammar::Frames;
 
 /// Prints events.
@@ -28,7 +30,7 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let event_names = EventNames::new(log.head(), &profile, &view, &sources);
     // Frames that are live at the first event are read off the grammar.
-    let grammar = log.grammar(thread)?;
+    let grammar = numbered(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
     let live = Frames::with_effects(&grammar, effect).open_calls(job.from);
     let counters = live.into_iter().filter_map(Symbol::from_number).filter_map(|symbol| match symbol {
@@ -39,7 +41,9 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let mut out = BufWriter::new(output::text());
     let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
     let mut failed = None;
-    for (number, symbol) in (job.from..).zip(grammar.symbols_from(job.from).filter_map(Symbol::from_number).take(shown)) {
+    let numbers = (job.from..).zip(grammar.symbols_from(job.from));
+    let events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
+    for (number, symbol) in events.take(shown) {
         let step = nesting.feed(symbol);
         if let Err(error) = line(&mut out, &event_names, number, step, nesting.frames().len()) {
             failed = Some(error);
@@ -49,6 +53,22 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     failed.map_or(Ok(()), Err)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The sequence with a place for each return, as `trodden stream find` counts events: a path that ends its frame has two, an unwinding
+/// one for each frame.
+fn numbered(stored: &Grammar) -> Result<Grammar> {
+    /// What stands for a return: no symbol.
+    const RETURN: u64 = u64::MAX;
+    let numbered = stored.substituted(|number| match Symbol::from_number(number) {
+        Some(Symbol::Exit(_)) => vec![number, RETURN],
+        Some(Symbol::Unwound(frames)) => {
+            let returns = iter::repeat_n(RETURN, frames.saturating_sub(1) as usize);
+            iter::once(number).chain(returns).take(frames as usize).collect()
+        }
+        _ => vec![number],
+    });
+    Ok(numbered?)
 }
 
 fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: NestingStep, depth: usize) -> io::Result<()> {

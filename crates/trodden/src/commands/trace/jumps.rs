@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
-use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
 
 /// Whether a doubt is about where an indirect jump leads.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
@@ -45,10 +45,16 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
     all.into_iter().collect()
 }
 
-/// Whether the graphs know that a jump leads to a target: a block of its function, or by a tail call another function or another file.
+/// Whether the graphs know that a jump leads to a target: a block of its function, by a tail call another function or another file, or by
+/// `longjmp` a place behind a call.
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
     let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
-    to_block || (leaves && function.calls.iter().any(|c| c.address == jump))
+    let is_landing = || {
+        let other = graphs.function_containing(target).map(|f| graphs.function(f)).filter(|other| other.entry != function.entry);
+        graphs.observations.contains(&GraphObservation { from: jump, to: target })
+            && other.is_some_and(|other| other.blocks.iter().any(|block| block.start == target))
+    };
+    to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }

@@ -221,7 +221,7 @@ fn tree(
     if job.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
-            "runs": trace.end().runs, "threads": threads });
+            "runs": trace.end().runs, "opaque": trace.about().opaque, "threads": threads });
         serde_json::to_writer_pretty(&mut *out, &document)?;
         writeln!(out)?;
         return Ok(ExitCode::SUCCESS);

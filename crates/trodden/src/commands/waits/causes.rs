@@ -1,6 +1,7 @@
 //! Causes by function: what a report says first.
 
 use super::replay::Replayed;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use trodden_waits::{LocationId, LocationState, causes};
 
@@ -8,8 +9,8 @@ use trodden_waits::{LocationId, LocationState, causes};
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub function: String,
-    /// The function that most of it is called by; none if it is the outermost.
-    pub caller: Option<String>,
+    /// The functions that call it, with what comes by each, most first; none if it is the outermost.
+    pub callers: Vec<(String, u64)>,
     pub file: String,
     pub line: u32,
     pub location: LocationId,
@@ -31,10 +32,12 @@ struct CauseSum<'a> {
 impl CauseSum<'_> {
     fn cause(&self, (function, file, location, state): Key) -> Cause {
         let line = self.lines.iter().max_by_key(|(line, ns)| (**ns, u32::MAX - **line)).map_or(0, |(line, _)| *line);
-        let caller = self.callers.iter().max_by_key(|(_, ns)| **ns).and_then(|(caller, _)| *caller);
+        let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
+        let mut callers: Vec<(String, u64)> = callers.collect();
+        callers.sort_by_key(|(_, ns)| Reverse(*ns));
         Cause {
             function: function.last().cloned().unwrap_or_default(),
-            caller: caller.map(str::to_owned),
+            callers,
             file: file.into(),
             line,
             location,

@@ -67,7 +67,8 @@ pub fn value(summary: &WaitSummary) -> Value {
 fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
     let value = |cause: &Cause| {
         let value = json!({
-            "function": cause.function, "caller": cause.caller, "file": cause.file,
+            "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller),
+            "callers": cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns})).collect::<Vec<_>>(), "file": cause.file,
             "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
         });
         with_location(summary, cause.location, value)

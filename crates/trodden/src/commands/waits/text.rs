@@ -11,6 +11,8 @@ use trodden_waits::{LocationState, Step};
 
 /// Steps of a path that are shown.
 const STEPS: usize = 4;
+/// Callers of a cause that are shown.
+const CALLERS: usize = 3;
 /// Classes of a site that are shown.
 const CLASSES: usize = 3;
 
@@ -76,7 +78,7 @@ fn print_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
     for cause in causes.iter().take(top) {
         let place = place(&cause.file, cause.line);
         let state = if cause.state == LocationState::Computing { String::new() } else { format!(", {}", cause.state.name()) };
-        let caller = cause.caller.as_ref().map_or_else(String::new, |caller| format!(" in {caller}"));
+        let caller = callers(cause);
         writeln!(
             out,
             "  {:>10}  {:5.1} %  {}{place}{caller} on {}{state}",
@@ -87,6 +89,21 @@ fn print_causes(out: &mut impl Write, summary: &WaitSummary, causes: &[Cause], t
         )?;
     }
     Ok(())
+}
+
+/// Who calls a cause: alone, or each with its share of the waiting.
+fn callers(cause: &Cause) -> String {
+    let share = |(caller, ns): &(String, u64)| format!("{caller} ({:.0} %)", percent(*ns, cause.ns));
+    match cause.callers.as_slice() {
+        [] => String::new(),
+        [(caller, _)] => format!(" in {caller}"),
+        callers => {
+            let shown: Vec<String> = callers.iter().take(CALLERS).map(share).collect();
+            let more = callers.len().saturating_sub(CALLERS);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!(" in {}{more}", shown.join(", "))
+        }
+    }
 }
 
 fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -> io::Result<()> {

@@ -9,6 +9,8 @@ const make = (tag, text, kind) => { const e = document.createElement(tag); if (t
 const place = (p) => p.file ? ` (${p.file.split("/").pop()}${p.line ? ":" + p.line : ""})` : "";
 const stepName = (s) => s.state === "computing" || !s.call ?
   `${s.function}${place(s)}${s.path ? `, path of ${s.path.function} ${s.path.lines}` : ""}` : `${s.call} in ${s.function}${place(s)}`;
+const callers = (c) => c.callers.length < 2 ? (c.caller ? " in " + c.caller : "") :
+  " in " + c.callers.map((by) => `${by.function} (${percent(by.ns, c.ns)})`).join(", ");
 const row = (cells) => {
   const tr = make("tr"); cells.forEach((c) => { const td = make("td"); if (c instanceof Node) td.append(c); else {
   td.textContent = c; if (/^[\d.]+ (n|u|m)?s$|%$/.test(c)) td.className = "n"; } tr.append(td); }); return tr; };
@@ -19,7 +21,7 @@ get("headline").textContent =
   `${time(data.run_ns)} on ${data.locations.length} locations; ${data.wait_occurrences} waits take ${time(data.wait_ns)}`;
 data.causes.slice(0, 15).forEach((c) => get("causes").append(row([time(c.ns), percent(c.ns, data.wait_ns),
   bar(c.ns / (data.wait_ns || 1)),
-  `${c.function}${place(c)}${c.caller ? " in " + c.caller : ""} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
+  `${c.function}${place(c)}${callers(c)} on ${c.location}${c.state === "computing" ? "" : ", " + c.state}`])));
 
 /* Sites, by family. */
 let family = null;

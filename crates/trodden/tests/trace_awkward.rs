@@ -1,0 +1,119 @@
+//! `trodden trace` on code in which control goes where no instruction leads it: a handler of signals that resumes behind the instruction
+//! that trapped, a `longjmp` that is the program's own, the time-stamp counter, a program that the loader does not start.
+
+mod traced;
+
+use std::process::Command;
+use traced::{Folder, must};
+
+const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
+
+fn equal(folder: &Folder, said: &str) -> Vec<String> {
+    let traces = IN_ONE_RUN.map(|options| {
+        assert_eq!(must(folder.record(options, "one.trace", &["./app"])), said, "{options:?}");
+        folder.addresses("one.trace")
+    });
+    assert!(traces[0] == traces[1] && traces[1] == traces[2], "{:?} blocks", traces.each_ref().map(Vec::len));
+    traces.into_iter().next().unwrap()
+}
+
+/// Behind `ud2` are bytes that look like padding, and are executed.
+const RESUMED: &str = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <ucontext.h>
+static volatile int traps, faults;
+static void trap(int s) { traps++; }
+static void fault(int s, siginfo_t *i, void *u) { faults++; ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP] += 2; }
+int main(void) {
+    struct sigaction a = { 0 };
+    a.sa_sigaction = fault;
+    a.sa_flags = SA_SIGINFO;
+    sigaction(SIGILL, &a, 0);
+    signal(SIGTRAP, trap);
+    __asm__ volatile("ud2; nop; int3; nop; nop; nop");
+    __asm__ volatile("int3; nop; int3");
+    printf("%d %d\n", traps, faults);
+    return 0;
+}
+"#;
+
+#[test]
+fn what_follows_an_instruction_that_traps_is_not_overwritten() {
+    let folder = Folder::new();
+    folder.compile("cc", "resumed.c", RESUMED);
+    for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"]] {
+        assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "3 1\n", "{options:?}");
+    }
+}
+
+/// `longjmp` in the program's own code: an indirect jump to behind a call in another function.
+const OWN_LONGJMP: &str = r#"
+#include <stdio.h>
+typedef unsigned long Saved[8];
+int save(Saved) __attribute__((returns_twice));
+void restore(Saved, int) __attribute__((noreturn));
+__asm__(".globl save\n.type save,@function\nsave: mov %rbx,(%rdi); mov %rbp,8(%rdi); mov %r12,16(%rdi); mov %r13,24(%rdi);"
+        "mov %r14,32(%rdi); mov %r15,40(%rdi); lea 8(%rsp),%rdx; mov %rdx,48(%rdi); mov (%rsp),%rdx; mov %rdx,56(%rdi);"
+        "xor %eax,%eax; ret\n.size save,.-save\n.globl restore\n.type restore,@function\nrestore: mov %esi,%eax; mov (%rdi),%rbx;"
+        "mov 8(%rdi),%rbp; mov 16(%rdi),%r12; mov 24(%rdi),%r13; mov 32(%rdi),%r14; mov 40(%rdi),%r15; mov 48(%rdi),%rsp;"
+        "jmp *56(%rdi)\n.size restore,.-restore\n");
+static Saved saved;
+static int calls;
+__attribute__((noinline)) void down(int depth) { calls++; if (!depth) restore(saved, calls); down(depth - 1); calls--; }
+__attribute__((noinline)) int attempt(int most) { int now = save(saved); if (now < most) down(2); return now; }
+int main(void) {
+    int sum = 0;
+    for (int i = 1; i < 5; i++) sum += attempt(4 * i);
+    printf("%d %d\n", sum, calls);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_jump_to_behind_a_call_of_another_function_leaves_both_functions_whole() {
+    let folder = Folder::new();
+    folder.compile("cc", "own.c", OWN_LONGJMP);
+    let said = must(Command::new(folder.path("app")).output().unwrap());
+    equal(&folder, &said);
+    let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let row = |name: &str| tree.lines().find(|line| line.split_whitespace().last() == Some(name)).map(str::to_owned);
+    assert!(row("attempt").is_some_and(|row| row.trim_start().starts_with("4 ")), "{tree}");
+    assert!(row("restore").is_some(), "{tree}");
+}
+
+const TIME: &str = r#"
+#include <stdio.h>
+#include <x86intrin.h>
+int main(void) {
+    unsigned which;
+    unsigned long sum = 0;
+    for (int i = 0; i < 6; i++) { if (i & 1) sum |= __rdtscp(&which); else sum |= __rdtsc(); }
+    printf("%d\n", sum != 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn the_time_stamp_counter_is_read_under_each_collector() {
+    let folder = Folder::new();
+    folder.compile("cc", "time.c", TIME);
+    equal(&folder, "1\n");
+    let probed = folder.record(&["--runs", "1", "--collector", "uprobes"], "probed.trace", &["./app"]);
+    if !probed.status.success() {
+        // Uprobes need root and a kernel that has them; the program itself must not fail.
+        assert!(!traced::errors(&probed).contains("signal 11"), "{}", traced::errors(&probed));
+        return;
+    }
+    must(folder.record(&["--runs", "1"], "one.trace", &["./app"]));
+    assert!(folder.addresses("probed.trace") == folder.addresses("one.trace"));
+}
+
+#[test]
+fn a_static_program_is_traced_from_its_first_instruction() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("static.c"), "#include <stdio.h>\nint main(void) { puts(\"static\"); return 0; }\n").unwrap();
+    must(Command::new("cc").current_dir(folder.path("")).args(["-O1", "-static", "static.c", "-o", "app"]).output().unwrap());
+    equal(&folder, "static\n");
+}
