@@ -4,6 +4,7 @@
 mod traced;
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 use traced::{Folder, must};
 
 const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
@@ -116,4 +117,33 @@ fn a_static_program_is_traced_from_its_first_instruction() {
     std::fs::write(folder.path("static.c"), "#include <stdio.h>\nint main(void) { puts(\"static\"); return 0; }\n").unwrap();
     must(Command::new("cc").current_dir(folder.path("")).args(["-O1", "-static", "static.c", "-o", "app"]).output().unwrap());
     equal(&folder, "static\n");
+}
+
+/// An interrupt ends the trace of a process that ran before; the process goes on.
+#[test]
+fn an_interrupted_trace_of_a_process_is_kept() {
+    const SPIN: &str = "#include <unistd.h>\n__attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
+        int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
+    let folder = Folder::new();
+    folder.compile("cc", "spin.c", SPIN);
+    let mut program = Command::new(folder.path("app")).spawn().unwrap();
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    trace.current_dir(folder.path("")).args(["trace", "record", "--pid", &program.id().to_string(), "--output", "p.trace"]);
+    let mut recorder = trace.spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
+    let begun = Instant::now();
+    let status = loop {
+        match recorder.try_wait().unwrap() {
+            Some(status) => break Some(status),
+            None if begun.elapsed() > Duration::from_secs(60) => break None,
+            None => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    let runs_on = program.try_wait().unwrap().is_none();
+    let _ = (recorder.kill(), program.kill());
+    let _ = (recorder.wait(), program.wait());
+    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    assert!(runs_on, "the process has ended");
+    assert!(folder.addresses("p.trace").len() > 10);
 }

@@ -21,7 +21,7 @@ use crate::driver::rebuild::{DriverCompiler, Rebuilder};
 use crate::driver::recipe::{BuildProduct, Driver, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use place::LinkPlace;
 use std::collections::HashMap;
@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_profile::RunStore;
 use trodden_report::words::plural;
-use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, PluginRequest, SettingsFile, exclusions};
+use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
 use trodden_wire::{DEFAULT_ON_UNTESTED_SYMBOL, DEFAULT_OUTPUT_SYMBOL, WATCHED_SYMBOL};
 
@@ -49,8 +49,14 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
     let (program, output) = (&job.program, &job.output);
     let request = request(job)?;
     let defaults = Defaults::from_job(job);
-    let made = make_with(program, output, &request, &defaults)?;
-    let made = made.ok_or_else(|| anyhow!("{} has no instrumented unit", output.display()))?;
+    check_counters(program, request.experiment.observation())?;
+    let Some(made) = make_with(program, output, &request, &defaults)? else {
+        if request.experiment.observation() == Observation::Trace {
+            note(format_args!("{} has room for a witness in each block, and counts nothing", output.display()));
+            return Ok(ExitCode::SUCCESS);
+        }
+        bail!("{} has no instrumented unit", output.display());
+    };
     report(&made);
     if let Some(set) = request.experiment.segments() {
         segments::check_variant(&made, set, program, output)?;
@@ -76,6 +82,22 @@ pub fn run(job: &Instrument) -> Result<ExitCode> {
         None => {}
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// LLVM's counters are put into the code before the optimiser: bitcode that was kept behind it has them, or never will.
+fn check_counters(program: &Path, wanted: Observation) -> Result<()> {
+    let option = match wanted {
+        Observation::EdgeProfile => "--pgo",
+        Observation::Coverage { mcdc: false } => "--coverage",
+        Observation::Coverage { mcdc: true } => "--coverage=mcdc",
+        _ => return Ok(()),
+    };
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
+    let image = Image::read(&bytes).with_context(|| program.display().to_string())?;
+    let mut built = image.frames.iter().filter_map(|frame| Some(frame.map().ok()?.experiment.observation()));
+    let has = |built| built == wanted || (built == Observation::Coverage { mcdc: true } && option == "--coverage");
+    ensure!(built.any(has), "{} was built without {option}: build it with `trodden build {option}`", program.display());
+    Ok(())
 }
 
 /// What is asked for. It is checked before anything is read.

@@ -4,6 +4,7 @@ use crate::cli::Merge;
 use crate::notes::{Progress, note, warn};
 use crate::profiles;
 use anyhow::{Context, Result};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
@@ -20,6 +21,12 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     let mut files: Vec<PathBuf> = Vec::new();
     for name in &job.profiles {
         files.extend(profiles::files(name)?);
+    }
+    let named = files.len();
+    let mut seen = HashSet::new();
+    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
+    if files.len() < named {
+        warn(format_args!("{} named more than once, and added once", plural((named - files.len()) as u128, "profile is", "profiles are")));
     }
     let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
     let progress = Progress::new(files.len(), "profiles");

@@ -16,6 +16,9 @@ pub fn left_out(files: &Files) {
 
 /// Says what a profile does not have, where what is printed does not say it.
 pub fn report_partial(profile: &Profile) {
+    if profile.sampling.is_some() {
+        warn("the profile is sampled: what has no count in it may have been executed all the same");
+    }
     profile.inexact().iter().for_each(|inexact| note(format_args!("not exact: {inexact}")));
 }
 

@@ -102,6 +102,10 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         added.extend(counters);
         added.extend(pgo::use_options(line));
     }
+    if line.kind.compiles() && embeds_bitcode(line) {
+        note("-fembed-bitcode has no effect here: paths are counted in code that clang makes in one step");
+        added.push("-fembed-bitcode=off".into());
+    }
     if line.lto {
         note("-flto has no effect here: each unit is instrumented as it is compiled (`trodden build --lto` optimises the whole program)");
         added.push("-fno-lto".into());
@@ -120,10 +124,13 @@ fn is_optimised(line: &CommandLine) -> bool {
 
 /// Whether LLVM's code is asked for: it passes no plugin.
 fn is_bitcode(line: &CommandLine) -> bool {
-    line.arguments
-        .iter()
-        .filter_map(|argument| argument.to_str())
-        .any(|argument| argument == "-emit-llvm" || argument.starts_with("-fembed-bitcode"))
+    line.arguments.iter().any(|argument| argument == "-emit-llvm")
+}
+
+/// Whether LLVM's code is asked for inside of objects. Clang makes these of that code then, past the plugin.
+fn embeds_bitcode(line: &CommandLine) -> bool {
+    let asks = |argument: &OsString| argument.to_str().is_some_and(|a| a.starts_with("-fembed-bitcode") && !a.ends_with("=off"));
+    line.arguments.iter().any(asks)
 }
 
 /// What the plugin finds in its environment.

@@ -12,7 +12,7 @@
 use super::open;
 use super::place::{described, functions_left_out};
 use crate::cli::TraceDiff;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufWriter, Write};
@@ -78,11 +78,14 @@ pub fn run(job: &TraceDiff) -> Result<ExitCode> {
     let (left_ignored, right_ignored) =
         (functions_left_out(&left, &job.ignore, &job.ignore_file)?, functions_left_out(&right, &job.ignore, &job.ignore_file)?);
     let threads = left.threads().max(right.threads());
+    if let Some(thread) = job.thread {
+        ensure!(thread < threads, "the traces have no thread {thread}: theirs are 0 to {}", threads.saturating_sub(1));
+    }
     let mut differences = Vec::new();
     for thread in (0..threads).filter(|t| job.thread.is_none_or(|wanted| wanted == *t)) {
         let mut a = Side::new(&left, thread, &left_keys, &left_ignored);
         let mut b = Side::new(&right, thread, &right_keys, &right_ignored);
-        while differences.len() < job.top {
+        while job.top == 0 || differences.len() < job.top {
             match next_difference(&mut a, &mut b, thread)? {
                 Some(difference) => differences.push(difference),
                 None => break,

@@ -43,6 +43,7 @@ const LISTED: usize = 8;
 /// # Errors
 /// The program cannot be traced, its runs part, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
+    check_files(job)?;
     let temporary = tempfile::tempdir().context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
@@ -55,9 +56,26 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let graphs = files.graphs(&image, &[])?;
     let mut recording = Recording { job, subject, image, files, graphs, observed: BTreeSet::new() };
     match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
-        true => recording.in_one_run(collector(kind), true),
+        true => {
+            ensure!(job.limit.is_none(), "--limit is for several runs, and this is one: leave it out, or take more --runs");
+            recording.in_one_run(collector(kind), true)
+        }
         false => recording.in_several_runs(collector(kind)),
     }
+}
+
+/// Looks for the files that are named before anything runs, since what a program does cannot be undone.
+fn check_files(job: &TraceRecord) -> Result<()> {
+    let folder = job.output.parent().filter(|folder| !folder.as_os_str().is_empty());
+    if let Some(folder) = folder.filter(|_| !job.plan) {
+        ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
+    }
+    ensure!(!job.output.is_dir(), "{} is a folder: --output takes the file that the trace goes to", job.output.display());
+    let weights = if let WeightsFrom::Trace(file) = &job.weights { Some(("--weights", file)) } else { None };
+    for (option, file) in weights.into_iter().chain(job.distribution.iter().map(|file| ("--distribution", file))) {
+        ensure!(file.is_file(), "there is no file {} ({option})", file.display());
+    }
+    Ok(())
 }
 
 /// Trampolines where they work. A process that runs already gets breakpoints, which change one byte at each place.

@@ -7,6 +7,7 @@ use super::fresh::FreshFolder;
 use super::model::Unwinding;
 use crate::cli::{RepeatPart, TraceRecord};
 use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
@@ -55,7 +56,7 @@ pub struct RepeatedProgram<'a> {
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
     recipe: RepeatRecipe,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
 }
 
 /// What a run gave.
@@ -172,7 +173,7 @@ impl<'a> RepeatedProgram<'a> {
             processes: fixes(RepeatPart::Processes),
             core: None,
         };
-        let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), AtomicBool::new(false));
+        let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), Arc::default());
         Ok(Self { job, executable, libraries, blocks, guarded, input, folder, environment: None, fresh, recipe, stop })
     }
 
@@ -281,14 +282,16 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// It cannot be run.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        if self.job.pid.is_some() {
-            for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-                let stop = Arc::new(AtomicBool::new(false));
-                signal_hook::flag::register(signal, stop.clone())?;
-                STOPS.lock().expect("no holder panics").push(stop);
-            }
-        }
-        self.run_to_file(collector, (sites, jumps), None, &self.folder.join("run-1.partial"), (self.core(0), shows))
+        // An interrupt ends the trace of a process that ran before. A program that was started here gets it, too, and says what it does.
+        let (signals, flag) = match self.job.pid {
+            Some(_) => (&[SIGINT, SIGTERM][..], self.stop.clone()),
+            None => (&[SIGINT][..], Arc::default()),
+        };
+        let registered = signals.iter().map(|signal| signal_hook::flag::register(*signal, flag.clone()));
+        let registered = registered.collect::<io::Result<Vec<_>>>()?;
+        let result = self.run_to_file(collector, (sites, jumps), None, &self.folder.join("run-1.partial"), (self.core(0), shows));
+        registered.into_iter().for_each(|id| drop(signal_hook::low_level::unregister(id)));
+        result
     }
 
     fn core(&self, worker: usize) -> Option<usize> {
@@ -369,9 +372,6 @@ impl<'a> RepeatedProgram<'a> {
         Ok((command, vec![(out_reader, Output::Out), (error_reader, Output::Error)]))
     }
 }
-
-/// Flags that signals set while a process is attached to.
-static STOPS: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
 
 #[derive(Clone, Copy)]
 enum Output {
