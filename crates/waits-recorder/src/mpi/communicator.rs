@@ -121,11 +121,11 @@ struct Ranks {
 
 pub struct CommunicatorMembers {
     ranks: *mut i32,
-    pub count: usize,
+    count: usize,
 }
 
 impl CommunicatorMembers {
-    pub const fn none() -> Self {
+    const fn none() -> Self {
         CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
@@ -157,7 +157,11 @@ impl CommunicatorMembers {
         CommunicatorMembers { ranks, count }
     }
 
-    pub fn get(&self, index: usize) -> i32 {
+    pub fn iter(&self) -> impl Iterator<Item = i32> {
+        (0..self.count).map(|index| self.get(index))
+    }
+
+    fn get(&self, index: usize) -> i32 {
         // SAFETY: the index is below the count.
         unsafe { self.ranks.add(index).read() }
     }
