@@ -50,8 +50,10 @@ pub fn waking(kind: u16, function: CallName, object: Object, amount: u64, call: 
     unrecorded(thread, call)
 }
 
+/// Takers of locks: the name, that of the record, the function that only attempts it, and further arguments. `busy` is what that returns
+/// when another thread has the lock.
 macro_rules! locks {
-    ($($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
+    ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         /// Takes a lock.
         ///
         /// # Safety
@@ -61,7 +63,7 @@ macro_rules! locks {
             static ATTEMPT: Real = Real::new($attempt);
             static REAL: Real = Real::new(crate::real::name!($name));
             let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
-            if result != EBUSY {
+            if result != $busy {
                 return result;
             }
             waiting(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
@@ -83,8 +85,10 @@ macro_rules! unlocks {
         }
     )* };
 }
+pub(crate) use {locks, unlocks};
 
 locks! {
+    EBUSY;
     pthread_mutex_lock pthread_mutex_lock c"pthread_mutex_trylock" ();
     pthread_mutex_timedlock pthread_mutex_timedlock c"pthread_mutex_trylock" (until: *const timespec);
     pthread_mutex_clocklock pthread_mutex_timedlock c"pthread_mutex_trylock" (clock: clockid_t, until: *const timespec);
