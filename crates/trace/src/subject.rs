@@ -179,7 +179,7 @@ impl TracedProcess {
     /// # Errors
     /// The thread cannot be followed.
     pub fn step(&self, thread: Tid) -> Result<u64, CollectError> {
-        let held = run_to_trap(thread, Resume::Step, |_| true, "at an indirect jump")?;
+        let held = run_to_trap(thread, Resume::Step, || Ok(true), "at an indirect jump")?;
         self.send(thread, held);
         Ok(ptrace::instruction_pointer(thread)?)
     }
@@ -208,7 +208,7 @@ impl TracedProcess {
         let rax = number as u64;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let is_end = |at| at == place + STUB.len() as u64;
+        let is_end = || Ok(ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
         let held = run_to_trap(thread, Resume::Continue, is_end, "in a system call made in its name")?;
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
@@ -225,12 +225,12 @@ impl TracedProcess {
 const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
 /// Runs a thread until it traps where it should; gives the last signal that came meanwhile, or 0.
-fn run_to_trap(thread: Tid, how: Resume, is_end: impl Fn(u64) -> bool, when: &str) -> Result<i32, CollectError> {
+fn run_to_trap(thread: Tid, how: Resume, is_end: impl Fn() -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
     let mut held = 0;
     loop {
         ptrace::resume(thread, how, 0)?;
         match ptrace::wait(thread)? {
-            Some((_, PtraceStop::Signal(libc::SIGTRAP))) if is_end(ptrace::instruction_pointer(thread)?) => return Ok(held),
+            Some((_, PtraceStop::Signal(libc::SIGTRAP))) if is_end()? => return Ok(held),
             // Sent back to the thread when it goes on by itself.
             Some((_, PtraceStop::Signal(signal))) => held = signal,
             Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
