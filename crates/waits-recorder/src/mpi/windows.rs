@@ -2,12 +2,12 @@
 //! the four calls of an epoch between groups are messages: a post to those that may access, a completion back.
 
 use super::call::MpiCall;
-use super::communicator::{self, CommunicatorMembers, MemberKind, mixed};
+use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, mixed, with_group};
+use crate::handles::Handles;
 use crate::output::{memory, release};
 use crate::process;
-use crate::real::{Real, real};
 use crate::thread::{add, finish};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, Ordering};
 use trodden_wire::waits::{CallRecord, kind};
 
 /// Tags of the messages that an epoch stands for.
@@ -96,28 +96,17 @@ fn meeting(call: MpiCall, window: usize, table: &'static Table, (tag, kind): (i3
     result
 }
 
-/// The members of a group, by their ranks in the window's group.
-fn members_in_window(group: usize, window: usize) -> CommunicatorMembers {
-    static GROUP: Real = Real::new(c"PMPI_Win_get_group");
-    static FREE: Real = Real::new(c"PMPI_Group_free");
-    let mut of_window = 0usize;
-    real!(GROUP, fn(usize, *mut usize) -> i32, window, &raw mut of_window);
-    let members = CommunicatorMembers::relative(group, of_window);
-    real!(FREE, fn(*mut usize) -> i32, &raw mut of_window);
-    members
-}
-
 const SLOTS: usize = 64;
 
 /// The members of the newest epoch of each window.
 struct Table {
-    windows: [AtomicU64; SLOTS],
+    windows: Handles<SLOTS>,
     epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
 }
 
 impl Table {
     const fn new() -> Table {
-        Table { windows: [const { AtomicU64::new(0) }; SLOTS], epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
+        Table { windows: Handles::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
     }
 }
 
@@ -127,32 +116,27 @@ static ACCESSED: Table = Table::new();
 /// Keeps the epoch that a call with group, assertion and window begins, until the next one of the same window. MPI lets one thread at a
 /// time do so.
 fn keep(table: &'static Table, call: &MpiCall) {
-    let epoch = members_in_window(call.arguments[0], call.arguments[2]);
-    let key = call.handle(2) as u64;
-    for (slot, held) in table.windows.iter().zip(&table.epochs) {
-        let found = slot.load(Ordering::Acquire);
-        if found != key && (found != 0 || slot.compare_exchange(0, key, Ordering::AcqRel, Ordering::Acquire).is_err()) {
-            continue;
-        }
-        let Some(place) = memory::<CommunicatorMembers>(1) else { return };
-        // SAFETY: fresh memory of this size.
-        unsafe { place.write(epoch) };
-        let old = held.swap(place, Ordering::AcqRel);
-        if !old.is_null() {
-            // SAFETY: written above; nothing else holds it, since MPI lets one thread at a time begin an epoch.
-            drop(unsafe { old.read() });
-            release(old, 1);
-        }
+    let (group, window) = (call.arguments[0], call.arguments[2]);
+    let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
+    let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
+        process::note(b"more windows with post and start than are followed (64): who waits there is not known");
         return;
+    };
+    let Some(place) = memory::<CommunicatorMembers>(1) else { return };
+    // SAFETY: fresh memory of this size.
+    unsafe { place.write(epoch) };
+    let old = table.epochs[slot].swap(place, Ordering::AcqRel);
+    if !old.is_null() {
+        // SAFETY: written above; nothing else holds it, since MPI lets one thread at a time begin an epoch.
+        drop(unsafe { old.read() });
+        release(old, 1);
     }
-    process::note(b"more windows with post and start than are followed (64): who waits there is not known");
 }
 
 fn find(table: &'static Table, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
-    let slot = table.windows.iter().position(|slot| slot.load(Ordering::Acquire) == window as u64);
-    let held = slot.map_or(core::ptr::null_mut(), |slot| table.epochs[slot].load(Ordering::Acquire));
-    if !held.is_null() {
-        // SAFETY: as in `keep`.
-        see(unsafe { &*held });
+    let held = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
+    // SAFETY: null, or as in `keep`.
+    if let Some(epoch) = held.and_then(|held| unsafe { held.as_ref() }) {
+        see(epoch);
     }
 }
