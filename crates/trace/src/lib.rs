@@ -13,10 +13,11 @@
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
 //! | `shown_mappings.rs` | what a subject reads of its own mappings |
-//! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
+//! | `container.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
+//! | `probe_graphs.rs` | graphs of functions for both |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
