@@ -59,7 +59,6 @@ impl Statements {
             others: BTreeMap::new(),
         })
     }
-
 }
 
 #[derive(Debug, Clone, PartialEq)]
