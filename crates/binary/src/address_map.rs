@@ -12,9 +12,9 @@
 //! and its properties, and by feature a hash; then by feature the function's entry count, and for each block its
 //! frequency and the probabilities of its successors. Numbers are ULEB128.
 
-use crate::elf::Binary;
+use crate::elf::{Binary, parsed};
 use crate::error::BinaryError;
-use object::read::elf::{ElfFile64, SectionHeader};
+use object::read::elf::SectionHeader;
 use object::{Object, ObjectSection};
 
 /// Type of the section (`SHT_LLVM_BB_ADDR_MAP`).
@@ -99,8 +99,7 @@ impl AddressMap {
     /// # Errors
     /// The map is damaged, or of a version that is not known.
     pub fn read(binary: &Binary) -> Result<Option<AddressMap>, BinaryError> {
-        let file = ElfFile64::<object::Endianness>::parse(binary.data())
-            .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
+        let file = parsed(binary.path(), binary.data())?;
         let endian = file.endian();
         let mut functions = Vec::new();
         let mut found = false;

@@ -3,6 +3,7 @@
 //! Source: core(5), elf(5); the layouts of `NT_PRSTATUS` (`struct elf_prstatus`) and `NT_FILE` are Linux's, of x86-64.
 
 use crate::BinaryError;
+use crate::headerless::word;
 use object::Endianness;
 use object::elf::{ET_CORE, FileHeader64, NT_FILE, NT_PRSTATUS};
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -100,10 +101,6 @@ fn files(note: &[u8]) -> Option<Vec<FileInMemory>> {
             Some(FileInMemory { start: word(note, at)?, end: word(note, at + 8)?, offset: word(note, at + 16)?.checked_mul(page)?, path })
         })
         .collect()
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -78,11 +78,11 @@ impl Binary {
     pub fn parse(path: &Path, data: Arc<[u8]>) -> Result<Binary, BinaryError> {
         check_header(path, &data)?;
         let data = crate::headerless::with_sections(&data).map_or(data, Arc::from);
-        let file = ElfFile64::<object::Endianness>::parse(&*data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))?;
+        let file = parsed(path, &data)?;
         if !matches!(file.kind(), ObjectKind::Executable | ObjectKind::Dynamic) {
             return Err(BinaryError::Foreign { path: path.to_owned(), what: "an object file or core dump".into() });
         }
-        let build_id = file.build_id().ok().flatten().map(|id| id.iter().map(|b| format!("{b:02x}")).collect());
+        let build_id = file.build_id().ok().flatten().map(hex);
         Ok(Binary {
             path: path.to_owned(),
             segments: segments(&file),
@@ -176,6 +176,15 @@ impl Binary {
 }
 
 /// Says what a file is that is no 64-bit little-endian x86-64 ELF file.
+/// The file, with its header read.
+pub(crate) fn parsed<'a>(path: &Path, data: &'a [u8]) -> Result<ElfFile64<'a>, BinaryError> {
+    ElfFile64::parse(data).map_err(|e| BinaryError::damaged(path, format!("ELF header: {e}")))
+}
+
+pub(crate) fn hex(id: &[u8]) -> String {
+    id.iter().map(|b| format!("{b:02x}")).collect()
+}
+
 fn check_header(path: &Path, data: &[u8]) -> Result<(), BinaryError> {
     let foreign = |what: &str| Err(BinaryError::Foreign { path: path.to_owned(), what: what.to_owned() });
     match data {

@@ -9,6 +9,8 @@
 //! from which distances count, by the hash of its name. That name is known here otherwise, so the hash is not needed.
 //! Source: LLVM's `MCPseudoProbe.h`.
 
+use gimli::{EndianSlice, LittleEndian, Reader};
+
 /// Attribute of a sentinel.
 const SENTINEL: u8 = 2;
 /// Attribute of a probe with a discriminator.
@@ -30,87 +32,43 @@ pub struct ProbedBody {
 /// # Errors
 /// Says at which byte it makes no sense.
 pub fn read(bytes: &[u8]) -> Result<Vec<ProbedBody>, String> {
-    let mut reader = Reader { bytes, at: 0 };
+    let mut reader = EndianSlice::new(bytes, LittleEndian);
     let mut bodies = Vec::new();
-    while reader.at < bytes.len() {
-        let start = reader.at;
-        let mut address = 0;
-        let body = reader.body(&mut address, 0);
+    while !reader.is_empty() {
+        let start = bytes.len() - reader.len();
+        let body = body(&mut reader, &mut 0, 0);
         bodies.push(body.ok_or_else(|| format!("the section .pseudo_probe makes no sense behind byte {start}"))?);
     }
     Ok(bodies)
 }
 
-struct Reader<'a> {
-    bytes: &'a [u8],
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn body(&mut self, address: &mut i64, depth: u32) -> Option<ProbedBody> {
-        let function = self.word()?;
-        let (count, inlined) = (self.unsigned()?, self.unsigned()?);
-        let mut probes = Vec::new();
-        for _ in 0..count {
-            let number = self.unsigned()?;
-            let flags = self.byte()?;
-            let attribute = flags >> 4 & 7;
-            if flags & 0x80 == 0 {
-                self.word()?;
-                *address = 0;
-            } else {
-                *address = address.checked_add(self.signed()?)?;
-            }
-            if attribute & DISCRIMINATOR != 0 {
-                self.unsigned()?;
-            }
-            if attribute & SENTINEL == 0 {
-                probes.push((u64::try_from(*address).ok()?, number));
-            }
+fn body(reader: &mut EndianSlice<LittleEndian>, address: &mut i64, depth: u32) -> Option<ProbedBody> {
+    let function = reader.read_u64().ok()?;
+    let (count, inlined) = (reader.read_uleb128().ok()?, reader.read_uleb128().ok()?);
+    let mut probes = Vec::new();
+    for _ in 0..count {
+        let number = reader.read_uleb128().ok()?;
+        let flags = reader.read_u8().ok()?;
+        let attribute = flags >> 4 & 7;
+        if flags & 0x80 == 0 {
+            reader.read_u64().ok()?;
+            *address = 0;
+        } else {
+            *address = address.checked_add(reader.read_sleb128().ok()?)?;
         }
-        for _ in 0..inlined {
-            self.unsigned()?;
-            (depth < DEEPEST).then_some(())?;
-            self.body(address, depth + 1)?;
+        if attribute & DISCRIMINATOR != 0 {
+            reader.read_uleb128().ok()?;
         }
-        Some(ProbedBody { function, probes })
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.at += 1;
-        self.bytes.get(self.at - 1).copied()
-    }
-
-    fn word(&mut self) -> Option<u64> {
-        let bytes = self.bytes.get(self.at..self.at + 8)?;
-        self.at += 8;
-        Some(u64::from_le_bytes(bytes.try_into().ok()?))
-    }
-
-    fn unsigned(&mut self) -> Option<u64> {
-        let (mut value, mut shift) = (0u64, 0);
-        loop {
-            let byte = self.byte()?;
-            value |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                return Some(value);
-            }
+        if attribute & SENTINEL == 0 {
+            probes.push((u64::try_from(*address).ok()?, number));
         }
     }
-
-    fn signed(&mut self) -> Option<i64> {
-        let (mut value, mut shift) = (0i64, 0);
-        loop {
-            let byte = self.byte()?;
-            value |= i64::from(byte & 0x7f).checked_shl(shift)?;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                let sign = byte & 0x40 != 0 && shift < 64;
-                return Some(if sign { value | -1i64 << shift } else { value });
-            }
-        }
+    for _ in 0..inlined {
+        reader.read_uleb128().ok()?;
+        (depth < DEEPEST).then_some(())?;
+        body(reader, address, depth + 1)?;
     }
+    Some(ProbedBody { function, probes })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The debug information is the file's own, or that of a separate debug file: found by build id below the system's
 //! folder of debug files, or by the name that the file's section `.gnu_debuglink` gives. Addresses are the file's.
 
-use crate::elf::Binary;
+use crate::elf::{Binary, hex};
 use crate::error::BinaryError;
 use crate::names::{demangled, fortran};
 use addr2line::Context;
@@ -108,10 +108,6 @@ fn is_fortran(language: Option<gimli::DwLang>) -> bool {
     use gimli::{DW_LANG_Fortran03, DW_LANG_Fortran08, DW_LANG_Fortran18, DW_LANG_Fortran77, DW_LANG_Fortran90, DW_LANG_Fortran95};
     let all = [DW_LANG_Fortran77, DW_LANG_Fortran90, DW_LANG_Fortran95, DW_LANG_Fortran03, DW_LANG_Fortran08, DW_LANG_Fortran18];
     language.is_some_and(|language| all.contains(&language))
-}
-
-fn hex(id: &[u8]) -> String {
-    id.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn has_lines(data: &[u8]) -> bool {

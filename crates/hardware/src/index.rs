@@ -1,6 +1,7 @@
 //! Which set of the hot path table a path belongs to (section 5.4).
 
 use crate::descriptor::PathDescriptor;
+use crate::names::names;
 
 /// How the index is made of a descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -16,20 +17,9 @@ pub enum IndexFunction {
     Mix,
 }
 
+names! { IndexFunction { Start "start", Xor "xor", Fold "fold", Mix "mix" } }
+
 impl IndexFunction {
-    /// All functions.
-    pub const ALL: [IndexFunction; 4] = [IndexFunction::Start, IndexFunction::Xor, IndexFunction::Fold, IndexFunction::Mix];
-
-    /// Its name in options and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            IndexFunction::Start => "start",
-            IndexFunction::Xor => "xor",
-            IndexFunction::Fold => "fold",
-            IndexFunction::Mix => "mix",
-        }
-    }
-
     /// The set of a path among `sets`, which is a power of two.
     pub fn set(self, path: &PathDescriptor, sets: usize) -> usize {
         let bits = sets.trailing_zeros();

@@ -9,6 +9,7 @@
 //! | `stream.rs` | retired branches, interruptions, gaps of one thread | - |
 //! | `descriptor.rs` | [`PathDescriptor`]: start, number of branches, outcomes | 5.2 |
 //! | `mapping.rs` | which branch does what to the path stack: presets, files in TOML | 5.2, tables 5.1 and 5.2 |
+//! | `names.rs` | names of enumerations | - |
 //! | `path_stack.rs` | [`PathStack`]: entries, overflow | 5.2 |
 //! | `detector.rs` | [`Detector`]: branches to paths | 5.2 |
 //! | `events.rs` | counters of events along blocks and paths | 5.3 |
@@ -27,6 +28,7 @@ mod events;
 pub mod experiment;
 mod index;
 mod mapping;
+mod names;
 mod path_stack;
 pub mod processor;
 mod profile;

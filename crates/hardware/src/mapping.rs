@@ -10,6 +10,7 @@
 //! begins at the instruction behind it. The row `backward-not-taken` of a file changes that.
 
 use crate::error::HardwareError;
+use crate::names::names;
 use crate::stream::{BranchKind, RetiredBranch};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -31,17 +32,13 @@ pub enum BranchType {
     Indirect,
 }
 
-impl BranchType {
-    /// All classes, in the order of the tables.
-    pub const ALL: [BranchType; 6] = [
-        BranchType::Call,
-        BranchType::Return,
-        BranchType::Forward,
-        BranchType::Backward,
-        BranchType::BackwardNotTaken,
-        BranchType::Indirect,
-    ];
+names! {
+    BranchType {
+        Call "call", Return "return", Forward "forward", Backward "backward", BackwardNotTaken "backward-not-taken", Indirect "indirect"
+    }
+}
 
+impl BranchType {
     /// The class of a branch.
     pub fn from_branch(branch: &RetiredBranch) -> BranchType {
         match branch.kind {
@@ -51,18 +48,6 @@ impl BranchType {
             BranchKind::Conditional | BranchKind::Jump if branch.target > branch.address => BranchType::Forward,
             BranchKind::Conditional | BranchKind::Jump if branch.is_taken => BranchType::Backward,
             BranchKind::Conditional | BranchKind::Jump => BranchType::BackwardNotTaken,
-        }
-    }
-
-    /// Its name in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            BranchType::Call => "call",
-            BranchType::Return => "return",
-            BranchType::Forward => "forward",
-            BranchType::Backward => "backward",
-            BranchType::BackwardNotTaken => "backward-not-taken",
-            BranchType::Indirect => "indirect",
         }
     }
 }
@@ -111,23 +96,9 @@ pub enum Preset {
     ExtendedCalls,
 }
 
-impl Preset {
-    /// All presets.
-    pub const ALL: [Preset; 4] = [Preset::BallLarus, Preset::WholeProgram, Preset::ExtendedLoops, Preset::ExtendedCalls];
-
-    /// Its name in files and options.
-    pub fn name(self) -> &'static str {
-        match self {
-            Preset::BallLarus => "ball-larus",
-            Preset::WholeProgram => "whole-program",
-            Preset::ExtendedLoops => "extended-loops",
-            Preset::ExtendedCalls => "extended-calls",
-        }
-    }
-
-    /// The preset of a name.
-    pub fn named(name: &str) -> Option<Preset> {
-        Preset::ALL.into_iter().find(|p| p.name() == name)
+names! {
+    Preset {
+        BallLarus "ball-larus", WholeProgram "whole-program", ExtendedLoops "extended-loops", ExtendedCalls "extended-calls"
     }
 }
 
@@ -222,7 +193,7 @@ impl MappingFile {
             Some(other) => return Err(HardwareError::parameter("extend", other, "none, loops or calls")),
         }
         for (class, operations) in &self.mapping {
-            let class = BranchType::ALL.into_iter().find(|c| c.name() == class).ok_or_else(|| {
+            let class = BranchType::named(class).ok_or_else(|| {
                 HardwareError::parameter("mapping", class, "a class: call, return, forward, backward, backward-not-taken or indirect")
             })?;
             mapping.rows[class as usize] = operations_of(class, operations)?;

@@ -10,6 +10,8 @@
 //! | `rap` | Ben-Basat and others, *Randomized admission policy for efficient top-k and frequency estimation*, INFOCOM 2017 |
 //! | `decay` | Yang, Zhang, Li et al., *HeavyKeeper: an accurate algorithm for finding top-k elephant flows*, USENIX ATC 2018 |
 
+use crate::names::names;
+
 /// A policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Replacement {
@@ -28,27 +30,9 @@ pub enum Replacement {
     Decay,
 }
 
-impl Replacement {
-    /// All policies.
-    pub const ALL: [Replacement; 6] = [
-        Replacement::Lfu,
-        Replacement::Lru,
-        Replacement::Random,
-        Replacement::SpaceSaving,
-        Replacement::RandomizedAdmission,
-        Replacement::Decay,
-    ];
-
-    /// Its name in options and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Replacement::Lfu => "lfu",
-            Replacement::Lru => "lru",
-            Replacement::Random => "random",
-            Replacement::SpaceSaving => "space-saving",
-            Replacement::RandomizedAdmission => "rap",
-            Replacement::Decay => "decay",
-        }
+names! {
+    Replacement {
+        Lfu "lfu", Lru "lru", Random "random", SpaceSaving "space-saving", RandomizedAdmission "rap", Decay "decay"
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Invariant of a well-formed stream: code runs in a straight line from where one record leads to the address of the next branch.
 
+use crate::names::names;
 use std::fmt;
 
 /// An address in the memory of the program.
@@ -35,29 +36,14 @@ pub enum BranchKind {
     Return,
 }
 
-impl BranchKind {
-    /// All kinds, in the order of their numbers in files.
-    pub const ALL: [BranchKind; 6] = [
-        BranchKind::Conditional,
-        BranchKind::Jump,
-        BranchKind::IndirectJump,
-        BranchKind::Call,
-        BranchKind::IndirectCall,
-        BranchKind::Return,
-    ];
-
-    /// Its name in reports and files.
-    pub fn name(self) -> &'static str {
-        match self {
-            BranchKind::Conditional => "conditional",
-            BranchKind::Jump => "jump",
-            BranchKind::IndirectJump => "indirect-jump",
-            BranchKind::Call => "call",
-            BranchKind::IndirectCall => "indirect-call",
-            BranchKind::Return => "return",
-        }
+// The order is that of the numbers in files.
+names! {
+    BranchKind {
+        Conditional "conditional", Jump "jump", IndirectJump "indirect-jump", Call "call", IndirectCall "indirect-call", Return "return"
     }
+}
 
+impl BranchKind {
     /// Whether it is a call, of a fixed address or not.
     pub fn is_call(self) -> bool {
         matches!(self, BranchKind::Call | BranchKind::IndirectCall)

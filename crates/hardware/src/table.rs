@@ -39,8 +39,8 @@ impl TableParameters {
         };
         let mut table = TableParameters { entries, associativity, ..TableParameters::PUBLISHED };
         for word in words {
-            let index = IndexFunction::ALL.into_iter().find(|i| i.name() == word);
-            let replacement = Replacement::ALL.into_iter().find(|r| r.name() == word);
+            let index = IndexFunction::named(word);
+            let replacement = Replacement::named(word);
             match (index, replacement) {
                 (Some(index), _) => table.index = index,
                 (_, Some(replacement)) => table.replacement = replacement,

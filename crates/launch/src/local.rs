@@ -28,16 +28,10 @@ pub struct Local {
     pub retries: u32,
 }
 
-impl Local {
-    /// As many tasks at a time as there are cores, no bound, two retries.
-    pub fn new() -> Local {
-        Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
-    }
-}
-
 impl Default for Local {
+    /// As many tasks at a time as there are cores, no bound, two retries.
     fn default() -> Local {
-        Local::new()
+        Local { parallel: std::thread::available_parallelism().map_or(1, usize::from), memory: None, retries: 2 }
     }
 }
 

@@ -113,7 +113,7 @@ fn templates_name_scripts_and_launchers_give_numbers() {
 fn memory_is_bounded() {
     let folder = tempfile::tempdir().unwrap();
     let job = job(folder.path(), &[&["sh", "-c", "ulimit -v > \"$LAUNCH_RESULT\""]]);
-    run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::new() }), &mut |_| {}).unwrap();
+    run(&job, &Engine::Local(Local { memory: Some(1 << 30), ..Local::default() }), &mut |_| {}).unwrap();
     assert_eq!(result(folder.path(), 0), "1048576\n");
 }
 

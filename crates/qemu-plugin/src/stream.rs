@@ -14,11 +14,6 @@ const BUFFER_WORDS: usize = 1 << 13;
 /// Threads at a time; the stream says how many more there were.
 const MOST_THREADS: usize = 1 << 14;
 
-/// A thread's words that were not written yet.
-struct Buffer {
-    words: Vec<u64>,
-}
-
 /// Where everything goes.
 struct Output {
     file: File,
@@ -32,7 +27,7 @@ struct Output {
 
 /// The stream of this process.
 pub struct Stream {
-    buffers: Box<[AtomicPtr<Buffer>]>,
+    buffers: Box<[AtomicPtr<Vec<u64>>]>,
     output: Mutex<Output>,
     overflow: AtomicUsize,
     memory: bool,
@@ -76,7 +71,7 @@ impl Stream {
             self.overflow.fetch_add(1, Ordering::Relaxed);
             return;
         };
-        let buffer = Box::new(Buffer { words: Vec::with_capacity(BUFFER_WORDS) });
+        let buffer = Box::new(Vec::with_capacity(BUFFER_WORDS));
         let before = place.swap(Box::into_raw(buffer), Ordering::AcqRel);
         if !before.is_null() {
             // SAFETY: it came from `Box::into_raw` here, and its thread has ended, since its number is given again.
@@ -96,8 +91,8 @@ impl Stream {
         let Some(place) = self.buffers.get(thread as usize) else { return };
         // SAFETY: only the thread of that number uses its buffer, and QEMU calls from it; the buffer lives until the number is given again.
         let Some(buffer) = (unsafe { place.load(Ordering::Relaxed).as_mut() }) else { return };
-        buffer.words.push(word);
-        if buffer.words.len() == BUFFER_WORDS {
+        buffer.push(word);
+        if buffer.len() == BUFFER_WORDS {
             self.write(thread, buffer);
         }
     }
@@ -111,11 +106,11 @@ impl Stream {
         }
     }
 
-    fn write(&self, thread: u32, buffer: &mut Buffer) {
-        if !buffer.words.is_empty() {
-            let bytes: Vec<u8> = buffer.words.iter().flat_map(|w| w.to_le_bytes()).collect();
+    fn write(&self, thread: u32, buffer: &mut Vec<u64>) {
+        if !buffer.is_empty() {
+            let bytes: Vec<u8> = buffer.iter().flat_map(|w| w.to_le_bytes()).collect();
             self.frame(FrameKind::Executed, thread, &bytes);
-            buffer.words.clear();
+            buffer.clear();
         }
     }
 

@@ -4,7 +4,8 @@
 //!
 //! Invariant: nothing is read outside the kernel's image, of whose layout only what gABI promises is relied on.
 
-use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY, Time};
+use crate::output::auxiliary;
+use crate::system::{self, Time};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 const AT_SYSINFO_EHDR: u64 = 33;
@@ -38,15 +39,7 @@ pub fn now_ns() -> u64 {
 }
 
 fn kernels_image() -> Option<usize> {
-    let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
-    let mut pair = [0; 16];
-    while let Ok(16) = system::read(&file, &mut pair) {
-        let (key, value) = (u128::from_le_bytes(pair) as u64, (u128::from_le_bytes(pair) >> 64) as usize);
-        if key == AT_SYSINFO_EHDR && value != 0 {
-            return Some(value);
-        }
-    }
-    None
+    auxiliary(AT_SYSINFO_EHDR).filter(|at| *at != 0).map(|at| at as usize)
 }
 
 /// A word of the kernel's image.

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 // LLVM's preserve_allcc: the caller keeps values in any register but rax and r11.
 macro_rules! stub {
-    ($name:literal, $enter:ident) => {
+    ($name:literal, $enter:path) => {
         global_asm!(
             stub::begin!($name),
             "push rbp",
@@ -37,8 +37,8 @@ macro_rules! stub {
         );
     };
 }
-stub!("__trodden_enter", enter);
-stub!("__trodden_enter_shared", enter_shared);
+stub!("__trodden_enter", life::enter);
+stub!("__trodden_enter_shared", life::enter_shared);
 
 global_asm!(
     // Code jumps here, with the counter's address in rdi, and the place where it goes on in r11: so it needs no frame.
@@ -139,20 +139,8 @@ global_asm!(
     construct = sym construct,
     destruct = sym destruct,
     acting = sym ACTING,
-    noted = sym noted,
+    noted = sym untested::noted,
 );
-
-extern "C" fn enter() -> i64 {
-    life::enter()
-}
-
-extern "C" fn enter_shared() -> i64 {
-    life::enter_shared()
-}
-
-extern "C" fn noted(counter: usize, copy: usize) {
-    untested::noted(counter, copy);
-}
 
 /// Whether `fork` handlers are registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
@@ -177,14 +165,6 @@ extern "C" fn destruct() {
 
 type Handler = extern "C" fn();
 
-extern "C" fn before_fork() {
-    life::before_fork();
-}
-
-extern "C" fn after_fork_in_parent() {
-    life::after_fork_in_parent();
-}
-
 extern "C" fn after_fork_in_child() {
     untested::after_fork_in_child();
     life::after_fork_in_child();
@@ -197,11 +177,11 @@ fn register_fork_handlers() {
     if glibc != 0 {
         // SAFETY: glibc's function of that name has this type.
         let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler, *const c_void) -> i32>(glibc) };
-        register(before_fork, after_fork_in_parent, after_fork_in_child, (&raw const IMAGE).cast());
+        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child, (&raw const IMAGE).cast());
     } else if posix != 0 {
         // SAFETY: POSIX's function of that name has this type.
         let register = unsafe { core::mem::transmute::<usize, extern "C" fn(Handler, Handler, Handler) -> i32>(posix) };
-        register(before_fork, after_fork_in_parent, after_fork_in_child);
+        register(life::before_fork, life::after_fork_in_parent, after_fork_in_child);
     }
 }
 

@@ -11,6 +11,7 @@
 
 use crate::fork_page::FORK_PAGE;
 use crate::image::address_of;
+use crate::stub;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{self, Failure};
 use crate::wire::{EVENT_TSC, EventCost, EventRecord, EventThread};
@@ -23,14 +24,8 @@ use core::sync::atomic::{AtomicBool, Ordering::SeqCst};
 // 48 (linux/perf_event.h explains how they are used). A page is not there any more in a child of `fork`, where the
 // page is 0.
 global_asm!(
-    ".pushsection .text.__trodden_event_now, \"ax\", @progbits",
     ".weak __trodden_event_thread",
-    ".globl __trodden_event_now",
-    ".hidden __trodden_event_now",
-    ".type __trodden_event_now, @function",
-    ".balign 16",
-    "__trodden_event_now:",
-    ".cfi_startproc",
+    stub::begin!("__trodden_event_now"),
     "push rcx",
     "push rdx",
     "push rsi",
@@ -112,9 +107,7 @@ global_asm!(
     "leave",
     ".cfi_def_cfa rsp, 48",
     "jmp 2b",
-    ".cfi_endproc",
-    ".size __trodden_event_now, . - __trodden_event_now",
-    ".popsection",
+    stub::end!("__trodden_event_now"),
     fork_page = sym FORK_PAGE,
     lost = sym lost,
 );

@@ -145,27 +145,9 @@ impl Drop for HeaderLock<'_> {
     }
 }
 
-const EMPTY_HEADER: RawHeader = RawHeader {
-    magic: [0; 8],
-    version: 0,
-    ready: 0,
-    image: [0; 16],
-    counters: 0,
-    units: 0,
-    units_offset: 0,
-    path_offset: 0,
-    path_len: 0,
-    regions_offset: 0,
-    region_stride: 0,
-    pid: 0,
-    created_ns: 0,
-    switch_offset: 0,
-    lost: 0,
-};
-
 /// Reads what there is of the header; zeros for the rest.
 fn read_header(file: &Descriptor) -> Result<RawHeader, Failure> {
-    let mut header = EMPTY_HEADER;
+    let mut header = RawHeader::default();
     // SAFETY: a RawHeader is plain integers without padding; the slice is the header's only borrow.
     let bytes = unsafe { core::slice::from_raw_parts_mut((&raw mut header).cast::<u8>(), size_of::<RawHeader>()) };
     system::read_at(file, bytes, 0).map_err(|error| Failure::system(b"it cannot be read", error, CHOOSE))?;

@@ -117,10 +117,19 @@ pub fn direct_place() -> Option<*mut i64> {
 
 fn function_records() -> &'static [FunctionRecord] {
     let (first, end) = (address_of!("__start_trodden_functions"), address_of!("__stop_trodden_functions"));
-    match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<FunctionRecord>() } {
+    // SAFETY: the linker's bounds of the section that holds FunctionRecords.
+    unsafe { records(first, end) }
+}
+
+/// The records of a section; none if there is no section.
+///
+/// # Safety
+/// The section between the addresses holds such records without gaps, is never written, and lives as long as this code.
+unsafe fn records<T>(first: usize, end: usize) -> &'static [T] {
+    match if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<T>() } {
         0 => &[],
-        // SAFETY: the section holds FunctionRecords without gaps, is never written, and lives as long as this code.
-        count => unsafe { core::slice::from_raw_parts(first as *const FunctionRecord, count) },
+        // SAFETY: by the caller's contract.
+        count => unsafe { core::slice::from_raw_parts(first as *const T, count) },
     }
 }
 
@@ -146,14 +155,10 @@ fn holds(record: &FunctionRecord, counter: usize) -> bool {
 impl Image {
     /// Reads the bounds that the linker defined. No unit: nothing is counted in this image.
     pub fn from_linker() -> Image {
-        let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
         let (template, stop) = (address_of!("__start_trodden_counters"), address_of!("__stop_trodden_counters"));
-        let count = if first == 0 { 0 } else { end.wrapping_sub(first) / size_of::<UnitRecord>() };
-        let records = match count {
-            0 => &[][..],
-            // SAFETY: the section holds UnitRecords without gaps, is never written, and lives as long as this code.
-            _ => unsafe { core::slice::from_raw_parts(first as *const UnitRecord, count) },
-        };
+        let (first, end) = (address_of!("__start_trodden_units"), address_of!("__stop_trodden_units"));
+        // SAFETY: the linker's bounds of the section that holds UnitRecords.
+        let records = unsafe { records(first, end) };
         let switch = address_of!("__trodden_switch");
         let shared = address_of!("__trodden_shared_bias");
         let counters = (stop.wrapping_sub(template) / size_of::<u64>()) as u64;

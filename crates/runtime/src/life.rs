@@ -15,7 +15,7 @@ use crate::text;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Acquires a region for the calling thread; returns its bias, 0 without memory.
-pub fn enter() -> i64 {
+pub extern "C" fn enter() -> i64 {
     let bias = match Guard::take(is_forked) {
         Some(mut guard) => state(&mut guard).enter(),
         None => enter_without_state(),
@@ -34,7 +34,7 @@ fn begin_stream(bias: i64) {
 
 /// Acquires the region that all threads share; returns its bias, 0 without memory or without the state: then counts go to
 /// the template, which is never read.
-pub fn enter_shared() -> i64 {
+pub extern "C" fn enter_shared() -> i64 {
     Guard::take(is_forked).map_or(0, |mut guard| state(&mut guard).enter_shared())
 }
 
@@ -85,7 +85,7 @@ pub fn finish() {
 
 /// Before `fork`: no thread may be in the middle of a change. The frames of the thread's stream are kept for the child, since the parent
 /// goes on in the memory that both have.
-pub fn before_fork() {
+pub extern "C" fn before_fork() {
     events::note();
     let mask = system::set_signal_mask(u64::MAX);
     let acquired = lock::acquire(is_forked);
@@ -99,7 +99,7 @@ pub fn before_fork() {
 }
 
 /// After `fork`, in the parent.
-pub fn after_fork_in_parent() {
+pub extern "C" fn after_fork_in_parent() {
     if image::is_stream()
         && let Some(mut guard) = Guard::take(is_forked)
     {

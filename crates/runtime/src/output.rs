@@ -86,15 +86,20 @@ fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool,
 /// Whether the kernel started this program with privileges that its caller has not. What cannot be read counts as yes.
 fn is_privileged() -> bool {
     const AT_SECURE: u64 = 23;
-    let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0) else { return true };
+    auxiliary(AT_SECURE) != Some(0)
+}
+
+/// A value that the kernel has given to the process (getauxval(3)).
+pub fn auxiliary(wanted: u64) -> Option<u64> {
+    let file = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/auxv\0", O_RDONLY | O_CLOEXEC, 0).ok()?;
     let mut pair = [0; 16];
     while let Ok(16) = system::read(&file, &mut pair) {
         let (key, value) = (u128::from_le_bytes(pair) as u64, (u128::from_le_bytes(pair) >> 64) as u64);
-        if key == AT_SECURE {
-            return value != 0;
+        if key == wanted {
+            return Some(value);
         }
     }
-    true
+    None
 }
 
 /// Puts the current folder before a relative path, once for all: the subject may change it before the next thread opens the file.

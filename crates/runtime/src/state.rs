@@ -121,15 +121,9 @@ impl State {
             Err(failure) => self.give_up(&failure),
         };
         let image = Image::from_linker();
+        let check = || image.check().and_then(|()| events::of_image().map_or(Ok(()), events::Events::check));
         if self.source == Source::File
-            && let Err(failure) = image.check()
-        {
-            file::find_path(image.address(), &mut self.path);
-            self.source = self.give_up(&failure);
-        }
-        if self.source == Source::File
-            && let Some(events) = events::of_image()
-            && let Err(failure) = events.check()
+            && let Err(failure) = check()
         {
             file::find_path(image.address(), &mut self.path);
             self.source = self.give_up(&failure);

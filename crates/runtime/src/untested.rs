@@ -14,6 +14,7 @@
 use crate::clock;
 use crate::image::{self, Image, address_of};
 use crate::output;
+use crate::stub;
 use crate::system::{self, Descriptor, O_CLOEXEC, O_RDONLY};
 use crate::text::{self, Failure, Text};
 use crate::wire::{self, KNOWN_MAGIC, KNOWN_VARIABLE, KnownHeader, OLD_KNOWN_MAGIC, ON_UNTESTED_VARIABLE};
@@ -157,7 +158,7 @@ fn is_known(counter: usize) -> bool {
 
 /// A path was taken: `counter` is its counter in the template, `copy` the thread's copy of that. It was counted
 /// already, unless [`ACTING`] is set.
-pub fn noted(counter: usize, copy: usize) {
+pub extern "C" fn noted(counter: usize, copy: usize) {
     let acting = ACTING.load(Relaxed);
     if acting & RELOADED != 0 && is_known(counter) {
         return;
@@ -270,13 +271,7 @@ fn has_wide_vectors() -> bool {
 // Calls the function in the first argument with the other three, and keeps the state of x87, SSE, AVX and AVX-512
 // meanwhile (masks 0xe7): 2696 bytes in the standard layout, whose head has to be zero.
 global_asm!(
-    ".pushsection .text.__trodden_call_wide, \"ax\", @progbits",
-    ".hidden __trodden_call_wide",
-    ".globl __trodden_call_wide",
-    ".type __trodden_call_wide, @function",
-    ".balign 16",
-    "__trodden_call_wide:",
-    ".cfi_startproc",
+    stub::begin!("__trodden_call_wide"),
     "push rbp",
     ".cfi_def_cfa_offset 16",
     ".cfi_offset rbp, -16",
@@ -307,9 +302,7 @@ global_asm!(
     "pop rbp",
     ".cfi_def_cfa rsp, 8",
     "ret",
-    ".cfi_endproc",
-    ".size __trodden_call_wide, . - __trodden_call_wide",
-    ".popsection",
+    stub::end!("__trodden_call_wide"),
 );
 
 unsafe extern "C" {

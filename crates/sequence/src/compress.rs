@@ -43,13 +43,13 @@ pub trait Compressor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionMethod {
     /// Digrams are unique, rules are used twice (Nevill-Manning and Witten 1997).
-    Sequitur,
+    Sequitur = 1,
     /// The most frequent pair becomes a rule, again and again (Larsson and Moffat 1999).
-    RePair,
+    RePair = 2,
     /// Blocks by local minima of hashes, level by level (Mehlhorn, Sundar and Uhrig 1997).
-    LocallyConsistent,
+    LocallyConsistent = 3,
     /// Phrases by their content, and Sequitur's grammar of them.
-    Phrases,
+    Phrases = 4,
 }
 
 impl CompressionMethod {
@@ -79,10 +79,10 @@ impl CompressionMethod {
     /// A compressor that has read nothing.
     pub fn compressor(self) -> Box<dyn Compressor + Send> {
         match self {
-            CompressionMethod::Sequitur => Box::new(Sequitur::new()),
-            CompressionMethod::RePair => Box::new(RePair::new()),
-            CompressionMethod::LocallyConsistent => Box::new(LocallyConsistent::new()),
-            CompressionMethod::Phrases => Box::new(Phrases::new()),
+            CompressionMethod::Sequitur => Box::new(Sequitur::default()),
+            CompressionMethod::RePair => Box::new(RePair::default()),
+            CompressionMethod::LocallyConsistent => Box::new(LocallyConsistent::default()),
+            CompressionMethod::Phrases => Box::new(Phrases::default()),
         }
     }
 
@@ -97,12 +97,7 @@ impl CompressionMethod {
     }
 
     pub(crate) fn code(self) -> u8 {
-        match self {
-            CompressionMethod::Sequitur => 1,
-            CompressionMethod::RePair => 2,
-            CompressionMethod::LocallyConsistent => 3,
-            CompressionMethod::Phrases => 4,
-        }
+        self as u8
     }
 
     pub(crate) fn from_code(code: u8) -> Option<CompressionMethod> {

@@ -175,8 +175,7 @@ impl Copier<'_> {
         let guarded = self.request.guarded.contains(&address);
         let fits = !guarded && self.fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
-        let made = self.head(address, site);
-        made.map_err(|_| self.immovable(address))?;
+        self.head(address, site).map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));
         let mut rest = self.body(address, end, if fits { JUMP } else { 1 }, Some(site))?;
         while let Some(behind) = rest {
@@ -217,7 +216,7 @@ impl Copier<'_> {
             let traps = matches!(flow, FlowControl::Exception | FlowControl::Interrupt) || instruction.mnemonic() == Mnemonic::Hlt;
             let is_before_end = instruction.ip() < end;
             let ends = (is_call(&instruction) || (traps && is_before_end)) && at < address + JUMP;
-            if ends || (!is_before_end && !instruction.is_padding()) || flow == FlowControl::XbeginXabortXend {
+            if ends || (!is_before_end && !is_padding(&instruction)) || flow == FlowControl::XbeginXabortXend {
                 return false;
             }
         }
@@ -265,16 +264,14 @@ impl Copier<'_> {
             let instruction = self.decode(at).ok_or(DisplaceError::Undecodable(at))?;
             let in_image = at >= start + replaced;
             if in_image && (is_call(&instruction) || self.request.jumps.contains(&at) || !is_movable(&instruction)) {
-                let made = self.jump(at, Some(place));
-                made.map_err(|_| self.immovable(at))?;
+                self.jump(at, Some(place)).map_err(|_| self.immovable(at))?;
                 return Ok(is_call(&instruction).then(|| instruction.next_ip()));
             }
             if !is_movable(&instruction) {
                 return Err(self.immovable(at).into());
             }
             if is_call(&instruction) {
-                let made = self.call(&instruction, place);
-                made.map_err(|_| self.immovable(at))?;
+                self.call(&instruction, place).map_err(|_| self.immovable(at))?;
                 return Ok(Some(instruction.next_ip()));
             }
             self.push(&instruction, Some(place));
@@ -283,8 +280,7 @@ impl Copier<'_> {
                 return Ok(None);
             }
         }
-        let made = self.jump(at, Some(CopiedPlace::Body { original: at, intact: true }));
-        made.map_err(|_| self.immovable(at))?;
+        self.jump(at, Some(CopiedPlace::Body { original: at, intact: true })).map_err(|_| self.immovable(at))?;
         Ok(None)
     }
 
@@ -358,14 +354,8 @@ impl Copier<'_> {
 /// Instructions of a head, from where a site leads to.
 const HEAD_LENGTH: usize = 7;
 
-trait Padding {
-    fn is_padding(&self) -> bool;
-}
-
-impl Padding for Instruction {
-    fn is_padding(&self) -> bool {
-        matches!(self.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
-    }
+fn is_padding(instruction: &Instruction) -> bool {
+    matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3)
 }
 
 fn is_call(instruction: &Instruction) -> bool {

@@ -13,8 +13,6 @@ use std::ops::Range;
 const INT3: u8 = 0xcc;
 /// Slots begin behind the stub for system calls.
 const FIRST: u64 = SLOT;
-/// How far apart breakpoints may lie to be written by one system call.
-const RUN: u64 = 4096;
 /// No site here.
 const NONE: u32 = u32::MAX;
 
@@ -119,7 +117,7 @@ impl Breakpoints {
         subject.memory.write(subject.area + FIRST, &slots)?;
         let area = subject.area + FIRST..subject.area + FIRST + slots.len() as u64;
         let part = Part { start: in_memory(start), at, area, first, count: addresses.len() };
-        part.write(&self.sites, &subject.memory, |_| INT3)?;
+        part.write(&self.sites, &subject.memory, |_| &INT3)?;
         self.parts.push(part);
         Ok(())
     }
@@ -134,7 +132,7 @@ impl Breakpoints {
     /// # Errors
     /// The process is gone.
     pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        self.parts.iter().try_for_each(|part| part.write(&self.sites, memory, |site| site.original))
+        self.parts.iter().try_for_each(|part| part.write(&self.sites, memory, |site| &site.original))
     }
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
@@ -185,20 +183,11 @@ impl Breakpoints {
 }
 
 impl Part {
-    /// Writes a byte at each of its sites, runs of near ones together.
-    fn write(&self, sites: &[Placed], memory: &Memory, byte: impl Fn(&Placed) -> u8) -> io::Result<()> {
-        let mut order: Vec<&Placed> = sites[self.first..self.first + self.count].iter().collect();
-        order.sort_unstable_by_key(|site| site.address);
-        let mut rest = order.as_slice();
-        while let Some(first) = rest.first() {
-            let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
-            let (run, behind) = rest.split_at(near);
-            let mut bytes = vec![0; (run[near - 1].address - first.address) as usize + 1];
-            memory.read(first.address, &mut bytes)?;
-            run.iter().for_each(|site| bytes[(site.address - first.address) as usize] = byte(site));
-            memory.write(first.address, &bytes)?;
-            rest = behind;
-        }
-        Ok(())
+    /// Writes a byte at each of its sites.
+    fn write(&self, sites: &[Placed], memory: &Memory, byte: impl Fn(&Placed) -> &u8) -> io::Result<()> {
+        let sites = &sites[self.first..self.first + self.count];
+        let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(byte(site)))).collect();
+        pieces.sort_unstable_by_key(|piece| piece.0);
+        memory.patch(&pieces)
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Symbols are written as the difference to the one before, in as few bytes as it needs (zigzag, LEB128).
 
+use crate::numbers::{Cursor, push_number, zigzag};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -240,8 +241,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(symbols.len() * 2);
     let mut before = 0u64;
     for symbol in symbols {
-        let difference = symbol.wrapping_sub(before) as i64;
-        write_number(&mut bytes, ((difference << 1) ^ (difference >> 63)) as u64);
+        push_number(zigzag(symbol.wrapping_sub(before)), &mut bytes);
         before = *symbol;
     }
     bytes
@@ -249,38 +249,14 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
 
 /// Bytes as symbols.
 fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
-    let mut rest = bytes;
+    let mut rest = Cursor(bytes);
     let mut symbols = Vec::with_capacity(count);
     let mut before = 0u64;
     for _ in 0..count {
-        let zigzag = read_number(&mut rest)?;
-        before = before.wrapping_add((zigzag >> 1) ^ (zigzag & 1).wrapping_neg());
+        before = before.wrapping_add(rest.difference()?);
         symbols.push(before);
     }
-    rest.is_empty().then_some(symbols)
-}
-
-/// A number in as few bytes as it needs.
-pub fn write_number(bytes: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-}
-
-/// The number at the beginning, which is taken off.
-pub fn read_number(bytes: &mut &[u8]) -> Option<u64> {
-    let mut number = 0;
-    for shift in (0..64).step_by(7) {
-        let (first, rest) = bytes.split_first()?;
-        *bytes = rest;
-        number |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            return Some(number);
-        }
-    }
-    None
+    rest.0.is_empty().then_some(symbols)
 }
 
 /// The hash by which contents are compared.

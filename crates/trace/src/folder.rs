@@ -3,6 +3,7 @@
 //! The copy is bound over the folder in a mount namespace of the process's own; without the privilege for that, in a user namespace in
 //! which it has its own user and group. Source: mount_namespaces(7), user_namespaces(7).
 
+use crate::system::checked;
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -63,10 +64,6 @@ fn write(path: &std::ffi::CStr, text: &std::ffi::CStr) -> io::Result<()> {
     }
 }
 
-fn checked(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// Lets no program that is executed from now on have descriptors of this process but the first three.
 ///
 /// # Errors
@@ -75,5 +72,5 @@ pub fn keep_descriptors_from_programs() -> io::Result<()> {
     const CLOSE_RANGE_CLOEXEC: u32 = 4;
     // SAFETY: no pointers; no descriptor is closed now.
     let result = unsafe { libc::syscall(libc::SYS_close_range, 3u32, u32::MAX, CLOSE_RANGE_CLOEXEC) };
-    checked(result as i32)
+    checked(result)
 }

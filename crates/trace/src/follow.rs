@@ -89,7 +89,7 @@ pub fn follow(
         state.go_on(*thread, 0)?;
     }
     loop {
-        match ptrace::wait(-1) {
+        match ptrace::wait_unless_woken() {
             Ok(Some((thread, what))) => {
                 let flow = state.stopped(thread, what).or_else(unless_killed)?;
                 if flow == SinkFlow::Enough || stop.load(Ordering::Relaxed) {

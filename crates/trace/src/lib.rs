@@ -13,10 +13,11 @@
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
 //! | `shown_mappings.rs` | what a subject reads of its own mappings |
-//! | `container.rs`, `partial.rs`, `trace_file.rs` | files: partial traces, traces |
+//! | `container.rs`, `partial.rs`, `trace_file.rs`, `numbers.rs` | files: partial traces, traces |
 //! | `perf_script.rs` | the text of `perf script`: branches, mappings, ends of threads |
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
+//! | `probe_graphs.rs` | graphs of functions for both |
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
@@ -35,8 +36,10 @@ mod hardware;
 mod hot_paths;
 mod images;
 mod memory;
+mod numbers;
 mod partial;
 pub mod perf_script;
+mod probe_graphs;
 mod programs;
 mod ptrace;
 mod repeat;
@@ -63,11 +66,10 @@ pub use folder::{bind_folder, keep_descriptors_from_programs};
 pub use follow::{FollowEnding, Followed};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
-pub use partial::{PartialEnd, PartialTrace, PartialWriter, StoredEnding};
+pub use partial::{PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
-pub use single_step::cut;
 pub use sink::{Sink, SinkFlow, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::{Executable, cores, pin};

@@ -26,6 +26,24 @@ pub struct ProcessMapping {
     pub name: String,
 }
 
+impl ProcessMapping {
+    /// A line of `/proc/PID/maps`.
+    pub fn parse(line: &str) -> Option<ProcessMapping> {
+        let mut fields = line.splitn(6, ' ');
+        let (start, end) = fields.next()?.split_once('-')?;
+        let protection = fields.next()?;
+        let offset = fields.next()?;
+        let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
+        Some(ProcessMapping {
+            start: hexadecimal(start)?,
+            end: hexadecimal(end)?,
+            executable: protection.contains('x'),
+            offset: hexadecimal(offset)?,
+            name: fields.nth(2).unwrap_or("").trim_start().to_owned(),
+        })
+    }
+}
+
 impl Memory {
     /// Opens the memory of a process.
     ///
@@ -88,6 +106,26 @@ impl Memory {
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all_at(bytes, address)
     }
+
+    /// Replaces pieces, in the order of their addresses: those that are near each other by one read and one write.
+    ///
+    /// # Errors
+    /// The process is gone, or has no such memory.
+    pub fn patch(&self, pieces: &[(u64, &[u8])]) -> io::Result<()> {
+        const NEAR: u64 = 4096;
+        for near in pieces.chunk_by(|one, next| next.0 - one.0 < NEAR) {
+            let [(start, _), ..] = near else { continue };
+            let [.., (last, bytes_of_last)] = near else { continue };
+            let mut bytes = vec![0; (last - start) as usize + bytes_of_last.len()];
+            self.read(*start, &mut bytes)?;
+            for (address, piece) in near {
+                let at = (address - start) as usize;
+                bytes[at..at + piece.len()].copy_from_slice(piece);
+            }
+            self.write(*start, &bytes)?;
+        }
+        Ok(())
+    }
 }
 
 /// The mappings of a process.
@@ -95,22 +133,7 @@ impl Memory {
 /// # Errors
 /// The process is gone.
 pub fn mappings(process: i32) -> io::Result<Vec<ProcessMapping>> {
-    Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(mapping).collect())
-}
-
-fn mapping(line: &str) -> Option<ProcessMapping> {
-    let mut fields = line.splitn(6, ' ');
-    let (start, end) = fields.next()?.split_once('-')?;
-    let protection = fields.next()?;
-    let offset = fields.next()?;
-    let hexadecimal = |text| u64::from_str_radix(text, 16).ok();
-    Some(ProcessMapping {
-        start: hexadecimal(start)?,
-        end: hexadecimal(end)?,
-        executable: protection.contains('x'),
-        offset: hexadecimal(offset)?,
-        name: fields.nth(2).unwrap_or("").trim_start().to_owned(),
-    })
+    Ok(std::fs::read_to_string(format!("/proc/{process}/maps"))?.lines().filter_map(ProcessMapping::parse).collect())
 }
 
 #[cfg(test)]

@@ -15,35 +15,11 @@ const BLOCK: usize = 1 << 14;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialEnd {
     /// How.
-    pub ending: StoredEnding,
+    pub ending: FollowEnding,
     /// Threads that were seen.
     pub threads: u32,
     /// Return addresses on the stack.
     pub stack: Vec<u64>,
-}
-
-/// [`FollowEnding`], stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StoredEnding {
-    /// The process exited with this code.
-    Exited(i32),
-    /// A signal ended it.
-    Killed(i32),
-    /// It executed another program.
-    Executed,
-    /// The collection was ended; the subject ran on.
-    Detached,
-}
-
-impl From<FollowEnding> for StoredEnding {
-    fn from(ending: FollowEnding) -> Self {
-        match ending {
-            FollowEnding::Exited(code) => Self::Exited(code),
-            FollowEnding::Killed(signal) => Self::Killed(signal),
-            FollowEnding::Executed => Self::Executed,
-            FollowEnding::Detached => Self::Detached,
-        }
-    }
 }
 
 /// Writes a partial trace while it is collected.
@@ -77,7 +53,7 @@ impl PartialWriter {
         for thread in 0..self.buffers.len() {
             self.flush(thread)?;
         }
-        let end = PartialEnd { ending: followed.ending.into(), threads: followed.threads, stack: followed.stack.clone() };
+        let end = PartialEnd { ending: followed.ending, threads: followed.threads, stack: followed.stack.clone() };
         self.writer.append_value(TraceBlockKind::End, &end)
     }
 

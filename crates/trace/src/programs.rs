@@ -8,7 +8,8 @@
 //! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
 //! known with its program before it runs.
 
-use crate::system::{self, ProcessChange};
+use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
+use crate::system;
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
@@ -94,10 +95,10 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     begun(root as u32);
     let mut followed = Followed { variable, report, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
     followed.begin(root);
-    system::go_on(root, 0).map_err(TraceError::Lost)?;
-    while let Some((process, change)) = system::wait().map_err(TraceError::Lost)? {
+    go_on(root, 0)?;
+    while let Some((process, change)) = ptrace::wait(-1).map_err(TraceError::Lost)? {
         match change {
-            ProcessChange::Ended(status) => {
+            PtraceStop::Ended(status) => {
                 let status = ExitStatus::from_raw(status);
                 followed.leave(process, Some(status));
                 if process == root {
@@ -106,20 +107,19 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
                 }
                 continue;
             }
-            ProcessChange::Exec => {
+            PtraceStop::Exec => {
                 followed.leave(process, None);
                 followed.begin(process);
             }
-            ProcessChange::Fork => followed.fork(process),
-            ProcessChange::Begun => followed.join(process),
-            ProcessChange::Signal(_) | ProcessChange::GroupStop => {}
+            PtraceStop::Made { child, .. } => followed.fork(process, child),
+            PtraceStop::Begun => followed.join(process),
+            _ => {}
         }
         match change {
-            ProcessChange::GroupStop => system::stay_stopped(process),
-            ProcessChange::Signal(signal) => system::go_on(process, signal),
-            _ => system::go_on(process, 0),
+            PtraceStop::GroupStopped => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
+            PtraceStop::Signal(signal) => go_on(process, signal)?,
+            _ => go_on(process, 0)?,
         }
-        .map_err(TraceError::Lost)?;
     }
     Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
 }
@@ -148,7 +148,7 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
         let mut process = 0;
         if numbers.read_exact(&mut bytes).is_ok() {
             process = i32::from_ne_bytes(bytes);
-            seized = system::seize(process);
+            seized = ptrace::seize(process, ptrace::NEW_TASKS);
         }
         match seized {
             Ok(()) => drop(opener.write_all(&[1])),
@@ -156,10 +156,10 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
         }
         let mut executes = false;
         while !executes && !spawner.is_finished() {
-            match system::poll(process).map_err(TraceError::Lost)? {
-                Some((_, ProcessChange::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
-                Some((_, ProcessChange::Exec)) => executes = true,
-                Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
+            match ptrace::poll(process).map_err(TraceError::Lost)? {
+                Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
+                Some((_, PtraceStop::Exec)) => executes = true,
+                Some(_) => go_on(process, 0)?,
                 None => std::thread::sleep(POLL),
             }
         }
@@ -167,15 +167,20 @@ pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
         seized.map_err(TraceError::Forbidden)?;
         spawned.map_err(TraceError::Start)?;
         while !executes {
-            match system::wait().map_err(TraceError::Lost)? {
-                Some((_, ProcessChange::Exec)) => executes = true,
-                Some((_, ProcessChange::Signal(signal))) => system::go_on(process, signal).map_err(TraceError::Lost)?,
-                Some((_, ProcessChange::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
-                Some(_) => system::go_on(process, 0).map_err(TraceError::Lost)?,
+            match ptrace::wait(-1).map_err(TraceError::Lost)? {
+                Some((_, PtraceStop::Exec)) => executes = true,
+                Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
+                Some((_, PtraceStop::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
+                Some(_) => go_on(process, 0)?,
             }
         }
         Ok(process)
     })
+}
+
+/// Lets a stopped process go on, with a signal or (0) without. One that is gone by now is no error.
+fn go_on(process: i32, signal: i32) -> Result<(), TraceError> {
+    unless_gone(ptrace::resume(process, Resume::Continue, signal)).map_err(TraceError::Lost)
 }
 
 /// A program with processes.
@@ -216,11 +221,9 @@ impl Followed<'_> {
     }
 
     /// A process is about to go on after it made another.
-    fn fork(&mut self, process: i32) {
+    fn fork(&mut self, process: i32, made: i32) {
         let maker = self.of.get(&process).copied().or_else(|| self.of.get(&leader(process)?.0).copied());
-        if let (Some(made), Some(program)) = (system::made(process), maker)
-            && !self.of.contains_key(&made)
-        {
+        if let Some(program) = maker.filter(|_| !self.of.contains_key(&made)) {
             self.made_by.insert(made, program);
         }
     }

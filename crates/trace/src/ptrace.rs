@@ -3,6 +3,7 @@
 //! Every function is one system call on one stopped thread. A thread that was killed meanwhile answers `ESRCH`: callers
 //! go on waiting, since its end is reported by wait(2).
 
+use crate::system::checked;
 use std::io;
 
 /// Registers of a stopped thread.
@@ -61,24 +62,20 @@ pub enum NewTask {
     Clone,
 }
 
-/// What is reported: new tasks, programs executed, ends; system calls apart from signals.
-const OPTIONS: i32 = libc::PTRACE_O_TRACEFORK
-    | libc::PTRACE_O_TRACEVFORK
-    | libc::PTRACE_O_TRACEVFORKDONE
-    | libc::PTRACE_O_TRACECLONE
-    | libc::PTRACE_O_TRACEEXEC
-    | libc::PTRACE_O_TRACEEXIT
-    | libc::PTRACE_O_TRACESYSGOOD;
+/// Reports new tasks and executed programs.
+pub const NEW_TASKS: i32 = libc::PTRACE_O_TRACEFORK | libc::PTRACE_O_TRACEVFORK | libc::PTRACE_O_TRACECLONE | libc::PTRACE_O_TRACEEXEC;
+/// Reports also ends, the end of a `vfork`, and system calls apart from signals.
+pub const ALL: i32 = NEW_TASKS | libc::PTRACE_O_TRACEVFORKDONE | libc::PTRACE_O_TRACEEXIT | libc::PTRACE_O_TRACESYSGOOD;
 
-/// Sets what is reported of a thread; `kill_with_us` ends it when the collector ends.
+/// Reports all of a thread; `kill_with_us` ends it when the collector ends.
 pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
-    let options = OPTIONS | if kill_with_us { libc::PTRACE_O_EXITKILL } else { 0 };
+    let options = ALL | if kill_with_us { libc::PTRACE_O_EXITKILL } else { 0 };
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
-/// Follows a running thread without stopping it.
-pub fn seize(thread: Tid) -> io::Result<()> {
-    request(libc::PTRACE_SEIZE, thread, 0, OPTIONS as usize)
+/// Follows a running thread without stopping it; `reports` is what is reported of it.
+pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
+    request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
 /// Whether a stopped thread has a signal of its own that is delivered as soon as it goes on (`SigPnd` and `SigBlk`, proc(5)).
@@ -165,14 +162,9 @@ fn set_user_word(thread: Tid, offset: usize, value: u64) -> io::Result<()> {
     request(libc::PTRACE_POKEUSER, thread, offset, value as usize)
 }
 
-/// The number and the code of the signal that a thread is about to get, and the address of a fault.
-pub fn signal_cause(thread: Tid) -> io::Result<(i32, i32, u64)> {
-    // SAFETY: plain numbers, for which zeros are valid.
-    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    request(libc::PTRACE_GETSIGINFO, thread, 0, &raw mut information as usize)?;
-    // SAFETY: the field is read as a number whatever the kernel wrote there.
-    let address = unsafe { information.si_addr() } as u64;
-    Ok((information.si_signo, information.si_code, address))
+/// The code of the signal that a thread is about to get: what caused it.
+pub fn signal_code(thread: Tid) -> io::Result<i32> {
+    Ok(signal_information(thread)?.si_code)
 }
 
 /// All that is said of the signal that a thread is about to get.
@@ -233,42 +225,68 @@ pub fn system_call(thread: Tid) -> io::Result<CallStop> {
 }
 
 /// Waits for a thread that this thread follows, or (-1) any; `None` when there is none any more.
-///
-/// # Errors
-/// A signal interrupted the wait (`EINTR`), or another error of the system.
 pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
-    let mut status = 0;
     loop {
-        // SAFETY: the kernel writes one number to where the pointer says.
-        let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD) };
-        match (found, io::Error::last_os_error()) {
-            (1.., _) => return Ok(Some((found, stop(found, status)?))),
-            (_, error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(None),
-            // Only who waits for anything is to be woken.
-            (_, error) if error.raw_os_error() == Some(libc::EINTR) && thread != -1 => {}
-            (_, error) => return Err(error),
+        match waited(thread, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            other => return other,
         }
     }
 }
 
-fn stop(thread: Tid, status: i32) -> io::Result<PtraceStop> {
+/// Waits for any thread that this thread follows, as [`wait`], but can be woken.
+///
+/// # Errors
+/// A signal interrupted the wait (`EINTR`), or another error of the system.
+pub fn wait_unless_woken() -> io::Result<Option<(Tid, PtraceStop)>> {
+    waited(-1, 0)
+}
+
+/// Whether something has happened to a process, without waiting.
+pub fn poll(process: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
+    // SAFETY: plain numbers, for which zeros are valid.
+    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // Only stops: the end of the process is awaited by its parent.
+    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
+    // SAFETY: the kernel fills in the structure.
+    let result = unsafe { libc::waitid(libc::P_PID, process as libc::id_t, &raw mut information, options) };
+    // SAFETY: a structure of zeros, or what the kernel made of it, is valid.
+    if result != 0 || unsafe { information.si_pid() } == 0 {
+        return Ok(None);
+    }
+    waited(process, libc::WNOHANG)
+}
+
+fn waited(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {
+    let mut status = 0;
+    // SAFETY: the kernel writes one number to where the pointer says.
+    let found = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL | libc::__WNOTHREAD | options) };
+    match (found, io::Error::last_os_error()) {
+        (1.., _) => Ok(Some((found, stop(found, status)))),
+        (0, _) => Ok(None),
+        (_, error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        (_, error) => Err(error),
+    }
+}
+
+fn stop(thread: Tid, status: i32) -> PtraceStop {
     if !libc::WIFSTOPPED(status) {
-        return Ok(PtraceStop::Ended(status));
+        return PtraceStop::Ended(status);
     }
     let signal = libc::WSTOPSIG(status);
     // One that was killed meanwhile has made nothing that can be followed.
-    let made = |kind| Ok(event_message(thread).map_or(PtraceStop::Begun, |child| PtraceStop::Made { child: child as Tid, kind }));
+    let made = |kind| event_message(thread).map_or(PtraceStop::Begun, |child| PtraceStop::Made { child: child as Tid, kind });
     match status >> 16 {
-        0 if signal == libc::SIGTRAP | 0x80 => Ok(PtraceStop::SystemCall),
-        0 => Ok(PtraceStop::Signal(signal)),
-        libc::PTRACE_EVENT_EXEC => Ok(PtraceStop::Exec),
+        0 if signal == libc::SIGTRAP | 0x80 => PtraceStop::SystemCall,
+        0 => PtraceStop::Signal(signal),
+        libc::PTRACE_EVENT_EXEC => PtraceStop::Exec,
         libc::PTRACE_EVENT_FORK => made(NewTask::Fork),
         libc::PTRACE_EVENT_VFORK => made(NewTask::Vfork),
         libc::PTRACE_EVENT_CLONE => made(NewTask::Clone),
-        libc::PTRACE_EVENT_VFORK_DONE => Ok(PtraceStop::VforkDone),
-        libc::PTRACE_EVENT_EXIT => Ok(PtraceStop::Ending),
-        _ if signal == libc::SIGTRAP => Ok(PtraceStop::Begun),
-        _ => Ok(PtraceStop::GroupStopped),
+        libc::PTRACE_EVENT_VFORK_DONE => PtraceStop::VforkDone,
+        libc::PTRACE_EVENT_EXIT => PtraceStop::Ending,
+        _ if signal == libc::SIGTRAP => PtraceStop::Begun,
+        _ => PtraceStop::GroupStopped,
     }
 }
 
@@ -282,7 +300,7 @@ fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()
     // The system call itself, not the C library's function, which returns peeked words as results.
     // SAFETY: the callers give pointers to objects of the size that the request reads or writes, or plain numbers.
     let result = unsafe { libc::syscall(libc::SYS_ptrace, libc::c_long::from(what), thread, address, data) };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    checked(result)
 }
 
 /// A thread that was killed meanwhile is no error: wait(2) reports its end.

@@ -115,14 +115,14 @@ impl Stepping {
         let stepping = stepped.inside || self.everywhere;
         match signal {
             libc::SIGTRAP if stepping => {
-                let code = ptrace::signal_cause(thread)?.1;
+                let code = ptrace::signal_code(thread)?;
                 if code == BY_BREAKPOINT || code <= 0 {
                     return Ok(Trap::Foreign);
                 }
                 Ok(Trap::Recorded(self.step(subject, (thread, number), images, sink)?))
             }
             // A program that saves and restores its flags (`pushf`, `popf`) while it is stepped sets the trap flag by itself.
-            libc::SIGTRAP if !stepping && ptrace::signal_cause(thread)?.1 == BY_TRAP_FLAG => {
+            libc::SIGTRAP if !stepping && ptrace::signal_code(thread)? == BY_TRAP_FLAG => {
                 let registers = ptrace::registers(thread)?;
                 ptrace::set_registers(thread, &ptrace::Registers { eflags: registers.eflags & !TRAP_FLAG, ..registers })?;
                 Ok(Trap::Recorded(SinkFlow::GoOn))
@@ -209,9 +209,4 @@ impl Stepping {
             _ => Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") }),
         }
     }
-}
-
-/// Cuts a stream of executed instructions into blocks: those at which blocks start.
-pub fn cut(addresses: impl Iterator<Item = u64>, mut is_start: impl FnMut(u64) -> bool) -> impl Iterator<Item = u64> {
-    addresses.filter(move |address| is_start(*address))
 }

@@ -6,6 +6,7 @@
 use crate::memory::{Memory, mappings};
 use crate::ptrace::{self, PtraceStop, Registers, Resume, Tid};
 use crate::repeat::RepeatRecipe;
+use crate::system::checked;
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
@@ -178,25 +179,16 @@ impl TracedProcess {
     /// # Errors
     /// The thread cannot be followed.
     pub fn step(&self, thread: Tid) -> Result<u64, CollectError> {
-        let mut held = 0;
-        loop {
-            ptrace::resume(thread, Resume::Step, 0)?;
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::Signal(libc::SIGTRAP))) => break,
-                Some((_, PtraceStop::Signal(signal))) => held = signal,
-                Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
-                other => return Err(CollectError::Unexpected { what: format!("{other:?} at an indirect jump") }),
-            }
-        }
-        if held != 0 {
-            self.send(thread, held);
-        }
+        let held = run_to_trap(thread, Resume::Step, || Ok(true), "at an indirect jump")?;
+        self.send(thread, held);
         Ok(ptrace::instruction_pointer(thread)?)
     }
 
     fn send(&self, thread: Tid, signal: i32) {
-        // SAFETY: a system call without pointers.
-        unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, signal) };
+        if signal != 0 {
+            // SAFETY: a system call without pointers.
+            unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, signal) };
+        }
     }
 
     /// Makes a system call in the name of a stopped thread. `at` is where `syscall; int3` stands; without it these bytes are put where the
@@ -216,26 +208,15 @@ impl TracedProcess {
         let rax = number as u64;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let mut held = 0;
-        loop {
-            ptrace::resume(thread, Resume::Continue, 0)?;
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::Signal(libc::SIGTRAP))) if ptrace::instruction_pointer(thread)? == place + STUB.len() as u64 => break,
-                // Sent back to the thread when it goes on by itself.
-                Some((_, PtraceStop::Signal(signal))) => held = signal,
-                Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
-                other => return Err(CollectError::Unexpected { what: format!("{other:?} in a system call made in its name") }),
-            }
-        }
+        let is_end = || Ok(ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
+        let held = run_to_trap(thread, Resume::Continue, is_end, "in a system call made in its name")?;
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             self.memory.write(place, &hidden)?;
         }
         // With the number of a system call that was interrupted: the kernel begins it again.
         ptrace::set_registers(thread, &saved)?;
-        if held != 0 {
-            self.send(thread, held);
-        }
+        self.send(thread, held);
         Ok(result)
     }
 }
@@ -243,16 +224,30 @@ impl TracedProcess {
 /// `syscall; int3`.
 const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
+/// Runs a thread until it traps where it should; gives the last signal that came meanwhile, or 0.
+fn run_to_trap(thread: Tid, how: Resume, is_end: impl Fn() -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
+    let mut held = 0;
+    loop {
+        ptrace::resume(thread, how, 0)?;
+        match ptrace::wait(thread)? {
+            Some((_, PtraceStop::Signal(libc::SIGTRAP))) if is_end()? => return Ok(held),
+            // Sent back to the thread when it goes on by itself.
+            Some((_, PtraceStop::Signal(signal))) => held = signal,
+            Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
+            other => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
+        }
+    }
+}
+
 /// Runs in the forked child.
 fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io::Result<()> {
-    let check = |result: i32| if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) };
     if fixed_addresses {
         // SAFETY: a system call without pointers.
-        check(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
+        checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
     }
     if fixed_clock {
         // SAFETY: a system call without pointers.
-        check(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
+        checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
     }
     if let Some(core) = core {
         pin(core)?;
@@ -270,8 +265,7 @@ pub fn pin(core: usize) -> io::Result<()> {
     // SAFETY: writes within the set; cores above its size are ignored.
     unsafe { libc::CPU_SET(core, &mut set) };
     // SAFETY: the kernel reads the set.
-    let result = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
 /// The cores that the calling thread may run on.
@@ -295,7 +289,7 @@ fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
             return Ok(threads);
         }
         for thread in fresh {
-            ptrace::seize(thread).map_err(|source| CollectError::Attach { process, source })?;
+            ptrace::seize(thread, ptrace::ALL).map_err(|source| CollectError::Attach { process, source })?;
             ptrace::interrupt(thread)?;
             match ptrace::wait(thread)? {
                 Some((_, PtraceStop::Ended(_))) | None => {}

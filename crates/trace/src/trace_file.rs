@@ -7,8 +7,9 @@
 //! blocks that have it. The end says how the run ended, and whether the trace was cut. Memory is bounded by one block
 //! and the call depth.
 
-use crate::container::{ContainerError, ContainerHead, Reader, TraceBlockKind, Writer, pack, read_number, write_number};
-use crate::partial::StoredEnding;
+use crate::container::{ContainerError, ContainerHead, Reader, TraceBlockKind, Writer, pack};
+use crate::follow::FollowEnding;
+use crate::numbers::{Cursor, push_number};
 use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -99,7 +100,7 @@ pub enum TraceEvent {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceEnd {
     /// How the program ended; `None` if that is not known.
-    pub ending: Option<StoredEnding>,
+    pub ending: Option<FollowEnding>,
     /// Whether the execution went on behind the trace's end.
     pub cut: bool,
     /// What is to be known about it.
@@ -250,11 +251,11 @@ impl TraceWriter {
             return Ok(());
         }
         let mut index = Vec::new();
-        write_number(&mut index, buffer.first);
-        write_number(&mut index, buffer.start.open.len() as u64);
-        buffer.start.open.iter().for_each(|f| write_number(&mut index, f.map_or(0, |f| u64::from(f.0) + 1)));
-        write_number(&mut index, buffer.touched.len() as u64);
-        buffer.touched.iter().for_each(|f| write_number(&mut index, u64::from(f.0)));
+        push_number(buffer.first, &mut index);
+        push_number(buffer.start.open.len() as u64, &mut index);
+        buffer.start.open.iter().for_each(|f| push_number(f.map_or(0, |f| u64::from(f.0) + 1), &mut index));
+        push_number(buffer.touched.len() as u64, &mut index);
+        buffer.touched.iter().for_each(|f| push_number(u64::from(f.0), &mut index));
         let packed = pack(&buffer.symbols);
         self.writer.append(TraceBlockKind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
         buffer.symbols.clear();
@@ -365,17 +366,17 @@ impl TraceFile {
 }
 
 fn piece(head: ContainerHead, index: &[u8]) -> Option<TracePiece> {
-    let mut rest = index;
-    let first = read_number(&mut rest)?;
-    let depth = read_number(&mut rest)?;
+    let mut rest = Cursor(index);
+    let first = rest.number()?;
+    let depth = rest.number()?;
     let mut open = Vec::new();
     for _ in 0..depth {
-        open.push(read_number(&mut rest)?.checked_sub(1).map(|f| TraceFunction(f as u32)));
+        open.push(rest.number()?.checked_sub(1).map(|f| TraceFunction(f as u32)));
     }
-    let touched = read_number(&mut rest)?;
+    let touched = rest.number()?;
     let mut functions = Vec::new();
     for _ in 0..touched {
-        functions.push(TraceFunction(read_number(&mut rest)? as u32));
+        functions.push(TraceFunction(rest.number()? as u32));
     }
     Some(TracePiece { head, thread: ThreadNumber(head.stream), first, frames: TraceFrames { open }, functions })
 }

@@ -28,8 +28,6 @@ use trodden_binary::linked::in_file;
 const FIRST: u64 = 4096;
 /// Room for a path.
 const PATH: u64 = 256;
-/// How far apart patches may lie to be written by one system call.
-const RUN: u64 = 4096;
 /// `si_code` of a trap by `int3`: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
 /// Instructions that a thread is stepped over at most, to stand where it would in the image.
@@ -131,7 +129,7 @@ impl Trampolines {
         subject.memory.write(subject.area + FIRST, &made.code)?;
         by_address.iter().for_each(|(address, number)| self.sites[*number as usize] = *address);
         let patches = self.written(&made.patches, &by_address, subject);
-        write(&patches, &subject.memory, |patch| patch.now)?;
+        write(&patches, &subject.memory, |patch| &patch.now)?;
         self.areas.push((subject.area + FIRST..subject.area + FIRST + made.code.len() as u64, made.places));
         self.patches.extend(patches);
         self.patches.sort_unstable_by_key(|patch| patch.address);
@@ -239,7 +237,7 @@ impl Trampolines {
     ) -> Result<Option<SinkFlow>, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let Some(recorded) = self.threads.get(&thread).copied() else { return Ok(None) };
-        if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
+        if ptrace::signal_code(thread)? != BY_BREAKPOINT {
             return Ok(None);
         }
         if let CodePlace::At(CopiedPlace::Head { saved: false, .. }) = self.standing(at) {
@@ -261,7 +259,7 @@ impl Trampolines {
     /// The thread cannot be followed.
     pub fn undo_trap(&mut self, thread: Tid) -> Result<bool, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
-        if ptrace::signal_cause(thread)?.1 != BY_BREAKPOINT {
+        if ptrace::signal_code(thread)? != BY_BREAKPOINT {
             return Ok(false);
         }
         if let (CodePlace::At(CopiedPlace::Head { site, saved: false }), Some(recorded)) = (self.standing(at), self.threads.get(&thread)) {
@@ -331,7 +329,7 @@ impl Trampolines {
     /// # Errors
     /// The process is gone.
     pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        write(&self.patches, memory, |patch| patch.before)
+        write(&self.patches, memory, |patch| &patch.before)
     }
 
     fn register(&self, thread: Tid, saved: bool, registers: &Registers) -> io::Result<u64> {
@@ -360,20 +358,8 @@ impl Trampolines {
     }
 }
 
-/// Writes at each patch, runs of near ones together.
-fn write(patches: &[Written], memory: &Memory, bytes: impl Fn(&Written) -> [u8; 5]) -> io::Result<()> {
-    let mut rest = patches;
-    while let Some(first) = rest.first() {
-        let near = rest.windows(2).take_while(|pair| pair[1].address - pair[0].address < RUN).count() + 1;
-        let (run, behind) = rest.split_at(near);
-        let mut code = vec![0; (run[near - 1].address - first.address) as usize + run[near - 1].length];
-        memory.read(first.address, &mut code)?;
-        for patch in run {
-            let at = (patch.address - first.address) as usize;
-            code[at..at + patch.length].copy_from_slice(&bytes(patch)[..patch.length]);
-        }
-        memory.write(first.address, &code)?;
-        rest = behind;
-    }
-    Ok(())
+/// Writes at each patch.
+fn write(patches: &[Written], memory: &Memory, bytes: impl Fn(&Written) -> &[u8; 5]) -> io::Result<()> {
+    let pieces: Vec<(u64, &[u8])> = patches.iter().map(|patch| (patch.address, &bytes(patch)[..patch.length])).collect();
+    memory.patch(&pieces)
 }

@@ -84,7 +84,7 @@ impl Uprobes {
     /// # Errors
     /// The thread is gone.
     pub fn is_own(thread: Tid, signal: i32) -> io::Result<bool> {
-        Ok(signal == libc::SIGSTOP && ptrace::signal_cause(thread)?.1 == BY_KERNEL)
+        Ok(signal == libc::SIGSTOP && ptrace::signal_code(thread)? == BY_KERNEL)
     }
 }
 

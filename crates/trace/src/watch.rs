@@ -375,7 +375,7 @@ fn record_hit(
 /// The site that a thread has trapped at.
 fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<BreakpointSite>, CollectError> {
     let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
-    let own = !breakpoints.is_ambiguous(site) || ptrace::signal_cause(thread)?.1 == BY_BREAKPOINT;
+    let own = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == BY_BREAKPOINT;
     Ok(own.then_some(site))
 }
 

@@ -1,7 +1,7 @@
 //! Threads of C11: the C library implements them beside POSIX threads, not by them, so they have wrappers of their own.
 
 use crate::contention;
-use crate::pthread::{Object, begun, joined, made, waiting, wake, waking};
+use crate::pthread::{Object, begun, joined, locks, made, unlocks, waiting, wake, waking};
 use crate::real::{Real, real};
 use core::ffi::{c_int, c_void};
 use libc::{pthread_t, timespec};
@@ -10,39 +10,12 @@ use trodden_wire::waits::{CallName, kind};
 /// The value of `thrd_busy`, by which `mtx_trylock` says that another thread has the mutex.
 const THRD_BUSY: c_int = 1;
 
-macro_rules! locks {
-    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
-        /// Takes a mutex.
-        ///
-        /// # Safety
-        /// As the function of that name.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(lock: Object, $($argument: $type),*) -> c_int {
-            static ATTEMPT: Real = Real::new(c"mtx_trylock");
-            static REAL: Real = Real::new(crate::real::name!($name));
-            let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
-            if result != THRD_BUSY {
-                return result;
-            }
-            waiting(kind::LOCK, CallName::$name, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
-        }
-    )* };
-}
 locks! {
-    mtx_lock();
-    mtx_timedlock(until: *const timespec);
+    THRD_BUSY;
+    mtx_lock mtx_lock c"mtx_trylock" ();
+    mtx_timedlock mtx_timedlock c"mtx_trylock" (until: *const timespec);
 }
-
-/// Releases a mutex.
-///
-/// # Safety
-/// As the function of that name.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_unlock(lock: Object) -> c_int {
-    static REAL: Real = Real::new(c"mtx_unlock");
-    let call = || real!(REAL, fn(Object) -> c_int, lock);
-    if contention::is_awaited(lock as usize) { waking(kind::UNLOCK, CallName::mtx_unlock, lock, 1, call) } else { call() }
-}
+unlocks! { mtx_unlock }
 
 macro_rules! condition_waits {
     ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(

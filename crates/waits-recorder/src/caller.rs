@@ -1,6 +1,6 @@
 //! Who calls: the program, or an MPI library that makes threads and processes for itself.
 
-use core::ffi::{CStr, c_int, c_void};
+use crate::images;
 
 /// Names of libraries that make threads for MPI itself.
 const LIBRARIES: [&[u8]; 14] = [
@@ -22,31 +22,6 @@ const LIBRARIES: [&[u8]; 14] = [
 
 /// Whether the function at an address belongs to the program, not to an MPI library.
 pub fn is_programs(address: usize) -> bool {
-    let mut search = Search { address, is_library: false };
-    // SAFETY: the callback gets this state.
-    unsafe { libc::dl_iterate_phdr(Some(search_image), (&raw mut search).cast()) };
-    !search.is_library
-}
-
-struct Search {
-    address: usize,
-    is_library: bool,
-}
-
-unsafe extern "C" fn search_image(info: *mut libc::dl_phdr_info, _: usize, state: *mut c_void) -> c_int {
-    // SAFETY: the linker's own record, and the caller's state.
-    let (info, search) = unsafe { (&*info, &mut *state.cast::<Search>()) };
-    for index in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: the record says how many there are.
-        let header = unsafe { &*info.dlpi_phdr.add(index) };
-        let start = (info.dlpi_addr + header.p_vaddr) as usize;
-        if header.p_type == libc::PT_LOAD && (start..start + header.p_memsz as usize).contains(&search.address) {
-            // SAFETY: the linker's own string.
-            let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-            let name = path.rsplit(|b| *b == b'/').next().unwrap_or(path);
-            search.is_library = LIBRARIES.iter().any(|library| name.starts_with(library));
-            return 1;
-        }
-    }
-    0
+    let is_library = |name: &[u8]| LIBRARIES.iter().any(|library| name.starts_with(library));
+    !images::any(|info| images::segment_at(info, address).is_some() && is_library(images::file_name(info)))
 }

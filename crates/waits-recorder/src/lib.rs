@@ -11,6 +11,8 @@
 //! | `output.rs` | files: mapped pieces, lines of text |
 //! | `process.rs` | what is written once per process |
 //! | `thread.rs` | the state of a recorded thread; begin and end of a record |
+//! | `handles.rs` | tables of handles |
+//! | `images.rs` | the images that are loaded |
 //! | `caller.rs` | whether the program calls, or an MPI library |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
 //! | `paths.rs` | where a thread is in its stream of paths |
@@ -30,6 +32,8 @@ mod caller;
 mod clock;
 mod contention;
 mod futex;
+mod handles;
+mod images;
 mod mpi;
 mod output;
 mod paths;

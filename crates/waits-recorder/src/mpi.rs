@@ -5,6 +5,7 @@
 //! status has source and tag. So every argument is passed on as it came, and `implementation.rs` knows the differences.
 
 mod behaviour;
+mod call;
 mod communicator;
 mod files;
 mod implementation;
@@ -23,21 +24,25 @@ macro_rules! wrappers {
         }
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $profiled($($argument: usize),*) -> i32 {
-            static REAL: crate::real::Real = crate::real::Real::new(crate::real::name!($profiled));
-            wrappers!(@call $behaviour, $name, REAL, [$($argument)*], [$($parameter),*])
+            static REAL: Real = Real::new(crate::real::name!($profiled));
+            let call = MpiCall {
+                function: CallName::$name,
+                arguments: padded([$($argument),*]),
+                real: |arguments| {
+                    let [$($argument,)* ..] = *arguments;
+                    real!(REAL, fn($(wrappers!(@word $argument)),*) -> i32, $($argument),*)
+                },
+            };
+            $behaviour(call $(, $parameter)*)
         }
     )* };
-    (@call $behaviour:ident, $name:ident, $real:ident, [$($argument:ident)*], [$($parameter:expr),*]) => {{
-        let mut arguments: [usize; { 0 $(+ { let _ = stringify!($argument); 1 })* }] = [$($argument),*];
-        $behaviour($(($parameter),)* CallName::$name, &mut arguments, |arguments| {
-            let [$($argument),*] = *arguments;
-            // SAFETY: the function of that name takes this many arguments, each an integer or an address.
-            let function = unsafe { core::mem::transmute::<usize,
-                unsafe extern "C" fn($(wrappers!(@word $argument)),*) -> i32>($real.get()) };
-            // SAFETY: the arguments are the caller's own.
-            unsafe { function($($argument),*) }
-        })
-    }};
     (@word $argument:ident) => { usize };
 }
 use wrappers;
+
+/// Arguments, and zeros behind them.
+fn padded<const N: usize>(given: [usize; N]) -> [usize; call::MOST_ARGUMENTS] {
+    let mut all = [0; call::MOST_ARGUMENTS];
+    all[..N].copy_from_slice(&given);
+    all
+}

@@ -63,51 +63,42 @@ impl<T> Records<T> {
     }
 
     fn map(&mut self) -> bool {
+        self.piece = null_mut();
         // Blocks are allocated now: a full disk is an error here, not a signal later.
         // SAFETY: the file is open.
-        if unsafe { libc::posix_fallocate(self.file, self.offset as i64, PIECE as i64) } != 0 {
-            self.piece = null_mut();
-            self.used = PIECE;
+        let has_room = unsafe { libc::posix_fallocate(self.file, self.offset as i64, PIECE as i64) } == 0;
+        if has_room {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: a new shared mapping of the file.
+            let place = unsafe { libc::mmap(null_mut(), PIECE, protection, libc::MAP_SHARED, self.file, self.offset as i64) };
+            if place != libc::MAP_FAILED {
+                self.piece = place.cast();
+                return true;
+            }
+        } else {
             say_full();
-            return false;
         }
-        // SAFETY: a new shared mapping of the file.
-        let place =
-            unsafe { libc::mmap(null_mut(), PIECE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, self.file, self.offset as i64) };
-        if place == libc::MAP_FAILED {
-            self.piece = null_mut();
-            self.used = PIECE;
-            return false;
-        }
-        self.piece = place.cast();
-        true
+        self.used = PIECE;
+        false
     }
 
     /// Ends the file where it is used; later records are dropped.
     pub fn close(&mut self) {
         if !self.piece.is_null() {
-            let end = self.offset + self.used;
-            // SAFETY: the piece and the file are this one's, and are not used afterwards.
-            unsafe {
-                libc::munmap(self.piece.cast(), PIECE);
-                libc::ftruncate(self.file, end as i64);
-            }
+            // SAFETY: the file is this one's.
+            unsafe { libc::ftruncate(self.file, (self.offset + self.used) as i64) };
         }
-        // SAFETY: the file is this one's.
-        unsafe { libc::close(self.file) };
-        self.piece = null_mut();
-        self.used = PIECE;
-        self.file = -1;
+        self.forget();
     }
 
-    /// Gives the mapping and the file up in a forked child, where they are the parent's.
+    /// Gives the mapping and the file up; in a forked child they are the parent's, too.
     pub fn forget(&mut self) {
-        if !self.piece.is_null() {
-            // SAFETY: the child's own mapping and descriptor.
-            unsafe {
+        // SAFETY: the piece, if there is one, and the file are this one's, and are not used afterwards.
+        unsafe {
+            if !self.piece.is_null() {
                 libc::munmap(self.piece.cast(), PIECE);
-                libc::close(self.file);
             }
+            libc::close(self.file);
         }
         self.piece = null_mut();
         self.used = PIECE;

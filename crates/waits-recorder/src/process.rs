@@ -13,8 +13,8 @@
 
 mod fork;
 
-use crate::clock;
 use crate::output::{self, OutputLine, Path};
+use crate::{clock, images};
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use trodden_wire::waits::OUTPUT_VARIABLE;
 
@@ -180,8 +180,11 @@ pub fn begin_fork() {
 /// Adds the executable mappings and those of shared memory, if images were loaded since that was done last.
 pub fn maps() {
     let mut images = 0u64;
-    // SAFETY: the callback writes to `images` only.
-    unsafe { libc::dl_iterate_phdr(Some(count_images), (&raw mut images).cast()) };
+    // Loads and unloads both count, so that each change is seen.
+    images::any(|info| {
+        images = info.dlpi_adds + (info.dlpi_subs << 32);
+        true
+    });
     if IMAGES.swap(images, Ordering::AcqRel) == images {
         return;
     }
@@ -203,23 +206,10 @@ pub fn maps() {
 fn note_libraries() {
     static IS_NOTED: AtomicBool = AtomicBool::new(false);
     // Not by `dlopen`, which waits for the constructor of a library that may wait for this thread.
-    // SAFETY: the callback has no state.
-    let has_openmp = unsafe { libc::dl_iterate_phdr(Some(is_openmp), core::ptr::null_mut()) } != 0;
+    let has_openmp = images::any(|info| images::file_name(info).starts_with(b"libgomp."));
     if has_openmp && !IS_NOTED.swap(true, Ordering::AcqRel) {
         note(b"libgomp (OpenMP of GCC) waits by system calls of its own: its waits are not recorded");
     }
-}
-
-unsafe extern "C" fn is_openmp(info: *mut libc::dl_phdr_info, _: usize, _: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: the linker's own record and string.
-    let path = unsafe { core::ffi::CStr::from_ptr((*info).dlpi_name) }.to_bytes();
-    path.rsplit(|b| *b == b'/').next().is_some_and(|name| name.starts_with(b"libgomp.")).into()
-}
-
-unsafe extern "C" fn count_images(info: *mut libc::dl_phdr_info, _: usize, images: *mut libc::c_void) -> libc::c_int {
-    // SAFETY: the linker's own record, and the caller's counter. Loads and unloads both count, so that each change is seen.
-    unsafe { *images.cast::<u64>() = (*info).dlpi_adds + ((*info).dlpi_subs << 32) };
-    1
 }
 
 /// What copying needs, in memory of its own: stacks of threads may be small.

@@ -3,11 +3,13 @@
 //! A lock is tried first. Only if another thread has it is the wait recorded, and only if a thread waits is the release.
 
 use crate::caller::is_programs;
+use crate::handles::Handles;
 use crate::output::{memory, release};
 use crate::real::{Real, real};
 use crate::thread::{self, OpenRecord, Thread, begin, finish, outside, unrecorded};
 use crate::{contention, stack};
 use core::ffi::{c_int, c_uint, c_void};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use libc::{EBUSY, clockid_t, pthread_attr_t, pthread_t, sem_t, timespec};
 use trodden_wire::waits::{CallName, kind};
 
@@ -50,8 +52,10 @@ pub fn waking(kind: u16, function: CallName, object: Object, amount: u64, call: 
     unrecorded(thread, call)
 }
 
+/// Takers of locks: the name, that of the record, the function that only attempts it, and further arguments. `busy` is what that returns
+/// when another thread has the lock.
 macro_rules! locks {
-    ($($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
+    ($busy:ident; $($name:ident $function:ident $attempt:literal ($($argument:ident: $type:ty),*);)*) => { $(
         /// Takes a lock.
         ///
         /// # Safety
@@ -61,7 +65,7 @@ macro_rules! locks {
             static ATTEMPT: Real = Real::new($attempt);
             static REAL: Real = Real::new(crate::real::name!($name));
             let result = real!(ATTEMPT, fn(Object) -> c_int, lock);
-            if result != EBUSY {
+            if result != $busy {
                 return result;
             }
             waiting(kind::LOCK, CallName::$function, lock, 0, || real!(REAL, fn(Object, $($type),*) -> c_int, lock, $($argument),*))
@@ -83,8 +87,10 @@ macro_rules! unlocks {
         }
     )* };
 }
+pub(crate) use {locks, unlocks};
 
 locks! {
+    EBUSY;
     pthread_mutex_lock pthread_mutex_lock c"pthread_mutex_trylock" ();
     pthread_mutex_timedlock pthread_mutex_timedlock c"pthread_mutex_trylock" (until: *const timespec);
     pthread_mutex_clocklock pthread_mutex_timedlock c"pthread_mutex_trylock" (clock: clockid_t, until: *const timespec);
@@ -213,38 +219,10 @@ pub struct ThreadStart<R> {
     pub token: u64,
 }
 
+const HANDLE_SLOTS: usize = 8192;
 /// Tokens of threads by their handles, for joins.
-pub mod handles {
-    use core::sync::atomic::{AtomicU64, Ordering};
-    const SLOTS: usize = 8192;
-    static HANDLES: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-    static TOKENS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-
-    fn first(handle: u64) -> usize {
-        (handle >> 12).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> (usize::BITS - 13)
-    }
-
-    /// Notes the token of a handle. The C library gives handles again, and the newest token counts.
-    pub fn put(handle: u64, token: u64) {
-        let probes = (first(handle)..first(handle) + SLOTS).map(|i| i % SLOTS);
-        for slot in probes {
-            let found = HANDLES[slot].load(Ordering::Acquire);
-            let is_ours =
-                found == handle || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
-            if is_ours {
-                TOKENS[slot].store(token, Ordering::Release);
-                return;
-            }
-        }
-    }
-
-    /// The token of a handle; 0: unknown.
-    pub fn get(handle: u64) -> u64 {
-        let mut probes = (first(handle)..first(handle) + SLOTS).map(|i| i % SLOTS);
-        let found = probes.find(|slot| [handle, 0].contains(&HANDLES[*slot].load(Ordering::Acquire)));
-        found.map_or(0, |slot| if HANDLES[slot].load(Ordering::Acquire) == handle { TOKENS[slot].load(Ordering::Acquire) } else { 0 })
-    }
-}
+static HANDLES: Handles<HANDLE_SLOTS> = Handles::new(12);
+static THREAD_TOKENS: [AtomicU64; HANDLE_SLOTS] = [const { AtomicU64::new(0) }; HANDLE_SLOTS];
 
 pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
     let (routine, argument) = begun::<Routine>(start);
@@ -253,7 +231,6 @@ pub extern "C" fn run(start: *mut c_void) -> *mut c_void {
 
 /// Has the recording end when the thread does, however it does: by a key whose destructor runs then.
 pub fn end_with_thread() {
-    use core::sync::atomic::{AtomicU32, Ordering};
     static KEY: AtomicU32 = AtomicU32::new(u32::MAX);
     extern "C" fn ended(_: *mut c_void) {
         thread::unregister(CallName::pthread_exit);
@@ -316,7 +293,10 @@ pub fn made<R>(
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, result as u64);
     if result == 0 {
         // SAFETY: the call was successful, so the handle is there.
-        handles::put(unsafe { *handle }, token);
+        if let Some(slot) = HANDLES.find_or_add(unsafe { *handle } as usize) {
+            // The C library gives handles again, and the newest token counts.
+            THREAD_TOKENS[slot].store(token, Ordering::Release);
+        }
     } else {
         release(start, 1);
     }
@@ -337,7 +317,8 @@ pub fn begun<R>(start: *mut c_void) -> (R, *mut c_void) {
 /// The call that waits for a thread's end.
 pub fn joined(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_int) -> c_int {
     let Some(thread) = outside() else { return call() };
-    let token = handles::get(handle);
+    // 0: unknown.
+    let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
     let open = begin(thread, kind::JOIN, function);
     let status = call();
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);

@@ -6,6 +6,7 @@
 //!
 //! Stacks are numbered per thread in the order of their file. At most [`DEPTH`] innermost frames are kept.
 
+use crate::images;
 use crate::output::{Path, memory, release};
 use crate::process;
 use core::ffi::c_void;
@@ -206,24 +207,13 @@ fn is_own(address: usize) -> bool {
 /// Finds this library's addresses, once.
 pub fn own_range() {
     if OWN_END.load(Ordering::Acquire) == 0 {
-        // SAFETY: the callback writes to the statics above only.
-        unsafe { libc::dl_iterate_phdr(Some(find_own), core::ptr::null_mut()) };
+        images::any(|info| {
+            let range = images::segment_at(info, own_range as *const () as usize);
+            if let Some(range) = &range {
+                OWN_START.store(range.start, Ordering::Release);
+                OWN_END.store(range.end, Ordering::Release);
+            }
+            range.is_some()
+        });
     }
-}
-
-unsafe extern "C" fn find_own(info: *mut libc::dl_phdr_info, _: usize, _: *mut c_void) -> i32 {
-    // SAFETY: the linker's own record.
-    let info = unsafe { &*info };
-    for index in 0..usize::from(info.dlpi_phnum) {
-        // SAFETY: the record says how many there are.
-        let header = unsafe { &*info.dlpi_phdr.add(index) };
-        let start = (info.dlpi_addr + header.p_vaddr) as usize;
-        let range = start..start + header.p_memsz as usize;
-        if header.p_type == libc::PT_LOAD && range.contains(&(find_own as *const () as usize)) {
-            OWN_START.store(range.start, Ordering::Release);
-            OWN_END.store(range.end, Ordering::Release);
-            return 1;
-        }
-    }
-    0
 }

@@ -157,13 +157,7 @@ pub fn unregister(by: CallName) {
     thread.anchor();
     thread.calls.close();
     thread.samples.close();
-    thread.stacks.close();
-    // SAFETY: the thread's own descriptor.
-    unsafe {
-        libc::close(thread.file);
-        libc::close(thread.schedule);
-    }
-    release(place, 1);
+    give_back(place);
 }
 
 /// A forked child: what the thread has belongs to the parent.
@@ -173,11 +167,16 @@ pub fn forget() {
     CURRENT.set(null_mut());
     thread.calls.forget();
     thread.samples.forget();
-    thread.stacks.close();
-    // SAFETY: the child's own descriptor.
+    give_back(place);
+}
+
+/// Gives back what a thread has beside its records.
+fn give_back(place: *mut Thread) {
+    // SAFETY: the calling thread's own, which is not used afterwards.
     unsafe {
-        libc::close(thread.file);
-        libc::close(thread.schedule);
+        (*place).stacks.close();
+        libc::close((*place).file);
+        libc::close((*place).schedule);
     }
     release(place, 1);
 }
@@ -313,24 +312,12 @@ impl Thread {
     pub fn anchor(&mut self) {
         let (ticks, ns) = clock::anchor();
         self.anchored = ticks;
-        let bytes = [ticks.to_le_bytes(), ns.to_le_bytes()].concat_array();
+        let anchor = [ticks, ns];
         // SAFETY: 16 bytes at the header's field.
         unsafe {
-            libc::pwrite(self.file, bytes.as_ptr().cast(), bytes.len(), core::mem::offset_of!(ThreadHeader, anchor_ticks) as i64);
+            let place = core::mem::offset_of!(ThreadHeader, anchor_ticks) as i64;
+            libc::pwrite(self.file, anchor.as_ptr().cast(), size_of_val(&anchor), place);
         }
-    }
-}
-
-trait ConcatArray {
-    fn concat_array(self) -> [u8; 16];
-}
-
-impl ConcatArray for [[u8; 8]; 2] {
-    fn concat_array(self) -> [u8; 16] {
-        let mut whole = [0; 16];
-        whole[..8].copy_from_slice(&self[0]);
-        whole[8..].copy_from_slice(&self[1]);
-        whole
     }
 }
 

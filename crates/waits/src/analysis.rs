@@ -41,7 +41,7 @@ impl Default for AnalysisOptions {
 }
 
 /// The result.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct WaitOutcome {
     /// Steps by number.
     pub steps: Steps,
@@ -83,16 +83,27 @@ pub(crate) struct Location {
 pub(crate) struct OpenCall {
     pub(crate) enter_ns: u64,
     pub(crate) site: CodeId,
-    pub(crate) begun: Vec<(BegunRequest, bool)>,
+    pub(crate) begun: Vec<BegunRequest>,
     pub(crate) membership: Option<Membership>,
     pub(crate) barrier: Option<BarrierPlace>,
+}
+
+/// A call that has returned.
+#[derive(Clone, Copy)]
+pub(crate) struct EndedCall {
+    pub(crate) id: LocationId,
+    pub(crate) process: ProcessId,
+    pub(crate) enter_ns: u64,
+    pub(crate) exit_ns: u64,
+    pub(crate) site: CodeId,
 }
 
 /// The analysis, while events come in.
 #[derive(Debug)]
 pub struct Analysis {
     pub(crate) options: AnalysisOptions,
-    pub(crate) steps: Steps,
+    /// What is known of the result so far.
+    pub(crate) outcome: WaitOutcome,
     pub(crate) versions: Versions,
     pub(crate) origin: PathVersion,
     pub(crate) locations: Vec<Option<Location>>,
@@ -102,12 +113,7 @@ pub struct Analysis {
     pub(crate) jobs: HashMap<u32, Moment>,
     pub(crate) classes: Classes,
     pub(crate) others: Vec<Classes>,
-    pub(crate) diagnostics: Diagnostics,
     pub(crate) executed: Vec<u64>,
-    pub(crate) waits: u64,
-    pub(crate) wait_ns: u64,
-    pub(crate) unexplained_ns: u64,
-    pub(crate) live: (usize, usize),
 }
 
 /// Part of the time between two calls.
@@ -130,7 +136,7 @@ impl Analysis {
         let others = options.others.iter().map(|threshold| Classes::new(*threshold, options.rule)).collect();
         Analysis {
             options,
-            steps: Steps::default(),
+            outcome: WaitOutcome::default(),
             versions,
             origin,
             locations: Vec::new(),
@@ -140,12 +146,7 @@ impl Analysis {
             jobs: HashMap::new(),
             classes,
             others,
-            diagnostics: Diagnostics::default(),
             executed: Vec::new(),
-            waits: 0,
-            wait_ns: 0,
-            unexplained_ns: 0,
-            live: (0, 0),
         }
     }
 
@@ -156,12 +157,12 @@ impl Analysis {
             self.locations.resize_with(index + 1, || None);
         }
         if self.locations[index].is_some() {
-            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
             return;
         }
-        let made = made_by.and_then(|token| self.objects.begin(token)).filter(|moment| moment.time_ns <= time_ns);
+        let made = made_by.and_then(|token| self.objects.created.remove(&token)).filter(|moment| moment.time_ns <= time_ns);
         if made_by.is_some() && made.is_none() {
-            self.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::StartWithoutCreate, id, time_ns);
         }
         let (head, from_ns, scaled_ns) = match made {
             Some(moment) => (moment.version, moment.time_ns, moment.scaled_ns),
@@ -176,7 +177,7 @@ impl Analysis {
     pub fn enter(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], call: &Call, site: CodeId) {
         let Some(known_ns) = self.known(id, time_ns) else { return };
         if self.location(id).open.is_some() {
-            self.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
+            self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, known_ns);
             return;
         }
         let Some(time_ns) = self.spend(id, known_ns, blocks, site) else { return };
@@ -193,20 +194,21 @@ impl Analysis {
         let location = self.location(id);
         let process = location.process;
         let Some(open) = location.open.take() else {
-            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
             return Vec::new();
         };
+        let ended = EndedCall { id, process, enter_ns: open.enter_ns, exit_ns: time_ns, site: open.site };
         if let Call::Sleep(object, SleepKind::Condition(Some(mutex)), true) = call {
             let (object, mutex) = (held_by(process, *object), held_by(process, *mutex));
-            return self.complete_condition(id, (open.enter_ns, time_ns), open.site, object, mutex);
+            return self.complete_condition(ended, object, mutex);
         }
-        self.complete(id, process, open, time_ns, call).into_iter().collect()
+        self.complete(ended, open, call).into_iter().collect()
     }
 
     /// A location executes until then, without a call: its last event.
     pub fn end(&mut self, id: LocationId, time_ns: u64, blocks: &[TimeBlock], site: CodeId) {
         if self.locations.get(id.0 as usize).is_some_and(|l| l.as_ref().is_some_and(|l| l.open.is_some())) {
-            self.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::EndsInsideCall, id, time_ns);
             return;
         }
         self.spend(id, time_ns, blocks, site);
@@ -215,14 +217,14 @@ impl Analysis {
     /// After the last event.
     pub fn finish(mut self) -> WaitOutcome {
         for moment in self.messages.unreceived() {
-            self.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
+            self.outcome.diagnostics.add(Diagnostic::SendWithoutReceive, moment.location, moment.time_ns);
         }
         for moment in self.messages.unsent() {
-            self.diagnostics.add(Diagnostic::ReceiveWithoutSend, moment.location, moment.time_ns);
+            self.outcome.diagnostics.add(Diagnostic::ReceiveWithoutSend, moment.location, moment.time_ns);
         }
         for (index, location) in self.locations.iter().enumerate() {
             if let Some(Location { open: Some(_), time_ns, .. }) = location {
-                self.diagnostics.add(Diagnostic::EndsInsideCall, LocationId(index as u32), *time_ns);
+                self.outcome.diagnostics.add(Diagnostic::EndsInsideCall, LocationId(index as u32), *time_ns);
             }
         }
         let last = self.locations.iter().flatten().max_by_key(|location| location.time_ns);
@@ -232,33 +234,28 @@ impl Analysis {
         WaitOutcome {
             sites: self.classes.into_sites(),
             other_classes: self.options.others.iter().copied().zip(self.others.iter().map(Classes::count)).collect(),
-            steps: self.steps,
-            diagnostics: self.diagnostics,
             critical_path,
             run_ns,
             what_if_ns,
-            waits: self.waits,
-            wait_ns: self.wait_ns,
-            unexplained_ns: self.unexplained_ns,
             executed: (0..).map(StepId).zip(self.executed).collect(),
-            live: self.live,
+            ..self.outcome
         }
     }
 
     /// Steps so far.
     pub fn steps(&self) -> &Steps {
-        &self.steps
+        &self.outcome.steps
     }
 
     /// A time that is not before the location's last event, if the location has begun.
     pub(crate) fn known(&mut self, id: LocationId, time_ns: u64) -> Option<u64> {
         let Some(Some(location)) = self.locations.get(id.0 as usize) else {
-            self.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::Unbalanced, id, time_ns);
             return None;
         };
         let last_ns = location.time_ns;
         if time_ns < last_ns {
-            self.diagnostics.add(Diagnostic::TimeRunsBack, id, time_ns);
+            self.outcome.diagnostics.add(Diagnostic::TimeRunsBack, id, time_ns);
         }
         Some(time_ns.max(last_ns))
     }
@@ -284,7 +281,7 @@ impl Analysis {
         if ns == 0 {
             return;
         }
-        let step = self.steps.id(Step { location: id, code, state });
+        let step = self.outcome.steps.id(Step { location: id, code, state });
         if self.executed.len() <= step.0 as usize {
             self.executed.resize(step.0 as usize + 1, 0);
         }

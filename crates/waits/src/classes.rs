@@ -15,6 +15,7 @@
 use crate::call::WaitKind;
 use crate::hash::Map;
 use crate::step::{CodeId, LocationId, LocationState, StepId, Steps};
+use crate::versions::merge_equal;
 use crate::wait::Wait;
 use std::collections::BTreeSet;
 
@@ -212,13 +213,7 @@ fn shares(steps: &Steps, path: &[(StepId, u64)]) -> Shares {
         })
         .collect();
     shares.sort_by_key(|(key, _)| *key);
-    shares.dedup_by(|next, kept| {
-        let is_equal = next.0 == kept.0;
-        if is_equal {
-            kept.1 += next.1;
-        }
-        is_equal
-    });
+    merge_equal(&mut shares);
     shares
 }
 

@@ -5,6 +5,7 @@
 //! of all members, of the root, or of those of lower rank.
 
 use crate::call::{Collective, CommunicatorId, Rule};
+use crate::diagnostic::Diagnostic;
 use crate::hash::Map;
 use crate::step::ProcessId;
 use crate::wait::Moment;
@@ -36,10 +37,8 @@ pub enum Waited {
     For(Moment),
     /// It has not waited.
     NotAtAll,
-    /// Not all had entered, and it cannot leave before.
-    Early,
-    /// Members called different operations.
-    Contradictory,
+    /// Not all had entered, and it cannot leave before; or members called different operations.
+    Unexplained(Diagnostic),
 }
 
 /// All instances that have members inside.
@@ -80,10 +79,10 @@ impl Collectives {
         if rule == Rule::Absent {
             return Waited::NotAtAll;
         }
-        let early = if membership.collective.is_binding { Waited::Early } else { Waited::NotAtAll };
+        let early = if membership.collective.is_binding { Waited::Unexplained(Diagnostic::LeftBeforeEntered) } else { Waited::NotAtAll };
         let Some(instance) = self.instances.get(&(communicator, membership.number)) else { return early };
         if instance.is_contradictory {
-            return Waited::Contradictory;
+            return Waited::Unexplained(Diagnostic::DifferentCollectives);
         }
         let found = match rule {
             Rule::All if instance.entered < size => None,

@@ -43,15 +43,7 @@ impl Hasher for WordHasher {
         self.add(value);
     }
 
-    fn write_i32(&mut self, value: i32) {
-        self.add(value as u32 as u64);
-    }
-
     fn write_usize(&mut self, value: usize) {
-        self.add(value as u64);
-    }
-
-    fn write_isize(&mut self, value: isize) {
         self.add(value as u64);
     }
 }

@@ -49,8 +49,8 @@ pub struct Objects {
     wakes: Map<Object, VecDeque<Wake>>,
     barriers: Map<Object, Barrier>,
     passed: Map<(Object, u64), Passed>,
-    created: Map<Token, Moment>,
-    ended: Map<Token, Moment>,
+    pub created: Map<Token, Moment>,
+    pub ended: Map<Token, Moment>,
 }
 
 impl Objects {
@@ -115,25 +115,5 @@ impl Objects {
             return None;
         }
         self.passed.remove(&(place.0, place.1))?.last
-    }
-
-    /// A thread is made. Gives a moment that is no longer needed.
-    pub fn create(&mut self, token: Token, moment: Moment) -> Option<Moment> {
-        self.created.insert(token, moment)
-    }
-
-    /// When a thread was made, once.
-    pub fn begin(&mut self, token: Token) -> Option<Moment> {
-        self.created.remove(&token)
-    }
-
-    /// A thread ends. Gives a moment that is no longer needed.
-    pub fn end(&mut self, token: Token, moment: Moment) -> Option<Moment> {
-        self.ended.insert(token, moment)
-    }
-
-    /// When a thread ended, once.
-    pub fn join(&mut self, token: Token) -> Option<Moment> {
-        self.ended.remove(&token)
     }
 }

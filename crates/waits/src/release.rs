@@ -1,14 +1,14 @@
 //! What a call means to others when it begins, and who has released it when it ends: the rules of the analysis.
 
 use crate::Rule;
-use crate::analysis::{Analysis, OpenCall};
-use crate::call::{Call, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
+use crate::analysis::{Analysis, EndedCall, OpenCall};
+use crate::call::{Call, Collective, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
 use crate::classes::PathShares;
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
 use crate::messages::{BegunRequest, MessagePlace, MessageRequest, Prepared, Started};
 use crate::objects::{Object, Objects, held_by};
-use crate::step::{CodeId, LocationId, LocationState, ProcessId};
+use crate::step::{LocationId, LocationState, ProcessId};
 use crate::wait::{Moment, Wait};
 
 impl Analysis {
@@ -35,15 +35,13 @@ impl Analysis {
             Call::PrepareCollective(collective, request) => self.prepare(process, *request, Prepared::Collective(*collective)),
             Call::Start(requests) => requests.iter().for_each(|request| self.start_prepared(id, process, *request)),
             Call::Collective(collective) => {
-                let moment = self.moment(id);
-                let (membership, old) = self.collectives.enter(process, *collective, moment);
-                self.give_back(old);
+                let membership = self.enter_collective(id, process, *collective);
                 self.open(id).membership = Some(membership);
             }
             Call::Unlock(object) => self.keep(id, |objects, moment| objects.unlock(held_by(process, *object), moment)),
             Call::Wake(object, count) => self.keep(id, |objects, moment| objects.wake(held_by(process, *object), *count, moment)),
-            Call::Create(token) => self.keep(id, |objects, moment| objects.create(*token, moment)),
-            Call::End(token) => self.keep(id, |objects, moment| objects.end(*token, moment)),
+            Call::Create(token) => self.keep(id, |objects, moment| objects.created.insert(*token, moment)),
+            Call::End(token) => self.keep(id, |objects, moment| objects.ended.insert(*token, moment)),
             Call::ThreadBarrier(object, count) => {
                 let moment = self.moment(id);
                 let (place, old) = self.objects.enter(held_by(process, *object), *count, moment);
@@ -70,7 +68,7 @@ impl Analysis {
         match begun {
             BegunRequest::Nowhere => self.give_back([moment]),
             BegunRequest::Placed(place) if !is_receive && self.messages.is_received(place) => {
-                self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, moment.time_ns);
+                self.outcome.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, moment.time_ns);
             }
             _ => {}
         }
@@ -79,7 +77,7 @@ impl Analysis {
 
     fn begin_message(&mut self, id: LocationId, process: ProcessId, message: Message, is_receive: bool) {
         let begun = self.place(id, process, message, is_receive);
-        self.open(id).begun.push((begun, is_receive));
+        self.open(id).begun.push(begun);
     }
 
     fn prepare(&mut self, process: ProcessId, request: RequestId, what: Prepared) {
@@ -106,137 +104,120 @@ impl Analysis {
                 let sides = sends.iter().map(|send| (send, false)).chain(receives.iter().map(|receive| (receive, true)));
                 Started::Meeting(sides.map(|(message, is_receive)| self.place(id, process, *message, is_receive)).collect(), *kind)
             }
-            Prepared::Collective(collective) => {
-                let moment = self.moment(id);
-                let (membership, old) = self.collectives.enter(process, *collective, moment);
-                self.give_back(old);
-                Started::Collective(membership)
-            }
+            Prepared::Collective(collective) => Started::Collective(self.enter_collective(id, process, *collective)),
         }
+    }
+
+    fn enter_collective(&mut self, id: LocationId, process: ProcessId, collective: Collective) -> Membership {
+        let moment = self.moment(id);
+        let (membership, old) = self.collectives.enter(process, collective, moment);
+        self.give_back(old);
+        membership
     }
 
     fn unknown_request(&mut self, id: LocationId) {
         let time_ns = self.location(id).time_ns;
-        self.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
+        self.outcome.diagnostics.add(Diagnostic::UnknownRequest, id, time_ns);
     }
 
     /// A call returns: who released it, and what follows.
-    pub(crate) fn complete(&mut self, id: LocationId, process: ProcessId, open: OpenCall, time_ns: u64, call: &Call) -> Option<Wait> {
-        let (enter_ns, site) = (open.enter_ns, open.site);
+    pub(crate) fn complete(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
+        let EndedCall { id, process, enter_ns, exit_ns, .. } = ended;
         match call {
-            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(_) => {
-                self.complete_messages(id, process, open, time_ns, call)
-            }
+            Call::Send(..) | Call::Receive(..) | Call::Exchange(..) | Call::Meeting(_) => self.complete_messages(ended, open, call),
             Call::Probe(message) => {
                 let found = self.messages.first_unreceived(process, *message);
-                self.resolve(id, (enter_ns, time_ns), site, found.map(|moment| (moment, WaitKind::LateSender)))
+                self.resolve(ended, found.map(|moment| (moment, WaitKind::LateSender)))
             }
-            Call::Wait(completed) => self.complete_requests(id, process, (enter_ns, time_ns), site, completed),
+            Call::Wait(completed) => self.complete_requests(ended, completed),
             Call::Collective(_) => {
-                let found = open.membership.and_then(|membership| self.collective_wait(id, membership, time_ns));
-                let wait = self.resolve(id, (enter_ns, time_ns), site, found);
+                let found = open.membership.and_then(|membership| self.collective_wait(id, membership, exit_ns));
+                let wait = self.resolve(ended, found);
                 let old = open.membership.map_or_else(Vec::new, |membership| self.collectives.leave(membership));
                 self.give_back(old);
                 wait
             }
-            Call::BeginJob(job) => self.begin_job(id, *job, time_ns, site),
+            Call::BeginJob(job) => self.begin_job(ended, *job),
             Call::Free(request) => {
                 self.messages.requests.remove(&(process, *request));
-                self.resolve(id, (enter_ns, time_ns), site, None)
+                self.resolve(ended, None)
             }
             Call::Lock(object) => {
                 let found = self.objects.unlocked(held_by(process, *object), id).map(|moment| (moment, WaitKind::LockContention));
                 if object.is_shared() {
                     // The process that holds a shared lock may only be slow to answer.
-                    return self.resolve(id, (enter_ns, time_ns), site, found);
+                    return self.resolve(ended, found);
                 }
-                self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::LockWithoutUnlock)
+                self.expect(ended, found, Diagnostic::LockWithoutUnlock)
             }
-            Call::Sleep(_, _, false) => self.complete_without_wait(id, time_ns, site, LocationState::Blocked),
+            Call::Sleep(_, _, false) => self.complete_without_wait(ended, LocationState::Blocked),
             Call::Sleep(object, kind, true) => {
                 let woken = self.objects.woken(held_by(process, *object), id, enter_ns);
                 let found = woken.map(|moment| (moment, kind_of_sleep(kind)));
-                self.expect(id, (enter_ns, time_ns), site, found, Diagnostic::SleepWithoutWake)
+                self.expect(ended, found, Diagnostic::SleepWithoutWake)
             }
-            Call::ThreadBarrier(..) => self.complete_thread_barrier(id, &open, time_ns),
+            // The last to enter released the others.
+            Call::ThreadBarrier(..) => {
+                let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
+                let wait = self.expect(ended, found, Diagnostic::LeftBeforeEntered);
+                let old = open.barrier.and_then(|place| self.objects.leave(place));
+                self.give_back(old);
+                wait
+            }
             Call::Join(token) => {
-                let found = self.objects.join(*token);
-                let wait = self.expect(id, (enter_ns, time_ns), site, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
+                let found = self.objects.ended.remove(token);
+                let wait = self.expect(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
                 self.give_back(found);
                 wait
             }
-            Call::Blocked => self.complete_without_wait(id, time_ns, site, LocationState::Blocked),
-            _ => self.complete_without_wait(id, time_ns, site, LocationState::Communicating),
+            Call::Blocked => self.complete_without_wait(ended, LocationState::Blocked),
+            _ => self.complete_without_wait(ended, LocationState::Communicating),
         }
-    }
-
-    /// A barrier of threads returns: the last to enter released the others.
-    fn complete_thread_barrier(&mut self, id: LocationId, open: &OpenCall, time_ns: u64) -> Option<Wait> {
-        let found = open.barrier.and_then(|place| self.objects.last(place)).map(|moment| (moment, WaitKind::ThreadBarrier));
-        let wait = self.expect(id, (open.enter_ns, time_ns), open.site, found, Diagnostic::LeftBeforeEntered);
-        let old = open.barrier.and_then(|place| self.objects.leave(place));
-        self.give_back(old);
-        wait
     }
 
     /// A wait for a condition returns: until the wake the location waited for the condition, from then on for the mutex, if another
     /// location released that later. Two waits, since two locations may be the releasers.
-    pub(crate) fn complete_condition(
-        &mut self,
-        id: LocationId,
-        (enter_ns, exit_ns): (u64, u64),
-        site: CodeId,
-        condition: Object,
-        mutex: Object,
-    ) -> Vec<Wait> {
+    pub(crate) fn complete_condition(&mut self, ended: EndedCall, condition: Object, mutex: Object) -> Vec<Wait> {
+        let EndedCall { id, enter_ns, exit_ns, .. } = ended;
         let woken = self.objects.woken(condition, id, enter_ns).filter(|moment| moment.time_ns > enter_ns);
         let is_later = |unlocked: &Moment| woken.is_some_and(|woken| (woken.time_ns..=exit_ns).contains(&unlocked.time_ns));
         let unlocked = self.objects.unlocked(mutex, id).filter(is_later);
         let until_ns = woken.filter(|_| unlocked.is_some()).map_or(exit_ns, |moment| moment.time_ns);
         let found = woken.map(|moment| (moment, WaitKind::Condition));
-        let slept = self.expect(id, (enter_ns, until_ns), site, found, Diagnostic::SleepWithoutWake);
-        let locked = unlocked.and_then(|moment| self.resolve(id, (until_ns, exit_ns), site, Some((moment, WaitKind::LockContention))));
+        let slept = self.expect(EndedCall { exit_ns: until_ns, ..ended }, found, Diagnostic::SleepWithoutWake);
+        let then = EndedCall { enter_ns: until_ns, ..ended };
+        let locked = unlocked.and_then(|moment| self.resolve(then, Some((moment, WaitKind::LockContention))));
         slept.into_iter().chain(locked).collect()
     }
 
     /// No location was waited for: the call's time is of that state.
-    fn complete_without_wait(&mut self, id: LocationId, time_ns: u64, site: CodeId, state: LocationState) -> Option<Wait> {
-        let ns = time_ns - self.location(id).time_ns;
-        self.append(id, site, state, ns);
+    fn complete_without_wait(&mut self, ended: EndedCall, state: LocationState) -> Option<Wait> {
+        let ns = ended.exit_ns - self.location(ended.id).time_ns;
+        self.append(ended.id, ended.site, state, ns);
         None
     }
 
     /// As [`Analysis::resolve`], where a location must have been waited for.
-    fn expect(
-        &mut self,
-        id: LocationId,
-        times: (u64, u64),
-        site: CodeId,
-        found: Option<(Moment, WaitKind)>,
-        or: Diagnostic,
-    ) -> Option<Wait> {
-        if found.is_none() && times.1 > times.0 {
-            self.diagnostics.add(or, id, times.0);
-            self.unexplained_ns += times.1 - times.0;
-            return self.complete_without_wait(id, times.1, site, LocationState::Unexplained);
+    fn expect(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>, or: Diagnostic) -> Option<Wait> {
+        if found.is_none() && ended.exit_ns > ended.enter_ns {
+            return self.leave_unexplained(ended, or, ended.enter_ns);
         }
-        self.resolve(id, times, site, found)
+        self.resolve(ended, found)
     }
 
-    /// The call of a location lasted from `enter_ns` to `exit_ns`; the moment, if any, released it.
-    fn resolve(
-        &mut self,
-        id: LocationId,
-        (enter_ns, exit_ns): (u64, u64),
-        site: CodeId,
-        found: Option<(Moment, WaitKind)>,
-    ) -> Option<Wait> {
+    fn leave_unexplained(&mut self, ended: EndedCall, because: Diagnostic, time_ns: u64) -> Option<Wait> {
+        self.outcome.diagnostics.add(because, ended.id, time_ns);
+        self.outcome.unexplained_ns += ended.exit_ns - ended.enter_ns;
+        self.complete_without_wait(ended, LocationState::Unexplained)
+    }
+
+    /// The moment, if any, released the call's location.
+    fn resolve(&mut self, ended: EndedCall, found: Option<(Moment, WaitKind)>) -> Option<Wait> {
+        let EndedCall { id, enter_ns, exit_ns, site, .. } = ended;
         let found = found.filter(|(moment, _)| moment.location != id && moment.time_ns > enter_ns);
-        let Some((moment, kind)) = found else { return self.complete_without_wait(id, exit_ns, site, LocationState::Communicating) };
+        let Some((moment, kind)) = found else { return self.complete_without_wait(ended, LocationState::Communicating) };
         if moment.time_ns > exit_ns {
-            self.diagnostics.add(Diagnostic::ReceiveBeforeSend, id, exit_ns);
-            self.unexplained_ns += exit_ns - enter_ns;
-            return self.complete_without_wait(id, exit_ns, site, LocationState::Unexplained);
+            return self.leave_unexplained(ended, Diagnostic::ReceiveBeforeSend, exit_ns);
         }
         let head = self.location(id).head;
         let paths = self.versions.difference(moment.version, head);
@@ -248,36 +229,37 @@ impl Analysis {
         location.time_ns = moment.time_ns;
         location.scaled_ns = location.scaled_ns.max(moment.scaled_ns);
         self.append(id, site, LocationState::Communicating, exit_ns - moment.time_ns);
-        self.waits += 1;
-        self.wait_ns += wait.wait_ns;
-        if self.waits.is_multiple_of(1024) {
+        let outcome = &mut self.outcome;
+        outcome.waits += 1;
+        outcome.wait_ns += wait.wait_ns;
+        if outcome.waits.is_multiple_of(1024) {
             let live = self.versions.live();
-            self.live = (self.live.0.max(live.0), self.live.1.max(live.1));
+            outcome.live = (outcome.live.0.max(live.0), outcome.live.1.max(live.1));
         }
-        let shares = PathShares::new(&self.steps, &wait);
+        let shares = PathShares::new(&outcome.steps, &wait);
         self.classes.add(&wait, &shares);
         self.others.iter_mut().for_each(|classes| classes.tally(&wait, &shares));
         Some(wait)
     }
 
-    fn complete_messages(&mut self, id: LocationId, process: ProcessId, open: OpenCall, time_ns: u64, call: &Call) -> Option<Wait> {
+    fn complete_messages(&mut self, ended: EndedCall, open: OpenCall, call: &Call) -> Option<Wait> {
         let mut latest: Option<(Moment, WaitKind)> = None;
         let mut places = Vec::with_capacity(2);
-        for (begun, is_receive) in open.begun {
+        for begun in open.begun {
             let actual = if let Call::Receive(_, actual) = call { *actual } else { None };
-            let begun = self.messages.resolve(process, begun, actual);
+            let begun = self.messages.resolve(ended.process, begun, actual);
             if let BegunRequest::Open(_, moment) = begun {
                 self.give_back([moment]);
             }
             let BegunRequest::Placed(place) = begun else { continue };
             places.push(place);
-            let mut partner = self.partner(place, is_receive, time_ns);
+            let mut partner = self.partner(place, ended.exit_ns);
             if let (Call::Meeting(Meeting { kind, .. }), Some(found)) = (call, &mut partner) {
                 found.1 = *kind;
             }
             latest = later(latest, partner);
         }
-        let wait = self.resolve(id, (open.enter_ns, time_ns), open.site, latest);
+        let wait = self.resolve(ended, latest);
         self.end_places(&places);
         wait
     }
@@ -289,9 +271,9 @@ impl Analysis {
         }
     }
 
-    fn partner(&self, place: MessagePlace, is_receive: bool, until_ns: u64) -> Option<(Moment, WaitKind)> {
+    fn partner(&self, place: MessagePlace, until_ns: u64) -> Option<(Moment, WaitKind)> {
         let moment = self.messages.partner(place).filter(|moment| moment.time_ns <= until_ns && !place.is_buffered())?;
-        let kind = match (is_receive, self.messages.is_overtaken(place)) {
+        let kind = match (place.is_receive(), self.messages.is_overtaken(place)) {
             (true, true) => WaitKind::WrongOrder,
             (true, false) => WaitKind::LateSender,
             (false, _) => WaitKind::LateReceiver,
@@ -312,25 +294,15 @@ impl Analysis {
         match self.collectives.waited(membership) {
             Waited::For(moment) => Some((moment, kind)),
             Waited::NotAtAll => None,
-            Waited::Early => {
-                self.diagnostics.add(Diagnostic::LeftBeforeEntered, id, time_ns);
-                None
-            }
-            Waited::Contradictory => {
-                self.diagnostics.add(Diagnostic::DifferentCollectives, id, time_ns);
+            Waited::Unexplained(because) => {
+                self.outcome.diagnostics.add(because, id, time_ns);
                 None
             }
         }
     }
 
-    fn complete_requests(
-        &mut self,
-        id: LocationId,
-        process: ProcessId,
-        times: (u64, u64),
-        site: CodeId,
-        completed: &[Completed],
-    ) -> Option<Wait> {
+    fn complete_requests(&mut self, ended: EndedCall, completed: &[Completed]) -> Option<Wait> {
+        let EndedCall { id, process, exit_ns, .. } = ended;
         let mut latest: Option<(Moment, WaitKind)> = None;
         let (mut places, mut members) = (Vec::new(), Vec::new());
         for one in completed {
@@ -342,7 +314,7 @@ impl Analysis {
             let (sides, kind) = match started {
                 Started::Collective(membership) => {
                     members.push(membership);
-                    latest = later(latest, self.collective_wait(id, membership, times.1));
+                    latest = later(latest, self.collective_wait(id, membership, exit_ns));
                     continue;
                 }
                 Started::Message(begun) => (vec![self.messages.resolve(process, begun, one.peer.zip(one.tag))], None),
@@ -351,7 +323,7 @@ impl Analysis {
             for begun in sides {
                 match begun {
                     BegunRequest::Placed(place) => {
-                        let partner = self.partner(place, place.is_receive(), times.1);
+                        let partner = self.partner(place, exit_ns);
                         latest = later(latest, partner.map(|(moment, own)| (moment, kind.unwrap_or(own))));
                         places.push(place);
                     }
@@ -360,7 +332,7 @@ impl Analysis {
                 }
             }
         }
-        let wait = self.resolve(id, times, site, latest);
+        let wait = self.resolve(ended, latest);
         self.end_places(&places);
         for membership in members {
             let old = self.collectives.leave(membership);
@@ -399,7 +371,8 @@ impl Analysis {
     }
 
     /// The start of a job is the origin of its members: what was before is not compared.
-    fn begin_job(&mut self, id: LocationId, job: u32, time_ns: u64, site: CodeId) -> Option<Wait> {
+    fn begin_job(&mut self, ended: EndedCall, job: u32) -> Option<Wait> {
+        let EndedCall { id, exit_ns: time_ns, site, .. } = ended;
         match self.jobs.get(&job).copied().filter(|moment| moment.time_ns <= time_ns) {
             Some(moment) => {
                 let shared = self.versions.share(moment.version);
@@ -411,8 +384,7 @@ impl Analysis {
                 self.append(id, site, LocationState::Starting, time_ns - moment.time_ns);
             }
             None => {
-                let ns = time_ns - self.location(id).time_ns;
-                self.append(id, site, LocationState::Starting, ns);
+                self.complete_without_wait(ended, LocationState::Starting);
                 let moment = self.moment(id);
                 self.jobs.insert(job, moment);
             }

@@ -10,6 +10,7 @@
 
 use crate::hash::Map;
 use crate::step::StepId;
+use std::ops::AddAssign;
 
 /// A version. Owned: to be given back by [`Versions::release`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,7 +206,12 @@ fn compact(node: &mut Node) {
 /// Sorts by step and adds equal ones up.
 fn add_up(steps: &mut Vec<(StepId, u64)>) {
     steps.sort_unstable_by_key(|(step, _)| *step);
-    steps.dedup_by(|next, kept| {
+    merge_equal(steps);
+}
+
+/// Adds up the values of equal keys, which are next to each other.
+pub(crate) fn merge_equal<K: PartialEq, V: AddAssign + Copy>(sorted: &mut Vec<(K, V)>) {
+    sorted.dedup_by(|next, kept| {
         let is_equal = next.0 == kept.0;
         if is_equal {
             kept.1 += next.1;

@@ -213,7 +213,7 @@ pub struct UnitRecord {
 
 /// Start of a raw file.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawHeader {
     /// [`RAW_MAGIC`].
     pub magic: [u8; 8],

@@ -164,15 +164,12 @@ impl Event {
     /// Reads a word of a chunk of an image with that template. `None`: the word is no event.
     #[inline]
     pub const fn from_word(word: u32, template: u64) -> Option<Event> {
-        let counter = (word & !TAG_MASK).wrapping_sub(template as u32) / 8;
-        match word & TAG_MASK {
-            TAG_PATH => Some(Event::Path(counter)),
-            TAG_EXIT => Some(Event::Exit(counter)),
-            TAG_ENTER => Some(Event::Enter(counter)),
-            TAG_RESUME => Some(Event::Resume(depth_of((word >> 3) as u64 * 4))),
-            TAG_INHERITED => Some(Event::Inherited(counter)),
-            _ => None,
-        }
+        let tag = word & TAG_MASK;
+        let value = match tag {
+            TAG_RESUME => depth_of((word >> 3) as u64 * 4),
+            _ => (word & !TAG_MASK).wrapping_sub(template as u32) / 8,
+        };
+        Event::from_parts(tag, value)
     }
 
     /// The same event as a word that does not depend on where the image was loaded.
@@ -190,8 +187,11 @@ impl Event {
     /// Reads what [`Event::to_word`] gives. `None`: the word is no event.
     #[inline]
     pub const fn from_stored(word: u32) -> Option<Event> {
-        let value = word >> 3;
-        match word & TAG_MASK {
+        Event::from_parts(word & TAG_MASK, word >> 3)
+    }
+
+    const fn from_parts(tag: u32, value: u32) -> Option<Event> {
+        match tag {
             TAG_PATH => Some(Event::Path(value)),
             TAG_EXIT => Some(Event::Exit(value)),
             TAG_ENTER => Some(Event::Enter(value)),

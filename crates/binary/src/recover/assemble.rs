@@ -218,15 +218,12 @@ impl Function<'_, '_, '_> {
         match reached.flow {
             CodeFlow::Next if is_last => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
-            CodeFlow::Call(to) => {
-                let callee = self.explored.import_called(at).map_or_else(|| self.callee(to), CodeCallee::Import);
-                let goes_on = is_last && block.end == BlockEnd::FallThrough;
-                let mut all = vec![Transfer::Call(CallKind::Call, callee)];
-                all.extend(goes_on.then(|| self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));
-                all
-            }
-            CodeFlow::CallIndirect => {
-                let callee = self.explored.import_called(at).map_or(CodeCallee::Indirect, CodeCallee::Import);
+            CodeFlow::Call(_) | CodeFlow::CallIndirect => {
+                let callee = match (self.explored.import_called(at), reached.flow) {
+                    (Some(name), _) => CodeCallee::Import(name),
+                    (None, CodeFlow::Call(to)) => self.callee(to),
+                    (None, _) => CodeCallee::Indirect,
+                };
                 let goes_on = is_last && block.end == BlockEnd::FallThrough;
                 let mut all = vec![Transfer::Call(CallKind::Call, callee)];
                 all.extend(goes_on.then(|| self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)));

@@ -4,7 +4,7 @@
 //! imported function. Sources: System V ABI, AMD64 supplement (relocation types, procedure linkage table); generic ABI
 //! (RELR).
 
-use crate::elf::Binary;
+use crate::elf::{Binary, parsed};
 use crate::error::BinaryError;
 use crate::graph::Stub;
 use crate::instruction::decode;
@@ -61,8 +61,7 @@ impl<'a> Code<'a> {
     /// # Errors
     /// The file's tables are damaged.
     pub fn read(binary: &'a Binary) -> Result<Code<'a>, BinaryError> {
-        let file = ElfFile64::<object::Endianness>::parse(binary.data())
-            .map_err(|e| BinaryError::damaged(binary.path(), format!("ELF header: {e}")))?;
+        let file = parsed(binary.path(), binary.data())?;
         let sections = sections(binary, &file);
         let words = words(binary, &file);
         let starts_main = |word: &CodeWord| matches!(word, CodeWord::Import(name) if name.split('@').next() == Some("__libc_start_main"));

@@ -234,10 +234,8 @@ impl<'k, 'a> Explored<'k, 'a> {
 
     /// Follows everything that is known to be entered and was not followed yet.
     pub fn follow(&mut self) {
-        loop {
-            while let Some(at) = self.work.pop() {
-                self.follow_from(at);
-            }
+        self.drain();
+        while !self.candidates.is_empty() {
             let candidates = std::mem::take(&mut self.candidates);
             let fresh: Vec<u64> = candidates.into_iter().filter(|at| !self.instructions.contains_key(at)).collect();
             for at in fresh {
@@ -246,9 +244,6 @@ impl<'k, 'a> Explored<'k, 'a> {
                     self.enter(at);
                     self.drain();
                 }
-            }
-            if self.work.is_empty() && self.candidates.is_empty() {
-                break;
             }
         }
     }

@@ -5,6 +5,7 @@
 //! both, a pad without action cleans up, a type that is zero catches everything, and an empty list lets nothing pass.
 
 use super::code::{Code, CodeWord};
+use gimli::{EndianSlice, LittleEndian, Reader as _};
 
 /// A call whose exceptions are received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,13 +52,13 @@ fn read_call_sites(code: &Code, at: u64, function: u64, found: &mut Vec<Protecte
         OMITTED => None,
         encoding => {
             let offset = reader.uleb()?;
-            Some(Types { end: reader.address.checked_add(offset)?, encoding })
+            Some(Types { end: reader.address().checked_add(offset)?, encoding })
         }
     };
     let encoding = reader.byte()?;
     let size = reader.uleb()?;
-    let end = reader.address.checked_add(size)?;
-    while reader.address < end {
+    let end = reader.address().checked_add(size)?;
+    while reader.address() < end {
         let (start, length, landing_pad) = (reader.plain(encoding)?, reader.plain(encoding)?, reader.plain(encoding)?);
         let action = reader.uleb()?;
         if landing_pad != 0 {
@@ -88,7 +89,7 @@ fn receives_all(code: &Code, action: u64, types: Option<Types>) -> Option<bool> 
         if receives {
             return Some(true);
         }
-        let from = reader.address;
+        let from = reader.address();
         match reader.sleb()? {
             0 => return Some(false),
             next => at = from.wrapping_add_signed(next),
@@ -114,71 +115,49 @@ fn is_zero(code: &Code, types: Types, number: u64) -> Option<bool> {
 }
 
 struct Reader<'a> {
-    rest: &'a [u8],
-    address: u64,
+    rest: EndianSlice<'a, LittleEndian>,
+    /// The address behind it.
+    end: u64,
 }
 
 impl<'a> Reader<'a> {
     fn at(code: &Code<'a>, address: u64) -> Option<Self> {
-        Some(Reader { rest: code.binary.bytes_at(address)?, address })
+        let bytes = code.binary.bytes_at(address)?;
+        Some(Reader { rest: EndianSlice::new(bytes, LittleEndian), end: address.wrapping_add(bytes.len() as u64) })
     }
 
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (head, rest) = self.rest.split_first_chunk::<N>()?;
-        self.rest = rest;
-        self.address += N as u64;
-        Some(*head)
+    fn address(&self) -> u64 {
+        self.end.wrapping_sub(self.rest.len() as u64)
     }
 
     fn byte(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[b]| b)
+        self.rest.read_u8().ok()
     }
 
     fn uleb(&mut self) -> Option<u64> {
-        let mut value = 0_u64;
-        for shift in (0..).step_by(7) {
-            let byte = self.byte()?;
-            if shift < 64 {
-                value |= u64::from(byte & 0x7f) << shift;
-            }
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        Some(value)
+        self.rest.read_uleb128().ok()
     }
 
     fn sleb(&mut self) -> Option<i64> {
-        let (mut value, mut shift) = (0_u64, 0);
-        loop {
-            let byte = self.byte()?;
-            if shift < 64 {
-                value |= u64::from(byte & 0x7f) << shift;
-            }
-            shift = 7_u32.saturating_add(shift);
-            if byte & 0x80 == 0 {
-                let unused = 64_u32.saturating_sub(shift);
-                return Some(((value << unused) as i64) >> unused);
-            }
-        }
+        self.rest.read_sleb128().ok()
     }
 
     /// A value of a pointer encoding (`DW_EH_PE_*`), whatever it is relative to.
     fn plain(&mut self, encoding: u8) -> Option<u64> {
         match encoding & 0x0f {
-            0x00 | 0x04 | 0x0c => self.take::<8>().map(u64::from_le_bytes),
+            0x00 | 0x04 | 0x0c => self.rest.read_u64().ok(),
             0x01 => self.uleb(),
-            0x02 => self.take::<2>().map(|b| u64::from(u16::from_le_bytes(b))),
-            0x03 => self.take::<4>().map(|b| u64::from(u32::from_le_bytes(b))),
-            0x0a => self.take::<2>().map(|b| i64::from(i16::from_le_bytes(b)) as u64),
-            0x0b => self.take::<4>().map(|b| i64::from(i32::from_le_bytes(b)) as u64),
+            0x02 => self.rest.read_u16().ok().map(u64::from),
+            0x03 => self.rest.read_u32().ok().map(u64::from),
+            0x0a => self.rest.read_i16().ok().map(|value| i64::from(value) as u64),
+            0x0b => self.rest.read_i32().ok().map(|value| i64::from(value) as u64),
             _ => None,
         }
     }
 
     /// A pointer, absolute or relative to its own place.
     fn encoded(&mut self, encoding: u8) -> Option<u64> {
-        let place = self.address;
+        let place = self.address();
         let value = self.plain(encoding)?;
         match encoding & 0x70 {
             0x00 => Some(value),

@@ -11,19 +11,17 @@ pub fn length(bytes: &[u8], address: u64) -> usize {
             at += 1;
             continue;
         }
-        match decode(&bytes[at..], address + at as u64) {
-            Some(i)
-                if matches!(i.mnemonic(), Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2)
-                    && at + i.len() <= bytes.len() =>
-            {
-                at += i.len()
-            }
+        let Some(instruction) = decode(&bytes[at..], address + at as u64).filter(|i| at + i.len() <= bytes.len()) else { break };
+        let is_filling = match instruction.mnemonic() {
+            Mnemonic::Nop | Mnemonic::Int3 | Mnemonic::Hlt | Mnemonic::Ud2 => true,
             // Longer fillings: `xchg ax, ax`, and jumps over the rest of the padding.
-            Some(i) if i.mnemonic() == Mnemonic::Xchg && i.op0_register() == i.op1_register() && at + i.len() <= bytes.len() => {
-                at += i.len()
-            }
-            _ => break,
+            Mnemonic::Xchg => instruction.op0_register() == instruction.op1_register(),
+            _ => false,
+        };
+        if !is_filling {
+            break;
         }
+        at += instruction.len();
     }
     at
 }

@@ -2,6 +2,8 @@
 //! is written back costs nothing.
 
 use super::parameters::{CacheParameters, PowerCosts, ProcessorParameters};
+use super::{ProcessorEvent, count};
+use crate::events::EventCounts;
 
 /// A cache: of each set the blocks, most recently used first.
 #[derive(Clone, Debug)]
@@ -41,6 +43,15 @@ pub(super) struct CacheAccess {
     pub l2_misses: u32,
     /// Cost behind the first level, by the power models.
     pub cost: u32,
+}
+
+impl CacheAccess {
+    /// Counts its misses and, by the analytical power model, its cost with that of the first level.
+    pub fn count(&self, events: &mut EventCounts, first_level: u32) {
+        count(events, ProcessorEvent::L1Misses, self.l1_misses);
+        count(events, ProcessorEvent::L2Misses, self.l2_misses);
+        count(events, ProcessorEvent::AnalyticalPower, first_level + self.cost);
+    }
 }
 
 /// All caches.

@@ -183,9 +183,7 @@ impl FastModel {
         if block != self.fetched_block {
             self.fetched_block = block;
             let access = self.caches.fetch(instruction.address.0);
-            count(events, ProcessorEvent::L1Misses, access.l1_misses);
-            count(events, ProcessorEvent::L2Misses, access.l2_misses);
-            count(events, ProcessorEvent::AnalyticalPower, self.parameters.power.instruction_cache + access.cost);
+            access.count(events, self.parameters.power.instruction_cache);
             if access.l1_misses > 0 {
                 earliest = earliest.max(self.fetch.cycle) + access.cycles;
             }
@@ -236,9 +234,7 @@ impl FastModel {
         let mut completed = issued + latency(&self.parameters, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.data(address.0);
-            count(events, ProcessorEvent::L1Misses, access.l1_misses);
-            count(events, ProcessorEvent::L2Misses, access.l2_misses);
-            count(events, ProcessorEvent::AnalyticalPower, self.parameters.power.data_cache + access.cost);
+            access.count(events, self.parameters.power.data_cache);
             if instruction.load == Some(address) {
                 completed = completed.max(issued + access.cycles);
             }

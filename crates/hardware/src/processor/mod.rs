@@ -26,6 +26,7 @@ pub use predictor::PredictionOutcome;
 pub use reference::ReferenceModel;
 
 use crate::events::EventCounts;
+use crate::names::names;
 
 /// Events that the processor model counts, in their places of [`EventCounts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,29 +47,10 @@ pub enum ProcessorEvent {
     CyclePower,
 }
 
-impl ProcessorEvent {
-    /// All events.
-    pub const ALL: [ProcessorEvent; 7] = [
-        ProcessorEvent::Instructions,
-        ProcessorEvent::L1Misses,
-        ProcessorEvent::L2Misses,
-        ProcessorEvent::Mispredictions,
-        ProcessorEvent::StallCycles,
-        ProcessorEvent::AnalyticalPower,
-        ProcessorEvent::CyclePower,
-    ];
-
-    /// Its name in options and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            ProcessorEvent::Instructions => "instructions",
-            ProcessorEvent::L1Misses => "l1-misses",
-            ProcessorEvent::L2Misses => "l2-misses",
-            ProcessorEvent::Mispredictions => "mispredictions",
-            ProcessorEvent::StallCycles => "stall-cycles",
-            ProcessorEvent::AnalyticalPower => "power-analytical",
-            ProcessorEvent::CyclePower => "power-cycle",
-        }
+names! {
+    ProcessorEvent {
+        Instructions "instructions", L1Misses "l1-misses", L2Misses "l2-misses", Mispredictions "mispredictions",
+        StallCycles "stall-cycles", AnalyticalPower "power-analytical", CyclePower "power-cycle"
     }
 }
 

@@ -4,7 +4,7 @@
 //! issue the oldest instructions whose operands are there, dispatch, fetch. It shares caches, predictor and branch
 //! queue with [`super::FastModel`], and no timing.
 
-use super::cache::Hierarchy;
+use super::cache::{CacheAccess, Hierarchy};
 use super::fast::{latency, unit};
 use super::instruction::{Instruction, InstructionClass, NO_REGISTER};
 use super::parameters::ProcessorParameters;
@@ -58,8 +58,8 @@ pub struct ReferenceModel {
     writers: Vec<Option<u64>>,
     busy: [Vec<u64>; 2],
     fetched_block: u64,
-    /// Misses and cost of the block that is fetched, for the first instruction that comes of it.
-    pending_fetch: (u32, u32, u32),
+    /// What the fetch of a block met, with the cost of the first level, for the first instruction that comes of it.
+    pending_fetch: CacheAccess,
     /// Fetch waits: until a cycle, or until the branch of this number is dispatched or completes.
     fetch_from: u64,
     waits_for: Option<u64>,
@@ -89,7 +89,7 @@ impl ReferenceModel {
             writers: vec![None; 256],
             busy: [vec![0; parameters.multiply_units], vec![0; parameters.float_multiply_units]],
             fetched_block: u64::MAX,
-            pending_fetch: (0, 0, 0),
+            pending_fetch: CacheAccess::default(),
             fetch_from: 0,
             waits_for: None,
             next_number: 0,
@@ -209,9 +209,7 @@ impl ReferenceModel {
         let mut completed = cycle + latency(&p, instruction.class);
         for address in [instruction.load, instruction.store].into_iter().flatten() {
             let access = self.caches.data(address.0);
-            count(&mut entry.events, ProcessorEvent::L1Misses, access.l1_misses);
-            count(&mut entry.events, ProcessorEvent::L2Misses, access.l2_misses);
-            count(&mut entry.events, ProcessorEvent::AnalyticalPower, p.power.data_cache + access.cost);
+            access.count(&mut entry.events, p.power.data_cache);
             count(&mut entry.events, ProcessorEvent::CyclePower, access.cost);
             accesses.push(at);
             if instruction.load == Some(address) {
@@ -274,19 +272,16 @@ impl ReferenceModel {
             if block != self.fetched_block {
                 self.fetched_block = block;
                 let access = self.caches.fetch(instruction.address.0);
-                let cost = self.parameters.power.instruction_cache + access.cost;
-                self.pending_fetch = (access.l1_misses, access.l2_misses, cost);
+                self.pending_fetch = CacheAccess { cost: self.parameters.power.instruction_cache + access.cost, ..access };
                 if access.l1_misses > 0 {
                     self.fetch_from = self.cycle + access.cycles;
                     return;
                 }
             }
-            let (l1, l2, cost) = std::mem::take(&mut self.pending_fetch);
+            let fetched = std::mem::take(&mut self.pending_fetch);
             count(&mut events, ProcessorEvent::Instructions, 1);
-            count(&mut events, ProcessorEvent::L1Misses, l1);
-            count(&mut events, ProcessorEvent::L2Misses, l2);
-            count(&mut events, ProcessorEvent::AnalyticalPower, cost);
-            count(&mut events, ProcessorEvent::CyclePower, cost);
+            fetched.count(&mut events, 0);
+            count(&mut events, ProcessorEvent::CyclePower, fetched.cost);
             self.waiting.pop_front();
             let outcome = branch.as_ref().map(|b| self.predictor.predict(b));
             count(&mut events, ProcessorEvent::Mispredictions, u32::from(outcome == Some(PredictionOutcome::Misprediction)));

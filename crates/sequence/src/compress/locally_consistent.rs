@@ -49,11 +49,6 @@ struct Rules {
 }
 
 impl LocallyConsistent {
-    /// A compressor that has read nothing.
-    pub fn new() -> LocallyConsistent {
-        LocallyConsistent::default()
-    }
-
     /// Gives an item to a level, and what that completes to the levels above.
     fn push_item(&mut self, level: usize, item: u32) {
         if self.levels.len() == level {

@@ -46,11 +46,6 @@ pub struct Phrases {
 }
 
 impl Phrases {
-    /// A compressor that has read nothing.
-    pub fn new() -> Phrases {
-        Phrases::default()
-    }
-
     fn phrase(&self, number: usize) -> &[u64] {
         let start = if number == 0 { 0 } else { self.ends[number - 1] as usize };
         &self.symbols[start..self.ends[number] as usize]

@@ -22,13 +22,6 @@ pub struct RePair {
     symbols: Vec<u32>,
 }
 
-impl RePair {
-    /// A compressor that has read nothing.
-    pub fn new() -> RePair {
-        RePair::default()
-    }
-}
-
 impl Compressor for RePair {
     fn push(&mut self, symbol: u64) {
         let number = self.terminals.number(symbol);

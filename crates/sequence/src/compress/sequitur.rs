@@ -49,8 +49,21 @@ struct Rule {
 }
 
 impl Default for Sequitur {
-    fn default() -> Self {
-        Self::new()
+    /// A compressor that has read nothing.
+    fn default() -> Sequitur {
+        let mut sequitur = Sequitur {
+            terminals: Terminals::default(),
+            values: Vec::new(),
+            next: Vec::new(),
+            previous: Vec::new(),
+            free_nodes: Vec::new(),
+            rules: Vec::new(),
+            free_rules: Vec::new(),
+            digrams: HashMap::default(),
+            suspects: Vec::new(),
+        };
+        sequitur.new_rule();
+        sequitur
     }
 }
 
@@ -86,23 +99,6 @@ impl Compressor for Sequitur {
 }
 
 impl Sequitur {
-    /// A compressor that has read nothing.
-    pub fn new() -> Sequitur {
-        let mut sequitur = Sequitur {
-            terminals: Terminals::default(),
-            values: Vec::new(),
-            next: Vec::new(),
-            previous: Vec::new(),
-            free_nodes: Vec::new(),
-            rules: Vec::new(),
-            free_rules: Vec::new(),
-            digrams: HashMap::default(),
-            suspects: Vec::new(),
-        };
-        sequitur.new_rule();
-        sequitur
-    }
-
     /// Looks for another occurrence of the digram at a node; if there is one, both become a rule.
     fn check(&mut self, node: Node) -> bool {
         let Some(key) = self.digram(node) else { return false };

@@ -73,14 +73,10 @@ impl Seeing<'_> {
                 _ => self.lose(&Connection::None),
             },
             None => {}
-            Some((before, _)) => match self.flow.connect(before, Some(block)) {
-                Connection::Unique(edges) => self.go(&edges),
-                Connection::Inferred(edges) => {
-                    self.tally.losses.inferred += 1;
-                    self.go(&edges);
-                }
-                other => self.lose(&other),
-            },
+            Some((before, _)) => {
+                let connection = self.flow.connect(before, Some(block));
+                self.follow(&connection);
+            }
         }
         self.frame.fresh = false;
         self.frame.at = Some((block, self.stretch));
@@ -100,6 +96,17 @@ impl Seeing<'_> {
         }
         self.frame.path = None;
         self.frame.done = false;
+    }
+
+    fn follow(&mut self, connection: &Connection) {
+        match connection {
+            Connection::Unique(edges) => self.go(edges),
+            Connection::Inferred(edges) => {
+                self.tally.losses.inferred += 1;
+                self.go(edges);
+            }
+            Connection::Ambiguous | Connection::None => self.lose(connection),
+        }
     }
 
     fn go(&mut self, edges: &[Edge]) {
@@ -162,14 +169,7 @@ impl Seeing<'_> {
             true => self.flow.connect_folded(block),
             false => self.flow.connect(block, None),
         };
-        match connection {
-            Connection::Unique(edges) => self.go(&edges),
-            Connection::Inferred(edges) => {
-                self.tally.losses.inferred += 1;
-                self.go(&edges);
-            }
-            other => self.lose(&other),
-        }
+        self.follow(&connection);
     }
 }
 

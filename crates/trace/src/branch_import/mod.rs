@@ -12,14 +12,15 @@ mod tally;
 mod walk;
 
 use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
+use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 use tally::{Tally, TallyPath};
-use trodden_binary::{AddressSpace, BinaryError, ProbedImage};
+use trodden_binary::{AddressSpace, BinaryError, ProbedFunction, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, ImageProfile, ObservedBranches, Profile, Run, Sampling, UnitProfile};
 use trodden_unit::UnitStore;
-use walk::{AddressPlace, ProbeGraphs, ThreadWalk, World};
+use walk::{AddressPlace, ThreadWalk, World};
 
 /// Why no profile can be made of branches.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +73,7 @@ pub fn import(
     run: Run,
 ) -> Result<BranchImport, ImportError> {
     let images = programs.iter().map(|p| ProbedImage::read(p, store)).collect::<Result<Vec<_>, _>>()?;
-    let world = World { images: &images, graphs: ProbeGraphs::default(), tally: Tally::default() };
+    let world = World { images: &images, graphs: ProbeGraphs::new(&images), tally: Tally::default() };
     let mut reader = Reader { world, space: AddressSpace::new(&images), walks: HashMap::new(), source: None, counts: Counts::default() };
     let failed = |line: u64| move |what: String| ImportError::Text { path: name.to_owned(), line, what };
     for (number, line) in text.split(b'\n').enumerate() {
@@ -190,15 +191,7 @@ impl Reader<'_> {
 
 /// Puts what was seen into the model.
 fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: BranchSource, run: Run) -> Profile {
-    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, TallyPath>> = BTreeMap::new();
-    for ((image, function, id), seen) in tally.paths {
-        let (unit, _) = images[image].functions[function.0 as usize];
-        let map = images[image].map(function);
-        // Sums along paths of a sound numbering lie in the function's range.
-        if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters) {
-            by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, seen);
-        }
-    }
+    let by_unit = by_unit(&images, tally.paths);
     let estimate = |seen: &TallyPath| match source {
         BranchSource::BranchTrace => seen.times,
         _ => (seen.weight.round() as u64).max(1),
@@ -218,6 +211,22 @@ fn profile(images: Vec<ProbedImage>, tally: Tally, counts: Counts, source: Branc
     };
     let executions = |place| by_unit.get(&place).into_iter().flatten().map(|(at, seen)| (*at, estimate(seen))).collect();
     Profile { run, images: image_profiles(&images, executions), sampling: Some(Sampling::Branches(sampling)) }
+}
+
+/// What was found of paths, by image and unit, then by counter. Sums along paths of a sound numbering lie in the function's range.
+pub(crate) fn by_unit<T>(
+    images: &[ProbedImage],
+    paths: impl IntoIterator<Item = ((usize, ProbedFunction, i64), T)>,
+) -> BTreeMap<(usize, usize), BTreeMap<u64, T>> {
+    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, T>> = BTreeMap::new();
+    for ((image, function, id), found) in paths {
+        let (unit, _) = images[image].functions[function.0 as usize];
+        let map = images[image].map(function);
+        if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters) {
+            by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, found);
+        }
+    }
+    by_unit
 }
 
 /// Programs with the executions of their paths, by image and unit.

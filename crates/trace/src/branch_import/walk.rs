@@ -12,9 +12,9 @@
 
 use super::frame::{BranchFrame, FramePath, Seeing, weight};
 use super::tally::Tally;
-use std::collections::HashMap;
+use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::{BranchInstruction, LONGEST_INSTRUCTION};
-use trodden_binary::{BinaryError, Connection, ProbeAt, ProbeGraph, ProbedFunction, ProbedImage};
+use trodden_binary::{BinaryError, CodeRange, Connection, ProbeAt, ProbedImage};
 use trodden_unit::probes::ProbeEvent;
 
 /// Where an address lies.
@@ -26,24 +26,6 @@ pub enum AddressPlace {
     Elsewhere,
     /// In no program: the kernel, or not traced.
     Outside,
-}
-
-/// Graphs of functions, made when they are first needed.
-#[derive(Debug, Default)]
-pub struct ProbeGraphs(HashMap<(usize, ProbedFunction), ProbeGraph>);
-
-impl ProbeGraphs {
-    fn of(&mut self, images: &[ProbedImage], image: usize, function: ProbedFunction) -> Result<&mut ProbeGraph, BinaryError> {
-        use std::collections::hash_map::Entry;
-        match self.0.entry((image, function)) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(new) => {
-                let flow = ProbeGraph::new(&images[image], function)
-                    .map_err(|e| BinaryError::Addresses { image: images[image].path.clone(), what: e.to_string() })?;
-                Ok(new.insert(flow))
-            }
-        }
-    }
 }
 
 /// Where control is.
@@ -81,7 +63,7 @@ pub struct World<'a> {
     /// The images.
     pub images: &'a [ProbedImage],
     /// Their graphs.
-    pub graphs: ProbeGraphs,
+    pub graphs: ProbeGraphs<'a>,
     /// What was seen.
     pub tally: Tally,
 }
@@ -211,7 +193,7 @@ impl ThreadWalk {
             self.now = Now::Elsewhere;
             return Ok(());
         };
-        let Range { start, function } = Range::new(world, image, range);
+        let CodeRange { start, function, .. } = world.images[image].ranges[range];
         let is_own = |f: &BranchFrame| (f.image, f.function) == (image, function);
         let came_back = |f: &BranchFrame| is_own(f) && f.left.is_some_and(|(first, last)| (first..=last).contains(&address));
         if let Some(at) = self.frames.iter().rposition(came_back) {
@@ -229,7 +211,7 @@ impl ThreadWalk {
         let mut landing = None;
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].at.filter(|_| is_own(&self.frames[at])) else { continue };
-            let flow = world.graphs.of(world.images, image, function)?;
+            let flow = world.graphs.of((image, function))?;
             let fits = next.is_some_and(|n| {
                 flow.restart(n).is_some() || matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_))
             });
@@ -267,7 +249,7 @@ impl ThreadWalk {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
         let Some(block) = next else { return Ok(()) };
-        let Some(sum) = world.graphs.of(world.images, image, function)?.restart(block) else { return Ok(()) };
+        let Some(sum) = world.graphs.of((image, function))?.restart(block) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
         self.leave_unfinished(world, frame);
         let path = Some(FramePath { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
@@ -295,7 +277,7 @@ impl ThreadWalk {
         let here = probes.iter().take_while(|m| m.address == address && m.probe.event == ProbeEvent::Begin).count();
         let Some(top) = self.frames.last().filter(|_| here > 1) else { return Ok(0) };
         let Some((block, _)) = top.at else { return Ok(if top.fresh { 0 } else { here - 1 }) };
-        let flow = world.graphs.of(world.images, top.image, top.function)?;
+        let flow = world.graphs.of((top.image, top.function))?;
         let fits = |at: &usize| matches!(flow.connect(block, Some(probes[*at].probe.block)), Connection::Unique(_));
         let fitting: Vec<usize> = (0..here).filter(fits).collect();
         match fitting[..] {
@@ -315,7 +297,7 @@ impl ThreadWalk {
             self.frames.push(BranchFrame { fresh: true, ..BranchFrame::unknown(image, function) });
         }
         let top = self.frames.last_mut().expect("control is in it");
-        let flow = world.graphs.of(world.images, top.image, top.function)?;
+        let flow = world.graphs.of((top.image, top.function))?;
         let mut seen = Seeing { frame: top, flow, tally: &mut world.tally, stretch, window };
         match at.probe.event {
             ProbeEvent::Begin => seen.block(block),
@@ -329,7 +311,7 @@ impl ThreadWalk {
     fn finish_top(&mut self, world: &mut World, by_condition: bool) -> Result<(), BinaryError> {
         let (stretch, window) = (self.stretch, self.window);
         let Some(mut frame) = self.frames.pop() else { return Ok(()) };
-        let flow = world.graphs.of(world.images, frame.image, frame.function)?;
+        let flow = world.graphs.of((frame.image, frame.function))?;
         Seeing { frame: &mut frame, flow, tally: &mut world.tally, stretch, window }.leave(by_condition);
         Ok(())
     }
@@ -343,19 +325,6 @@ impl ThreadWalk {
             }
             None => frame.cut_off(&mut world.tally),
         }
-    }
-}
-
-/// Code of a function: where it begins, whose it is.
-struct Range {
-    start: u64,
-    function: ProbedFunction,
-}
-
-impl Range {
-    fn new(world: &World, image: usize, range: usize) -> Range {
-        let range = world.images[image].ranges[range];
-        Range { start: range.start, function: range.function }
     }
 }
 

@@ -5,11 +5,12 @@
 //! row or one column. All numbers are whole, so nothing is lost to rounding.
 
 use super::apportion::{apportion, apportion_within};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, NumberAction, actions_of, lost};
+use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, NumberAction, actions_of, lost};
 use crate::branch_import::ImportError;
+use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
-use trodden_binary::{Connection, ProbeGraph, ProbedImage};
+use trodden_binary::{Connection, ProbeGraph};
 
 /// Passes of fitting a table to its sums, at most: where the sums contradict each other, no pass is the last.
 const MOST_PASSES: usize = 60;
@@ -29,7 +30,7 @@ pub struct Join {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn joins(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
+pub fn joins(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Vec<Vec<Join>>, ImportError> {
     let mut joins: Vec<Vec<Join>> = vec![Vec::new(); fragments.len()];
     let mut direct: BTreeMap<(FragmentFunction, u64), Group> = BTreeMap::new();
     let mut indirect: BTreeMap<FragmentFunction, Group> = BTreeMap::new();
@@ -48,14 +49,14 @@ pub fn joins(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]
     let mut left: Vec<u64> = fragments.iter().map(|f| f.count).collect();
     for group in direct.values() {
         let counts: Vec<u64> = group.begin.iter().map(|next| fragments[*next].count).collect();
-        group.join(images, graphs, fragments, &counts, &mut joins)?;
+        group.join(graphs, fragments, &counts, &mut joins)?;
     }
     for join in joins.iter().flatten() {
         left[join.next] = left[join.next].saturating_sub(join.count);
     }
     for group in indirect.values() {
         let counts: Vec<u64> = group.begin.iter().map(|next| left[*next]).collect();
-        group.join(images, graphs, fragments, &counts, &mut joins)?;
+        group.join(graphs, fragments, &counts, &mut joins)?;
     }
     Ok(joins)
 }
@@ -69,15 +70,8 @@ struct Group {
 
 impl Group {
     /// Joins them; `counts` is how often each of those that begin did.
-    fn join(
-        &self,
-        images: &[ProbedImage],
-        graphs: &mut Graphs,
-        fragments: &[Fragment],
-        counts: &[u64],
-        joins: &mut [Vec<Join>],
-    ) -> Result<(), ImportError> {
-        let mut rows = self.rows(images, graphs, fragments, counts)?;
+    fn join(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64], joins: &mut [Vec<Join>]) -> Result<(), ImportError> {
+        let mut rows = self.rows(graphs, fragments, counts)?;
         fit(&mut rows, counts);
         let mut limits = limits(&rows, counts.len());
         for row in rows {
@@ -94,7 +88,7 @@ impl Group {
     }
 
     /// What may follow each that ends.
-    fn rows(&self, images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
+    fn rows(&self, graphs: &mut ProbeGraphs, fragments: &[Fragment], counts: &[u64]) -> Result<Vec<Row>, ImportError> {
         let mut known: HashMap<(u32, First, FragmentStart), Option<Link>> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
         for number in &self.end {
@@ -105,7 +99,7 @@ impl Group {
                 let next = &fragments[*next];
                 let link = match known.entry((block, next.first, next.start)) {
                     std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-                    std::collections::hash_map::Entry::Vacant(new) => new.insert(between(images, graphs, from, block, next)?),
+                    std::collections::hash_map::Entry::Vacant(new) => new.insert(between(graphs, from, block, next)?),
                 };
                 if let Some(link) = link {
                     row.cells.push(Cell { column, flow: counts[column] as f64, link: link.clone() });
@@ -156,13 +150,14 @@ impl Link {
 }
 
 /// What happens between a block and what a fragment comes to first; `None` if one does not follow the other.
-fn between(images: &[ProbedImage], graphs: &mut Graphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
+fn between(graphs: &mut ProbeGraphs, from: &Fragment, block: u32, next: &Fragment) -> Result<Option<Link>, ImportError> {
     let to = match next.first {
         First::Within(to) if to == block => return Ok(Some(Link::sure([]))),
         First::Within(to) | First::Begin(to) => to,
         First::Nothing => return Ok(None),
     };
-    let graph = graphs.of(images, from.function)?;
+    let images = graphs.images;
+    let graph = graphs.of(from.function)?;
     let connection = graph.connect(block, Some(to));
     let is_indirect = from.exit == Exit::Indirect;
     Ok(match connection {

@@ -5,9 +5,9 @@
 
 use super::{HotPath, HotPathExit};
 use crate::branch_import::ImportError;
-use std::collections::HashMap;
+use crate::probe_graphs::ProbeGraphs;
 use trodden_binary::instruction::BranchInstruction;
-use trodden_binary::{BinaryError, Connection, NumberStep, ProbeAt, ProbeGraph, ProbedFunction, ProbedImage};
+use trodden_binary::{Connection, NumberStep, ProbeAt, ProbeGraph, ProbedFunction};
 use trodden_flow::Edge;
 use trodden_profile::Losses;
 use trodden_unit::probes::ProbeEvent;
@@ -83,28 +83,6 @@ pub struct Fragment {
     pub count: u64,
 }
 
-/// Graphs of functions, made when they are first needed.
-#[derive(Debug, Default)]
-pub struct Graphs(HashMap<FragmentFunction, ProbeGraph>);
-
-impl Graphs {
-    /// The graph of a function.
-    ///
-    /// # Errors
-    /// Its map is damaged.
-    pub fn of(&mut self, images: &[ProbedImage], function: FragmentFunction) -> Result<&mut ProbeGraph, BinaryError> {
-        use std::collections::hash_map::Entry;
-        match self.0.entry(function) {
-            Entry::Occupied(known) => Ok(known.into_mut()),
-            Entry::Vacant(new) => {
-                let image = &images[function.0];
-                let graph = ProbeGraph::new(image, function.1);
-                Ok(new.insert(graph.map_err(|e| BinaryError::Addresses { image: image.path.clone(), what: e.to_string() })?))
-            }
-        }
-    }
-}
-
 /// Where an address lies: image, place of the range, address as the file has it.
 type Place = (usize, usize, u64);
 
@@ -113,13 +91,13 @@ type Place = (usize, usize, u64);
 /// # Errors
 /// A map is damaged.
 pub fn fragments(
-    images: &[ProbedImage],
+    graphs: &mut ProbeGraphs,
     place: &impl Fn(u64) -> Option<Place>,
-    graphs: &mut Graphs,
     path: &HotPath,
     losses: &mut Losses,
     found: &mut Vec<Fragment>,
 ) -> Result<(), ImportError> {
+    let images = graphs.images;
     let mut under_way: Option<Follower> = None;
     for (number, (first, last)) in path.runs.iter().enumerate() {
         let Some((image, range, address)) = place(*first) else {
@@ -129,11 +107,11 @@ pub fn fragments(
         let here = images[image].ranges[range];
         let (function, end) = ((image, here.function), address + (last - first));
         if under_way.as_ref().is_some_and(|f| f.function != function || number > 0 && address == here.start) {
-            leave(images, graphs, &mut under_way, found)?;
+            leave(graphs, &mut under_way, found)?;
         }
         let is_entry = address == here.start;
         let follower = under_way.get_or_insert_with(|| Follower::new(function, address, is_entry, path.count));
-        let graph = graphs.of(images, function)?;
+        let graph = graphs.of(function)?;
         let probes: Vec<&ProbeAt> = images[image].probes_in(address, end).iter().filter(|m| m.function == function.1).collect();
         for probe in probes.iter().skip(follower.passed_over(graph, &probes, address, number > 0)) {
             follower.see(graph, probe, losses);
@@ -141,16 +119,16 @@ pub fn fragments(
         follower.last = end;
     }
     match path.exit {
-        HotPathExit::Returned => leave(images, graphs, &mut under_way, found)?,
+        HotPathExit::Returned => leave(graphs, &mut under_way, found)?,
         HotPathExit::At(address) => match (place(address), &under_way) {
             (Some((image, range, at)), Some(f)) if (image, images[image].ranges[range].function) == f.function => {
                 // Where the function begins again, it called itself in its own place.
                 if at == images[image].ranges[range].start {
-                    leave(images, graphs, &mut under_way, found)?;
+                    leave(graphs, &mut under_way, found)?;
                 }
                 finish(&mut under_way, found, Exit::At(at));
             }
-            _ => leave(images, graphs, &mut under_way, found)?,
+            _ => leave(graphs, &mut under_way, found)?,
         },
         HotPathExit::Indirect => finish(&mut under_way, found, Exit::Indirect),
         HotPathExit::Unknown => finish(&mut under_way, found, Exit::Over),
@@ -166,12 +144,7 @@ fn finish(under_way: &mut Option<Follower>, found: &mut Vec<Fragment>, exit: Exi
 }
 
 /// The function returns, or calls another in its place.
-fn leave(
-    images: &[ProbedImage],
-    graphs: &mut Graphs,
-    under_way: &mut Option<Follower>,
-    found: &mut Vec<Fragment>,
-) -> Result<(), ImportError> {
+fn leave(graphs: &mut ProbeGraphs, under_way: &mut Option<Follower>, found: &mut Vec<Fragment>) -> Result<(), ImportError> {
     let Some(follower) = under_way else { return Ok(()) };
     let Some(block) = follower.at else {
         let exit = Exit::Leaves(follower.last);
@@ -179,8 +152,8 @@ fn leave(
         return Ok(());
     };
     if !follower.is_done {
-        let connection = leaving(images, graphs, follower.function, block, follower.last)?;
-        follower.go(graphs.of(images, follower.function)?, &connection);
+        let connection = leaving(graphs, follower.function, block, follower.last)?;
+        follower.go(graphs.of(follower.function)?, &connection);
     }
     finish(under_way, found, Exit::Over);
     Ok(())
@@ -190,15 +163,9 @@ fn leave(
 ///
 /// # Errors
 /// The map is damaged.
-pub fn leaving(
-    images: &[ProbedImage],
-    graphs: &mut Graphs,
-    function: FragmentFunction,
-    block: u32,
-    address: u64,
-) -> Result<Connection, ImportError> {
-    let by_condition = matches!(images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
-    let graph = graphs.of(images, function)?;
+pub fn leaving(graphs: &mut ProbeGraphs, function: FragmentFunction, block: u32, address: u64) -> Result<Connection, ImportError> {
+    let by_condition = matches!(graphs.images[function.0].branch(address), Some(BranchInstruction::Conditional(_)));
+    let graph = graphs.of(function)?;
     Ok(if by_condition { graph.connect_folded(block) } else { graph.connect(block, None) })
 }
 

@@ -5,11 +5,12 @@
 
 use super::apportion::{apportion, apportion_within};
 use super::flows::{Join, joins};
-use super::fragment::{Fragment, FragmentFunction, Graphs, NumberAction};
+use super::fragment::{Fragment, FragmentFunction, NumberAction};
 use crate::branch_import::ImportError;
+use crate::probe_graphs::ProbeGraphs;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
-use trodden_binary::{ProbedFunction, ProbedImage};
+use trodden_binary::ProbedFunction;
 
 /// How often a fragment is gone through at most: more than once only if fragments in which no path ends form a circle, as in a
 /// loop of instructions within a block.
@@ -38,8 +39,8 @@ pub struct Joined {
 ///
 /// # Errors
 /// A map is damaged.
-pub fn join(images: &[ProbedImage], graphs: &mut Graphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
-    let joins = joins(images, graphs, fragments)?;
+pub fn join(graphs: &mut ProbeGraphs, fragments: &[Fragment]) -> Result<Joined, ImportError> {
+    let joins = joins(graphs, fragments)?;
     let ends =
         |actions: &[NumberAction], count: u64| actions.iter().filter(|a| matches!(a, NumberAction::Finish(_))).count() as u64 * count;
     let in_fragments: u64 = fragments.iter().map(|f| ends(&f.actions, f.count)).sum();

@@ -17,12 +17,12 @@ mod fragment;
 mod join;
 mod rests;
 
-use crate::branch_import::{ImportError, image_profiles};
-use fragment::{Fragment, Graphs, fragments};
+use crate::branch_import::{ImportError, by_unit, image_profiles};
+use crate::probe_graphs::ProbeGraphs;
+use fragment::{Fragment, fragments};
 use join::{Joined, join};
 use rests::place_rests;
-use std::collections::BTreeMap;
-use trodden_binary::{AddressSpace, MappedFile, ProbedFunction, ProbedImage};
+use trodden_binary::{AddressSpace, MappedFile, ProbedImage};
 use trodden_profile::{BranchSampling, BranchSource, Losses, Profile, Run, Sampling};
 
 /// How a path of the detector ended.
@@ -81,12 +81,12 @@ pub fn import_hot_paths(
         space.map(mapping)?;
     }
     let place = |address: u64| space.resolve(0, address).find_map(|(image, at)| images[image].range_at(at).map(|range| (image, range, at)));
-    let mut graphs = Graphs::default();
+    let mut graphs = ProbeGraphs::new(&images);
     let mut found: Vec<Fragment> = Vec::new();
     let (mut elsewhere, mut losses) = (0, Losses::default());
     for path in paths {
         let before = found.len();
-        fragments(&images, &place, &mut graphs, path, &mut losses, &mut found)?;
+        fragments(&mut graphs, &place, path, &mut losses, &mut found)?;
         elsewhere += if found.len() == before { path.count } else { 0 };
     }
     if found.is_empty() {
@@ -94,8 +94,8 @@ pub fn import_hot_paths(
         let image = images.first().map(|i| i.path.clone()).unwrap_or_default();
         return Err(trodden_binary::BinaryError::Addresses { image, what }.into());
     }
-    let found = place_rests(&images, &mut graphs, found)?;
-    let joined = join(&images, &mut graphs, &found)?;
+    let found = place_rests(&mut graphs, found)?;
+    let joined = join(&mut graphs, &found)?;
     losses.ambiguous = losses.ambiguous.saturating_add(joined.ambiguous);
     // A path without its middle is in both.
     losses.cut_off = joined.without_beginning.max(joined.without_end);
@@ -108,15 +108,7 @@ pub fn import_hot_paths(
 
 /// Puts counts into the model.
 fn profile(images: &[ProbedImage], joined: Joined, losses: Losses, descriptors: u64, run: Run) -> Profile {
-    let mut by_unit: BTreeMap<(usize, usize), BTreeMap<u64, u64>> = BTreeMap::new();
-    for ((image, ProbedFunction(function), id), count) in joined.paths {
-        let (unit, _) = images[image].functions[function as usize];
-        let map = images[image].map(ProbedFunction(function));
-        // Sums along paths of a sound numbering lie in the function's range.
-        if let Some(id) = u64::try_from(id).ok().filter(|id| *id < map.counters && count > 0) {
-            by_unit.entry((image, unit)).or_default().insert(map.first_counter + id, count);
-        }
-    }
+    let by_unit = by_unit(images, joined.paths.into_iter().filter(|(_, count)| *count > 0));
     let sampling = BranchSampling {
         source: BranchSource::HotPaths,
         samples: descriptors,

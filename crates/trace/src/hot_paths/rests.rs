@@ -6,10 +6,11 @@
 
 use super::apportion::apportion;
 use super::flows::{Cell, Link, Row, fit};
-use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, Graphs, actions_of, leaving};
+use super::fragment::{Exit, First, Fragment, FragmentFunction, FragmentStart, actions_of, leaving};
 use crate::branch_import::ImportError;
+use crate::probe_graphs::ProbeGraphs;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_binary::{Connection, ProbeGraph, ProbedImage};
+use trodden_binary::{Connection, ProbeGraph};
 
 /// Fragments without blocks that follow each other, at most. They are parts of one block.
 const LONGEST: usize = 16;
@@ -21,20 +22,20 @@ type Coming = HashMap<(FragmentFunction, u64), BTreeMap<u32, u64>>;
 ///
 /// # Errors
 /// A map is damaged.
-pub fn place_rests(images: &[ProbedImage], graphs: &mut Graphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
+pub fn place_rests(graphs: &mut ProbeGraphs, found: Vec<Fragment>) -> Result<Vec<Fragment>, ImportError> {
     let (rests, mut fragments): (Vec<Fragment>, Vec<Fragment>) = found.into_iter().partition(|f| f.last.is_none());
     let mut placed: Vec<Fragment> = Vec::new();
     // The shares of those behind others are known when these are.
     for _ in 0..LONGEST {
         let mut coming = coming(&fragments, &placed);
-        add_indirect(images, graphs, &fragments, &rests, &mut coming)?;
+        add_indirect(graphs, &fragments, &rests, &mut coming)?;
         let mut next = Vec::new();
         for rest in rests.iter().filter(|rest| goes_on(rest)) {
             let FragmentStart::At(address) = rest.start else { continue };
             let Some(blocks) = coming.get(&(rest.function, address)) else { continue };
             let weights: Vec<f64> = blocks.values().map(|count| *count as f64).collect();
             for (block, count) in blocks.keys().zip(apportion(rest.count, &weights)).filter(|(_, count)| *count > 0) {
-                next.push(behind(images, graphs, rest, *block, count)?);
+                next.push(behind(graphs, rest, *block, count)?);
             }
         }
         let is_done = next == placed;
@@ -74,13 +75,7 @@ type Beginnings = BTreeMap<(u64, Beginning), u64>;
 
 /// Adds what indirect jumps come to: where more begins than direct jumps lead to, the rest came from the blocks that end in an
 /// indirect jump. Which of them is fitted to the counts of all that such jumps come to.
-fn add_indirect(
-    images: &[ProbedImage],
-    graphs: &mut Graphs,
-    fragments: &[Fragment],
-    rests: &[Fragment],
-    coming: &mut Coming,
-) -> Result<(), ImportError> {
+fn add_indirect(graphs: &mut ProbeGraphs, fragments: &[Fragment], rests: &[Fragment], coming: &mut Coming) -> Result<(), ImportError> {
     let mut jumps: BTreeMap<FragmentFunction, BTreeMap<u32, u64>> = BTreeMap::new();
     let mut begin: BTreeMap<FragmentFunction, Beginnings> = BTreeMap::new();
     for fragment in fragments.iter().chain(rests) {
@@ -101,7 +96,7 @@ fn add_indirect(
         if let (Some(jumps), Some(begin)) = (jumps.get(&function), begin.get(&function)) {
             let left = left(function, begin, coming);
             let counts: Vec<u64> = left.values().copied().collect();
-            let mut rows = rows(graphs.of(images, function)?, jumps, begin, &left);
+            let mut rows = rows(graphs.of(function)?, jumps, begin, &left);
             fit(&mut rows, &counts);
             let columns: Vec<&(u64, Beginning)> = left.keys().collect();
             for (row, cell) in rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell))) {
@@ -152,11 +147,11 @@ fn rows(graph: &mut ProbeGraph, jumps: &BTreeMap<u32, u64>, begin: &Beginnings, 
 }
 
 /// A fragment without blocks behind a block.
-fn behind(images: &[ProbedImage], graphs: &mut Graphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
+fn behind(graphs: &mut ProbeGraphs, rest: &Fragment, block: u32, count: u64) -> Result<Fragment, ImportError> {
     let mut placed = Fragment { first: First::Within(block), last: Some(block), count, ..rest.clone() };
     if let Exit::Leaves(address) = rest.exit {
-        let connection = leaving(images, graphs, rest.function, block, address)?;
-        placed.actions = actions_of(graphs.of(images, rest.function)?, &connection);
+        let connection = leaving(graphs, rest.function, block, address)?;
+        placed.actions = actions_of(graphs.of(rest.function)?, &connection);
         placed.exit = Exit::Over;
     }
     Ok(placed)

@@ -24,7 +24,6 @@ mod qemu;
 mod qemu_blocks;
 mod recorded;
 mod recorded_instructions;
-mod recorded_numbers;
 mod recorded_writer;
 mod records;
 mod x86;
@@ -37,6 +36,7 @@ pub use qemu::QemuSource;
 pub use recorded::RecordedSource;
 pub use recorded_writer::{RecordedWriter, Recording};
 
+use crate::memory::ProcessMapping;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use trodden_binary::MappedFile;
@@ -206,19 +206,11 @@ impl<R: Read> Bytes<R> {
 
 /// Reads the text of `/proc/PID/maps`; `base` is what the process adds to the program's addresses.
 pub(crate) fn parse_maps(text: &str, base: u64) -> Vec<MappedFile> {
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let line = |line: &str| {
-        let (range, rest) = line.split_once(' ')?;
-        let (from, to) = range.split_once('-')?;
-        let mut words = rest.split_whitespace();
-        let _permissions = words.next()?;
-        let offset = number(words.next()?)?;
-        let path = &rest[rest.find('/')?..];
-        let (from, to) = (number(from)?, number(to)?);
-        let start = from.wrapping_sub(base);
-        Some(MappedFile { process: 0, start, length: to - from, offset, build_id: None, path: path.to_owned() })
+    let file = |line: &str| {
+        let ProcessMapping { start, end, offset, name: path, .. } = ProcessMapping::parse(line).filter(|m| m.name.starts_with('/'))?;
+        Some(MappedFile { process: 0, start: start.wrapping_sub(base), length: end - start, offset, build_id: None, path })
     };
-    text.lines().filter_map(line).collect()
+    text.lines().filter_map(file).collect()
 }
 
 #[cfg(test)]

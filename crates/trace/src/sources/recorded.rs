@@ -1,9 +1,9 @@
 //! Reads the compact format of recorded branches. Its layout is described in `recorded_writer.rs`.
 
 use super::recorded_instructions::InstructionDecoder;
-use super::recorded_numbers::Cursor;
 use super::recorded_writer::{ChunkKind, HAS_INSTRUCTIONS, LACKS_RETURN_ADDRESSES, MAGIC, VERSION, VERSION_WITH_PROPERTIES, tag};
 use super::{Batch, BranchSource, Bytes, Level, SourceError, SourceNotes};
+use crate::numbers::Cursor;
 use std::io::Read;
 use std::path::Path;
 use trodden_binary::MappedFile;

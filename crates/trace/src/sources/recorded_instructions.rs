@@ -13,7 +13,7 @@
 //! All numbers are LEB128, differences zigzag. The chunk precedes the chunk of the events that its runs belong to: a run
 //! for each branch and each end that counts instructions. Memory grows with the number of different runs.
 
-use super::recorded_numbers::{Cursor, push_number, zigzag};
+use crate::numbers::{Cursor, push_number, zigzag};
 use std::collections::HashMap;
 use trodden_hardware::{Address, Instruction, InstructionClass, StreamEvent, ThreadId};
 

@@ -17,8 +17,8 @@
 //! own, zigzag. Version 1 is written where no property is needed. Memory grows with the number of different events.
 
 use super::recorded_instructions::InstructionEncoder;
-use super::recorded_numbers::{push_number, zigzag};
 use super::{Batch, Level, SourceNotes};
+use crate::numbers::{push_number, zigzag};
 use std::collections::HashMap;
 use std::io::{self, Write};
 use trodden_hardware::{BranchKind, RetiredBranch, StreamEvent, ThreadId};

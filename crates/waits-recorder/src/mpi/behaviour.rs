@@ -1,10 +1,11 @@
-//! What is recorded of each kind of MPI call. `arguments` are the caller's, `call` carries the call out.
+//! What is recorded of each kind of MPI call.
 
+use super::call::{MpiCall, source_and_tag};
 use super::communicator;
 use super::implementation::{Implementation, STATUS_WORDS, implementation};
 use crate::output::OutputLine;
 use crate::real::{Real, real};
-use crate::thread::{self, OpenRecord, Thread, add, begin, finish, outside};
+use crate::thread::{self, OpenRecord, Thread, add, finish};
 use crate::{process, stack};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -17,35 +18,11 @@ const EMPTY: u64 = u64::MAX;
 /// Whether the process has cancelled a request: only then are statuses asked.
 static HAS_CANCELLED: AtomicBool = AtomicBool::new(false);
 
-/// A call with nothing but its time and what `fill` adds when it has returned.
+/// A call of which nothing but its time is known: one that transfers data and by no rule waits for another process, or one for which
+/// there is no rule.
 #[inline]
-pub fn recorded<const N: usize>(
-    kind: u16,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-    fill: impl FnOnce(&mut CallRecord, &[usize; N], Implementation),
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
-    let result = call(arguments);
-    fill(open.record(), arguments, implementation());
-    finish(thread, open);
-    result
-}
-
-/// An argument, where the function has so many: a wrapper is made for each count, and some behaviours read more than the least
-/// function has.
-#[inline]
-pub fn at<const N: usize>(arguments: &[usize; N], index: usize) -> usize {
-    arguments.get(index).copied().unwrap_or(0)
-}
-
-/// The handle whose address is an argument.
-#[inline]
-pub fn handle_of<const N: usize>(arguments: &[usize; N], index: usize) -> usize {
-    // SAFETY: the address of a handle, by MPI's definition of the function that is called.
-    unsafe { implementation().handle_at(at(arguments, index), 0) }
+pub fn timed(call: MpiCall, kind: u16) -> i32 {
+    call.recorded(kind, |_| {})
 }
 
 fn bytes(count: usize, datatype: usize) -> u64 {
@@ -62,82 +39,41 @@ fn bytes(count: usize, datatype: usize) -> u64 {
 }
 
 #[inline]
-fn address<const N: usize>(record: &mut CallRecord, arguments: &[usize; N], library: Implementation, [peer, tag, comm]: [usize; 3]) {
-    record.peer = library.peer(at(arguments, peer));
-    record.tag = library.tag(at(arguments, tag));
-    record.object = communicator::number(library.handle(at(arguments, comm)));
+fn address(record: &mut CallRecord, call: &MpiCall, [peer, tag, comm]: [usize; 3]) {
+    let library = implementation();
+    record.peer = library.peer(call.arguments[peer]);
+    record.tag = library.tag(call.arguments[tag]);
+    record.object = call.communicator(comm);
 }
 
 /// A send, or a message that is begun: buffer, count, type, peer, tag, communicator, and a request. What is known at the
 /// beginning is recorded before the call: a program killed inside it has named its partner.
 #[inline]
-pub fn message<const N: usize>(
-    kind: u16,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
-    let library = implementation();
-    address(open.record(), arguments, library, [3, 4, 5]);
-    open.record().amount = bytes(at(arguments, 1), at(arguments, 2));
-    let result = call(arguments);
-    if N > 6 {
-        open.record().request = handle_of(arguments, 6) as u64;
-    }
+pub fn message(call: MpiCall, kind: u16) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
+    address(open.record(), &call, [3, 4, 5]);
+    open.record().amount = bytes(call.arguments[1], call.arguments[2]);
+    let result = call.run();
+    // 0 if the function has none.
+    open.record().request = call.handle_at(6) as u64;
     finish(thread, open);
     result
 }
 
 /// Buffer, count, type, source, tag, communicator, status.
 #[inline]
-pub fn receive<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::RECV, function) else { return call(arguments) };
-    address(open.record(), arguments, implementation(), [3, 4, 5]);
+pub fn receive(mut call: MpiCall) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::RECV) else { return call.run() };
+    address(open.record(), &call, [3, 4, 5]);
     let wildcard = open.record().peer == ANY_PEER || open.record().tag == ANY_TAG;
     let mut spare = [0i32; STATUS_WORDS];
-    let result = with_status(arguments, 6, &mut spare, call);
-    let (peer, tag) = status(arguments, 6, &spare);
+    let status = call.statuses(6, spare.as_mut_ptr());
+    let result = call.run();
     finish(thread, open);
     if wildcard {
-        completed(thread, &mut open, 0, (peer, tag), 0);
+        completed(thread, &mut open, 0, source_and_tag(status, 0), 0);
     }
     result
-}
-
-/// Carries a call out with a status of its own where the caller wants none.
-#[inline]
-pub fn with_status<const N: usize>(
-    arguments: &mut [usize; N],
-    position: usize,
-    spare: &mut [i32; STATUS_WORDS],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    if !implementation().is_ignored(at(arguments, position)) {
-        return call(arguments);
-    }
-    let kept = core::mem::replace(&mut arguments[position], spare.as_mut_ptr() as usize);
-    let result = call(arguments);
-    arguments[position] = kept;
-    result
-}
-
-/// Where the status of a call is, behind [`with_status`].
-#[inline]
-pub fn status_at<const N: usize>(arguments: &[usize; N], position: usize, spare: &[i32; STATUS_WORDS]) -> usize {
-    let given = at(arguments, position);
-    if implementation().is_ignored(given) { spare.as_ptr() as usize } else { given }
-}
-
-/// Source and tag behind [`with_status`].
-#[inline]
-pub fn status<const N: usize>(arguments: &[usize; N], position: usize, spare: &[i32; STATUS_WORDS]) -> (i32, i32) {
-    let library = implementation();
-    let address = status_at(arguments, position, spare);
-    // SAFETY: the caller's status, or the spare one.
-    unsafe { library.source_and_tag(address, 0) }
 }
 
 #[inline]
@@ -149,24 +85,18 @@ pub fn completed(thread: &mut Thread, open: &mut OpenRecord, request: u64, (peer
 
 /// A send and a receive at once; positions of destination, its tag, source, its tag, communicator. The status follows.
 #[inline]
-pub fn exchange<const N: usize>(
-    [to, to_tag, from, from_tag, comm]: [usize; 5],
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::SENDRECV, function) else { return call(arguments) };
-    let library = implementation();
-    address(open.record(), arguments, library, [to, to_tag, comm]);
-    open.record().amount = bytes(at(arguments, 1), at(arguments, 2));
+pub fn exchange(mut call: MpiCall, [to, to_tag, from, from_tag, comm]: [usize; 5]) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::SENDRECV) else { return call.run() };
+    address(open.record(), &call, [to, to_tag, comm]);
+    open.record().amount = bytes(call.arguments[1], call.arguments[2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let result = with_status(arguments, comm + 1, &mut spare, call);
-    let (source, tag) = status(arguments, comm + 1, &spare);
+    let status = call.statuses(comm + 1, spare.as_mut_ptr());
+    let result = call.run();
+    let (source, tag) = source_and_tag(status, 0);
     finish(thread, open);
     let mut second = *open.record();
     second.kind = kind::SENDRECV_RECV;
-    address(&mut second, arguments, library, [from, from_tag, comm]);
+    address(&mut second, &call, [from, from_tag, comm]);
     if second.peer == ANY_PEER {
         second.peer = source;
     }
@@ -177,64 +107,45 @@ pub fn exchange<const N: usize>(
     result
 }
 
-/// Starts a persistent request.
+/// Starts a persistent request, or frees one.
 #[inline]
-pub fn start<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let request = handle_of(arguments, 0) as u64;
-    recorded(kind::START, function, arguments, call, |record, _, _| record.request = request)
+pub fn one_request(call: MpiCall, kind: u16) -> i32 {
+    let request = call.handle_at(0) as u64;
+    call.recorded(kind, |record| record.request = request)
 }
 
 /// Starts several.
 #[inline]
-pub fn start_all<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::START, function) else { return call(arguments) };
-    let library = implementation();
-    let count = arguments[0] as i32;
+pub fn start_all(call: MpiCall) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::START) else { return call.run() };
+    let count = (call.arguments[0] as i32).max(0) as usize;
     // SAFETY: the array's address and size, by MPI's definition.
-    let request = |index| unsafe { library.handle_at(at(arguments, 1), index) } as u64;
+    let request = |index| unsafe { implementation().handle_at(call.arguments[1], index) } as u64;
     open.record().request = if count > 0 { request(0) } else { 0 };
     let first = *open.record();
-    let others: (u64, CallRecord) = (count.max(1) as u64 - 1, first);
-    let result = call(arguments);
+    let result = call.run();
     finish(thread, open);
     let exit = open.record().exit;
-    for index in 0..others.0 as usize {
-        // Persistent requests keep their handles, so they can be read after the call.
-        // SAFETY: as above.
-        let request = unsafe { library.handle_at(at(arguments, 1), index + 1) } as u64;
-        add(thread, CallRecord { enter: exit, exit, request, cpu_ns: 0, ..others.1 });
+    // Persistent requests keep their handles, so they can be read after the call.
+    for request in (1..count).map(request) {
+        add(thread, CallRecord { enter: exit, exit, request, cpu_ns: 0, ..first });
     }
     result
 }
 
-/// Frees a request.
-#[inline]
-pub fn free_request<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let request = handle_of(arguments, 0) as u64;
-    recorded(kind::REQUEST_FREE, function, arguments, call, |record, _, _| record.request = request)
-}
-
-/// Source, tag, communicator, status.
-#[inline]
-pub fn probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    probed(3, function, arguments, call)
-}
-
 /// Source, tag, communicator, flag, status.
 #[inline]
-pub fn immediate_probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::PROBE, function) else { return call(arguments) };
-    address(open.record(), arguments, implementation(), [0, 1, 2]);
+pub fn immediate_probe(mut call: MpiCall) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
+    address(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let result = with_status(arguments, 4, &mut spare, call);
-    if !is_set(at(arguments, 3)) {
+    let status = call.statuses(4, spare.as_mut_ptr());
+    let result = call.run();
+    if call.integer_at(3) == 0 {
         thread.withdraw(open);
         return result;
     }
-    let (peer, tag) = status(arguments, 4, &spare);
-    (open.record().peer, open.record().tag) = (peer, tag);
+    (open.record().peer, open.record().tag) = source_and_tag(status, 0);
     thread.end_polling(&mut open);
     finish(thread, open);
     result
@@ -242,10 +153,9 @@ pub fn immediate_probe<const N: usize>(function: CallName, arguments: &mut [usiz
 
 /// Source, tag, communicator, message, status.
 #[inline]
-pub fn matched_probe<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let result = probed(4, function, arguments, call);
-    let message = handle_of(arguments, 3);
-    MATCHED.set((message, LAST_PROBE.get()));
+pub fn matched_probe(call: MpiCall) -> i32 {
+    let result = probe(call, 4);
+    MATCHED.set((call.handle_at(3), LAST_PROBE.get()));
     result
 }
 
@@ -256,20 +166,16 @@ thread_local! {
     static MATCHED: Cell<(usize, (i32, i32, u64))> = const { Cell::new((0, (0, 0, 0))) };
 }
 
-fn probed<const N: usize>(
-    position: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind::PROBE, function) else { return call(arguments) };
-    address(open.record(), arguments, implementation(), [0, 1, 2]);
+/// Source, tag, communicator; position of the status.
+#[inline]
+pub fn probe(mut call: MpiCall, status: usize) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::PROBE) else { return call.run() };
+    address(open.record(), &call, [0, 1, 2]);
     let mut spare = [0i32; STATUS_WORDS];
-    let result = with_status(arguments, position, &mut spare, call);
-    let (peer, tag) = status(arguments, position, &spare);
-    open.record().peer = peer;
-    open.record().tag = tag;
+    let status = call.statuses(status, spare.as_mut_ptr());
+    let result = call.run();
+    let (peer, tag) = source_and_tag(status, 0);
+    (open.record().peer, open.record().tag) = (peer, tag);
     LAST_PROBE.set((peer, tag, open.record().object));
     finish(thread, open);
     result
@@ -277,47 +183,29 @@ fn probed<const N: usize>(
 
 /// Buffer, count, type, message, status: the receive of what a matched probe found.
 #[inline]
-pub fn matched_receive<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let message = handle_of(arguments, 3);
+pub fn matched_receive(call: MpiCall) -> i32 {
     let (matched, (peer, tag, object)) = MATCHED.get();
-    let is_known = matched == message;
-    recorded(if is_known { kind::RECV } else { kind::MPI_OTHER }, function, arguments, call, |record, _, _| {
-        if is_known {
-            (record.peer, record.tag, record.object) = (peer, tag, object);
-        }
-    })
-}
-
-/// A flag that the call set.
-pub fn is_set(address: usize) -> bool {
-    // SAFETY: a flag's address, by MPI's definition.
-    unsafe { (address as *const i32).read() != 0 }
+    if matched != call.handle_at(3) {
+        return timed(call, kind::MPI_OTHER);
+    }
+    call.recorded(kind::RECV, |record| (record.peer, record.tag, record.object) = (peer, tag, object))
 }
 
 /// A collective operation; positions of its root and its communicator. A request follows the communicator if it does not block.
 #[inline]
-pub fn collective<const N: usize>(
-    kind: u16,
-    root: usize,
-    comm: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
-    let library = implementation();
+pub fn collective(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
     let record = open.record();
-    record.object = communicator::number(library.handle(at(arguments, comm)));
+    record.object = call.communicator(comm);
     if root != NO_ROOT {
-        record.peer = library.root(at(arguments, root));
+        record.peer = implementation().root(call.arguments[root]);
     }
-    if is_empty(function, arguments) {
+    if is_empty(&call) {
         record.amount = EMPTY;
     }
-    let result = call(arguments);
+    let result = call.run();
     if kind & trodden_wire::waits::kind::NON_BLOCKING != 0 {
-        open.record().request = handle_of(arguments, comm + 1) as u64;
+        open.record().request = call.handle_at(comm + 1) as u64;
     }
     finish(thread, open);
     result
@@ -325,10 +213,11 @@ pub fn collective<const N: usize>(
 
 /// Whether a collective operation is on nothing. Of those with several counts, the caller's own is meant.
 #[inline]
-fn is_empty<const N: usize>(function: CallName, arguments: &[usize; N]) -> bool {
-    match function {
+fn is_empty(call: &MpiCall) -> bool {
+    let arguments = &call.arguments;
+    match call.function {
         CallName::MPI_Barrier | CallName::MPI_Ibarrier => false,
-        CallName::MPI_Bcast | CallName::MPI_Ibcast => bytes(at(arguments, 1), at(arguments, 2)) == 0,
+        CallName::MPI_Bcast | CallName::MPI_Ibcast => bytes(arguments[1], arguments[2]) == 0,
         CallName::MPI_Reduce
         | CallName::MPI_Ireduce
         | CallName::MPI_Allreduce
@@ -338,16 +227,16 @@ fn is_empty<const N: usize>(function: CallName, arguments: &[usize; N]) -> bool 
         | CallName::MPI_Scan
         | CallName::MPI_Iscan
         | CallName::MPI_Exscan
-        | CallName::MPI_Iexscan => at(arguments, 2) as u32 == 0,
-        _ => at(arguments, 1) as u32 == 0,
+        | CallName::MPI_Iexscan => arguments[2] as u32 == 0,
+        _ => arguments[1] as u32 == 0,
     }
 }
 
 /// A request is cancelled: whether that came in time, its status says when it is complete.
 #[inline]
-pub fn cancel<const N: usize>(_: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn cancel(call: MpiCall) -> i32 {
     HAS_CANCELLED.store(true, Ordering::Release);
-    call(arguments)
+    call.run()
 }
 
 /// 1 if the `index`-th status of an array is that of a cancelled request, else 0: the amount of its record.
@@ -364,98 +253,71 @@ pub fn cancelled(statuses: usize, index: usize) -> u64 {
 
 /// A persistent collective operation is made: the arguments of the operation, an info, a request.
 #[inline]
-pub fn collective_init<const N: usize>(
-    kind: u16,
-    root: usize,
-    comm: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind | trodden_wire::waits::kind::PERSISTENT, function, arguments, call, |record, arguments, library| {
-        record.object = communicator::number(library.handle(at(arguments, comm)));
+pub fn collective_init(call: MpiCall, kind: u16, root: usize, comm: usize) -> i32 {
+    call.recorded(kind | trodden_wire::waits::kind::PERSISTENT, |record| {
+        record.object = call.communicator(comm);
         if root != NO_ROOT {
-            record.peer = library.root(at(arguments, root));
+            record.peer = implementation().root(call.arguments[root]);
         }
-        record.request = handle_of(arguments, comm + 2) as u64;
+        record.request = call.handle_at(comm + 2) as u64;
     })
 }
 
 /// A communicator is made by all of another; positions of both.
 #[inline]
-pub fn communicator<const N: usize>(
-    parent: usize,
-    made: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
-        let from = library.handle(at(arguments, parent));
-        record.object = communicator::number(from);
-        communicator::made(from, handle_of(arguments, made), None);
+pub fn communicator(call: MpiCall, parent: usize, made: usize) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL, |record| {
+        record.object = call.communicator(parent);
+        communicator::made(call.handle(parent), call.handle_at(made), None);
     })
 }
 
 /// The same, to be completed later: the group is that of the parent, so nothing has to be waited for.
 #[inline]
-pub fn communicator_later<const N: usize>(
-    parent: usize,
-    made: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, library| {
-        let from = library.handle(at(arguments, parent));
-        record.object = communicator::number(from);
-        record.request = handle_of(arguments, made + 1) as u64;
+pub fn communicator_later(call: MpiCall, parent: usize, made: usize) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
+        record.object = call.communicator(parent);
+        record.request = call.handle_at(made + 1) as u64;
         process::note(b"MPI_Comm_idup: messages on the communicator that it makes are not matched");
     })
 }
 
 /// A communicator is made by some of another: no rule says who waits for whom.
 #[inline]
-pub fn communicator_of_group<const N: usize>(
-    parent: usize,
-    made: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, library| {
-        let from = library.handle(at(arguments, parent));
+pub fn communicator_of_group(call: MpiCall, parent: usize, made: usize) -> i32 {
+    call.recorded(kind::MPI_OTHER, |_| {
         // The tag is the argument before the new communicator in both functions.
-        let tag = at(arguments, made - 1) as u32;
-        communicator::made(from, handle_of(arguments, made), Some(u64::from(tag) | 1 << 40));
+        let tag = call.arguments[made - 1] as u32;
+        communicator::made(call.handle(parent), call.handle_at(made), Some(u64::from(tag) | 1 << 40));
     })
 }
 
 /// Local communicator, its leader, a communicator of both leaders, the other leader, tag, new communicator.
 #[inline]
-pub fn intercommunicator<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::MPI_OTHER, function, arguments, call, |_, arguments, _| {
-        let tag = at(arguments, 4) as u32;
+pub fn intercommunicator(call: MpiCall) -> i32 {
+    call.recorded(kind::MPI_OTHER, |_| {
+        let tag = call.arguments[4] as u32;
         // Both sides have other parents: the number is of what they agree on.
-        communicator::made(0, handle_of(arguments, 5), Some(u64::from(tag) | 1 << 41));
+        communicator::made(0, call.handle_at(5), Some(u64::from(tag) | 1 << 41));
     })
 }
 
 /// A communicator's handle may be given again.
 #[inline]
-pub fn free_communicator<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let handle = handle_of(arguments, 0);
-    let result = recorded(kind::MPI_OTHER, function, arguments, call, |record, _, _| record.object = communicator::number(handle));
+pub fn free_communicator(call: MpiCall) -> i32 {
+    let handle = call.handle_at(0);
+    let result = call.recorded(kind::MPI_OTHER, |record| record.object = communicator::number(handle));
     communicator::remove(handle);
     result
 }
 
 /// MPI begins: the thread is recorded from here on, and the origin of the rank is where this call ends.
-pub fn init<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn init(call: MpiCall) -> i32 {
     thread::register(0);
-    let result = recorded(kind::MPI_INIT, function, arguments, call, |record, _, library| {
+    let result = call.recorded(kind::MPI_INIT, |record| {
         static RANK: Real = Real::new(c"PMPI_Comm_rank");
         static SIZE: Real = Real::new(c"PMPI_Comm_size");
+        let library = implementation();
         let (mut rank, mut size) = (0i32, 0i32);
         real!(RANK, fn(usize, *mut i32) -> i32, library.world(), &raw mut rank);
         real!(SIZE, fn(usize, *mut i32) -> i32, library.world(), &raw mut size);
@@ -472,18 +334,6 @@ pub fn init<const N: usize>(function: CallName, arguments: &mut [usize; N], call
 }
 
 /// MPI ends: all wait for all.
-pub fn finalize<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::MPI_FINALIZE, function, arguments, call, |record, _, _| record.object = communicator::WORLD)
-}
-
-/// A call that transfers data, and by no rule waits for another process.
-#[inline]
-pub fn transfer<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::MPI_TRANSFER, function, arguments, call, |_, _, _| {})
-}
-
-/// A call for which there is no rule.
-#[inline]
-pub fn other<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::MPI_OTHER, function, arguments, call, |_, _, _| {})
+pub fn finalize(call: MpiCall) -> i32 {
+    call.recorded(kind::MPI_FINALIZE, |record| record.object = communicator::WORLD)
 }

@@ -4,10 +4,11 @@
 //! parent's number, the count of such calls on the parent, and the world rank of its first member (a split makes several at once).
 
 use super::implementation::implementation;
+use crate::handles::Handles;
 use crate::output::OutputLine;
 use crate::process;
 use crate::real::{Real, real};
-use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of MPI_COMM_WORLD.
 pub const WORLD: u64 = 1;
@@ -15,45 +16,30 @@ pub const WORLD: u64 = 1;
 pub const OWN: u64 = 2;
 
 const SLOTS: usize = 1024;
-static HANDLES: [AtomicUsize; SLOTS] = [const { AtomicUsize::new(0) }; SLOTS];
+static HANDLES: Handles<SLOTS> = Handles::new(2);
 static NUMBERS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 /// Communicators made from this one so far.
 static MADE: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
-static WORLD_SIZE: AtomicI32 = AtomicI32::new(0);
-
-fn probes(handle: usize) -> impl Iterator<Item = usize> {
-    let first = (handle >> 2).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (usize::BITS - 10);
-    (first..first + SLOTS).map(|i| i % SLOTS)
-}
-
-fn slot(handle: usize) -> Option<usize> {
-    let slot = probes(handle).find(|slot| [handle, 0].contains(&HANDLES[*slot].load(Ordering::Acquire)))?;
-    (HANDLES[slot].load(Ordering::Acquire) == handle).then_some(slot)
-}
 
 /// The number of a communicator; 0: unknown.
 #[inline]
 pub fn number(handle: usize) -> u64 {
-    slot(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
+    HANDLES.find(handle).map_or(0, |slot| NUMBERS[slot].load(Ordering::Acquire))
 }
 
 fn put(handle: usize, number: u64) {
-    for slot in probes(handle) {
-        let found = HANDLES[slot].load(Ordering::Acquire);
-        let is_ours =
-            found == handle || found == 0 && HANDLES[slot].compare_exchange(0, handle, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if is_ours {
+    match HANDLES.find_or_add(handle) {
+        Some(slot) => {
             MADE[slot].store(0, Ordering::Release);
             NUMBERS[slot].store(number, Ordering::Release);
-            return;
         }
+        None => process::note(b"more communicators than are followed (1024): messages on others are not matched"),
     }
-    process::note(b"more communicators than are followed (1024): messages on others are not matched");
 }
 
 /// Forgets a handle: the library may give it again.
 pub fn remove(handle: usize) {
-    if let Some(slot) = slot(handle) {
+    if let Some(slot) = HANDLES.find(handle) {
         NUMBERS[slot].store(0, Ordering::Release);
     }
 }
@@ -63,10 +49,6 @@ pub fn begin() {
     let library = implementation();
     put(library.world(), WORLD);
     put(library.own(), OWN);
-    let mut size = 0;
-    static SIZE: Real = Real::new(c"PMPI_Comm_size");
-    real!(SIZE, fn(usize, *mut i32) -> i32, library.world(), &raw mut size);
-    WORLD_SIZE.store(size, Ordering::Release);
 }
 
 /// What has members, beside communicators.
@@ -78,7 +60,7 @@ pub enum MemberKind {
 
 /// A window or file `handle` was made by a collective call on the communicator `parent`.
 pub fn made_of(kind: MemberKind, parent: usize, handle: usize) {
-    let parent_slot = slot(parent);
+    let parent_slot = HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(1, Ordering::AcqRel));
     if handle == 0 {
         return;
@@ -99,7 +81,7 @@ pub fn mixed(parts: &[u64]) -> u64 {
 /// A communicator `handle` was made by a call on `parent`; `extra` distinguishes calls that are not collective on the parent.
 pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
     let library = implementation();
-    let parent_slot = slot(parent);
+    let parent_slot = HANDLES.find(parent);
     let count = parent_slot.map_or(0, |slot| MADE[slot].fetch_add(u64::from(extra.is_none()), Ordering::AcqRel));
     if handle == library.no_communicator() || handle == 0 {
         return;
@@ -113,6 +95,19 @@ pub fn made(parent: usize, handle: usize, extra: Option<u64>) {
     ranks.write(number, is_inter);
 }
 
+static COMMUNICATOR_GROUP: Real = Real::new(c"PMPI_Comm_group");
+pub static WINDOW_GROUP: Real = Real::new(c"PMPI_Win_get_group");
+
+/// What is made of a group that the library gives for a handle, and that has to be given back.
+pub fn with_group<R>(of: &'static Real, handle: usize, make: impl FnOnce(usize) -> R) -> R {
+    static FREE: Real = Real::new(c"PMPI_Group_free");
+    let mut group = 0usize;
+    real!(of, fn(usize, *mut usize) -> i32, handle, &raw mut group);
+    let made = make(group);
+    real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+    made
+}
+
 /// World ranks of the members of a communicator.
 struct Ranks {
     local: CommunicatorMembers,
@@ -121,23 +116,17 @@ struct Ranks {
 
 pub struct CommunicatorMembers {
     ranks: *mut i32,
-    pub count: usize,
+    count: usize,
 }
 
 impl CommunicatorMembers {
-    pub const fn none() -> Self {
+    const fn none() -> Self {
         CommunicatorMembers { ranks: core::ptr::null_mut(), count: 0 }
     }
 
     /// World ranks of a group.
     fn from_group(group: usize) -> Self {
-        static GROUP: Real = Real::new(c"PMPI_Comm_group");
-        static FREE: Real = Real::new(c"PMPI_Group_free");
-        let mut world = 0usize;
-        real!(GROUP, fn(usize, *mut usize) -> i32, implementation().world(), &raw mut world);
-        let members = CommunicatorMembers::relative(group, world);
-        real!(FREE, fn(*mut usize) -> i32, &raw mut world);
-        members
+        with_group(&COMMUNICATOR_GROUP, implementation().world(), |world| CommunicatorMembers::relative(group, world))
     }
 
     /// Ranks of a group's members in another group.
@@ -157,7 +146,11 @@ impl CommunicatorMembers {
         CommunicatorMembers { ranks, count }
     }
 
-    pub fn get(&self, index: usize) -> i32 {
+    pub fn iter(&self) -> impl Iterator<Item = i32> {
+        (0..self.count).map(|index| self.get(index))
+    }
+
+    fn get(&self, index: usize) -> i32 {
         // SAFETY: the index is below the count.
         unsafe { self.ranks.add(index).read() }
     }
@@ -178,37 +171,25 @@ impl Ranks {
 
     /// Asks the library; whether there are two groups.
     fn collect(&mut self, handle: usize) -> bool {
-        static GROUP: Real = Real::new(c"PMPI_Comm_group");
         static REMOTE: Real = Real::new(c"PMPI_Comm_remote_group");
         static INTER: Real = Real::new(c"PMPI_Comm_test_inter");
-        static FREE: Real = Real::new(c"PMPI_Group_free");
         let mut is_inter = 0i32;
         real!(INTER, fn(usize, *mut i32) -> i32, handle, &raw mut is_inter);
-        let mut group = 0usize;
-        real!(GROUP, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-        self.local = CommunicatorMembers::from_group(group);
-        real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+        self.local = with_group(&COMMUNICATOR_GROUP, handle, CommunicatorMembers::from_group);
         if is_inter != 0 {
-            real!(REMOTE, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-            self.remote = CommunicatorMembers::from_group(group);
-            real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+            self.remote = with_group(&REMOTE, handle, CommunicatorMembers::from_group);
         }
         is_inter != 0
     }
 
     /// The same of a window or file.
     fn collect_of(&mut self, kind: MemberKind, handle: usize) {
-        static WINDOW: Real = Real::new(c"PMPI_Win_get_group");
         static FILE: Real = Real::new(c"PMPI_File_get_group");
-        static FREE: Real = Real::new(c"PMPI_Group_free");
-        let real = match kind {
-            MemberKind::Window => &WINDOW,
+        let group_of = match kind {
+            MemberKind::Window => &WINDOW_GROUP,
             MemberKind::File => &FILE,
         };
-        let mut group = 0usize;
-        real!(real, fn(usize, *mut usize) -> i32, handle, &raw mut group);
-        self.local = CommunicatorMembers::from_group(group);
-        real!(FREE, fn(*mut usize) -> i32, &raw mut group);
+        self.local = with_group(group_of, handle, CommunicatorMembers::from_group);
     }
 
     /// The least first member of both groups: both sides agree on it.

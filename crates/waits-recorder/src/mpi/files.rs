@@ -1,49 +1,44 @@
 //! Files of MPI: their operations by all members wait like those of a communicator. Handles are addresses in all libraries.
 
-use super::behaviour::{at, completed, handle_of, recorded};
+use super::behaviour::completed;
+use super::call::MpiCall;
 use super::communicator::{self, MemberKind};
-use crate::thread::{begin, finish, outside};
-use trodden_wire::waits::{CallName, NO_PEER, kind};
+use crate::thread::finish;
+use trodden_wire::waits::{NO_PEER, kind};
 
 /// Communicator, name, mode, info, file.
 #[inline]
-pub fn file_open<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
-        let parent = library.handle(arguments[0]);
-        record.object = communicator::number(parent);
+pub fn file_open(call: MpiCall) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL, |record| {
+        record.object = call.communicator(0);
         // SAFETY: the file's address, by MPI's definition; null in all libraries if it could not be opened.
-        communicator::made_of(MemberKind::File, parent, unsafe { (at(arguments, 4) as *const usize).read() });
+        communicator::made_of(MemberKind::File, call.handle(0), unsafe { (call.arguments[4] as *const usize).read() });
     })
 }
 
 /// The address of a file, which may be given again.
 #[inline]
-pub fn file_close<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
+pub fn file_close(call: MpiCall) -> i32 {
     // SAFETY: the file's address, by MPI's definition.
-    let handle = unsafe { (arguments[0] as *const usize).read() };
+    let handle = unsafe { (call.arguments[0] as *const usize).read() };
     let number = communicator::number(handle);
-    let result = recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, _, _| record.object = number);
+    let result = call.recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
     communicator::remove(handle);
     result
 }
 
 /// An operation of all members; the file is the first argument.
 #[inline]
-pub fn file_all<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, _| record.object = communicator::number(arguments[0]))
+pub fn file_all(call: MpiCall) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL, |record| record.object = communicator::number(call.arguments[0]))
 }
 
 /// The same, with a request.
 #[inline]
-pub fn file_all_later<const N: usize>(
-    request: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, _| {
-        record.object = communicator::number(arguments[0]);
-        record.request = handle_of(arguments, request) as u64;
+pub fn file_all_later(call: MpiCall, request: usize) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
+        record.object = communicator::number(call.arguments[0]);
+        record.request = call.handle_at(request) as u64;
     })
 }
 
@@ -54,27 +49,20 @@ fn split_request(file: usize) -> u64 {
 
 /// A split operation begins.
 #[inline]
-pub fn file_begin<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, function, arguments, call, |record, arguments, _| {
-        record.object = communicator::number(arguments[0]);
-        record.request = split_request(arguments[0]);
+pub fn file_begin(call: MpiCall) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL | kind::NON_BLOCKING, |record| {
+        record.object = communicator::number(call.arguments[0]);
+        record.request = split_request(call.arguments[0]);
     })
 }
 
 /// It ends.
 #[inline]
-pub fn file_end<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let request = split_request(arguments[0]);
-    let Some(mut open) = begin(thread, kind::WAIT, function) else { return call(arguments) };
-    let result = call(arguments);
+pub fn file_end(call: MpiCall) -> i32 {
+    let request = split_request(call.arguments[0]);
+    let Some((thread, mut open)) = call.begin(kind::WAIT) else { return call.run() };
+    let result = call.run();
     finish(thread, open);
     completed(thread, &mut open, request, (NO_PEER, 0), 0);
     result
-}
-
-/// Input or output of this process alone.
-#[inline]
-pub fn file_access<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::BLOCKED, function, arguments, call, |_, _, _| {})
 }

@@ -1,64 +1,39 @@
 //! Neighbourhood collective operations (MPI 3.1, section 7.6): each process sends to those that its communicator's topology names, and
 //! receives from those that name it. They are recorded as a meeting: sides follow, in the order of the topology.
 
-use super::behaviour::{at, handle_of};
+use super::call::MpiCall;
 use super::communicator;
 use super::implementation::{Implementation, implementation};
 use crate::output::{memory, release};
 use crate::real::{Real, real};
-use crate::thread::{add, begin, finish, outside};
-use trodden_wire::waits::{CallName, CallRecord, kind};
+use crate::thread::{add, finish};
+use trodden_wire::waits::{CallRecord, kind};
 
 /// Position of the communicator.
 #[inline]
-pub fn neighbours<const N: usize>(
-    comm: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    meeting(kind::MEETING, comm, None, function, arguments, call)
+pub fn neighbours(call: MpiCall, comm: usize) -> i32 {
+    meeting(call, kind::MEETING, comm, None)
 }
 
 /// The same, with a request behind the communicator: the operation is begun only.
 #[inline]
-pub fn neighbours_begun<const N: usize>(
-    comm: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    meeting(kind::MEETING, comm, Some(comm + 1), function, arguments, call)
+pub fn neighbours_begun(call: MpiCall, comm: usize) -> i32 {
+    meeting(call, kind::MEETING, comm, Some(comm + 1))
 }
 
 /// The same, with an info and a persistent request behind the communicator: the operation is prepared.
 #[inline]
-pub fn neighbours_prepared<const N: usize>(
-    comm: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    meeting(kind::MEETING_INIT, comm, Some(comm + 2), function, arguments, call)
+pub fn neighbours_prepared(call: MpiCall, comm: usize) -> i32 {
+    meeting(call, kind::MEETING_INIT, comm, Some(comm + 2))
 }
 
-#[inline]
-fn meeting<const N: usize>(
-    kind: u16,
-    comm: usize,
-    request: Option<usize>,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let Some(mut open) = begin(thread, kind, function) else { return call(arguments) };
-    let library = implementation();
-    let handle = library.handle(at(arguments, comm));
+fn meeting(call: MpiCall, kind: u16, comm: usize, request: Option<usize>) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind) else { return call.run() };
+    let handle = call.handle(comm);
     open.record().object = communicator::number(handle);
-    let result = call(arguments);
+    let result = call.run();
     if let Some(position) = request {
-        open.record().request = handle_of(arguments, position) as u64;
+        open.record().request = call.handle_at(position) as u64;
     }
     finish(thread, open);
     let first = open.copy();

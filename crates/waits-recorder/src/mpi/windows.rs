@@ -1,15 +1,14 @@
 //! Windows: one-sided communication. Fences wait like collective operations; a lock of a window at a process is one object for all;
 //! the four calls of an epoch between groups are messages: a post to those that may access, a completion back.
 
-use super::behaviour::{at, handle_of, is_set, recorded};
-use super::communicator::{self, CommunicatorMembers, MemberKind, mixed};
-use super::implementation::implementation;
+use super::call::MpiCall;
+use super::communicator::{self, CommunicatorMembers, MemberKind, WINDOW_GROUP, mixed, with_group};
+use crate::handles::Handles;
 use crate::output::{memory, release};
 use crate::process;
-use crate::real::{Real, real};
-use crate::thread::{add, begin, finish, outside};
-use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use trodden_wire::waits::{CallName, CallRecord, kind};
+use crate::thread::{add, finish};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use trodden_wire::waits::{CallRecord, kind};
 
 /// Tags of the messages that an epoch stands for.
 const POSTED: i32 = 1;
@@ -17,197 +16,127 @@ const COMPLETED: i32 = 2;
 
 /// Positions of the communicator and of the window that is made.
 #[inline]
-pub fn window<const N: usize>(
-    parent: usize,
-    made: usize,
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-) -> i32 {
-    recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
-        let from = library.handle(at(arguments, parent));
-        record.object = communicator::number(from);
-        communicator::made_of(MemberKind::Window, from, handle_of(arguments, made));
+pub fn window(call: MpiCall, parent: usize, made: usize) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL, |record| {
+        record.object = call.communicator(parent);
+        communicator::made_of(MemberKind::Window, call.handle(parent), call.handle_at(made));
     })
 }
 
 /// Assertion, window.
 #[inline]
-pub fn window_fence<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, arguments, library| {
-        record.object = communicator::number(library.handle(at(arguments, 1)));
-    })
+pub fn window_fence(call: MpiCall) -> i32 {
+    call.recorded(kind::COLLECTIVE_ALL, |record| record.object = call.communicator(1))
 }
 
 /// The address of a window, whose handle may be given again.
 #[inline]
-pub fn window_free<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let handle = handle_of(arguments, 0);
+pub fn window_free(call: MpiCall) -> i32 {
+    let handle = call.handle_at(0);
     let number = communicator::number(handle);
-    let result = recorded(kind::COLLECTIVE_ALL, function, arguments, call, |record, _, _| record.object = number);
+    let result = call.recorded(kind::COLLECTIVE_ALL, |record| record.object = number);
     communicator::remove(handle);
     result
 }
 
-/// Names the lock of a window at a rank, for all processes.
-fn lock_of(window: usize, rank: usize) -> u64 {
-    mixed(&[communicator::number(implementation().handle(window)), rank as u32 as u64]) | 1 << 63
-}
-
-/// Kind of lock, rank, assertion, window.
+/// A lock of a window at a rank, or its release; positions of both. The lock has one name for all processes.
 #[inline]
-pub fn window_lock<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let lock = lock_of(at(arguments, 3), at(arguments, 1));
-    recorded(kind::WINDOW_LOCK, function, arguments, call, |record, _, _| record.object = lock)
-}
-
-/// Rank, window.
-#[inline]
-pub fn window_unlock<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let lock = lock_of(at(arguments, 1), arguments[0]);
-    recorded(kind::WINDOW_UNLOCK, function, arguments, call, |record, _, _| record.object = lock)
+pub fn window_lock(call: MpiCall, kind: u16, window: usize, rank: usize) -> i32 {
+    let lock = mixed(&[call.communicator(window), call.arguments[rank] as u32 as u64]) | 1 << 63;
+    call.recorded(kind, |record| record.object = lock)
 }
 
 /// Group, assertion, window: those of the group may access this process's window from now on.
 #[inline]
-pub fn window_post<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let (group, window) = (arguments[0], at(arguments, 2));
-    keep(&EXPOSED, window, Epoch::from_group(group, window));
-    meeting(function, arguments, call, window, |epoch, see| epoch.each(POSTED, kind::MEETING_SEND, see), &EXPOSED)
+pub fn window_post(call: MpiCall) -> i32 {
+    keep(&EXPOSED, &call);
+    meeting(call, 2, &EXPOSED, (POSTED, kind::MEETING_SEND), None)
 }
 
 /// Group, assertion, window: waits until those of the group have posted.
 #[inline]
-pub fn window_start<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let (group, window) = (arguments[0], at(arguments, 2));
-    keep(&ACCESSED, window, Epoch::from_group(group, window));
-    meeting(function, arguments, call, window, |epoch, see| epoch.each(POSTED, kind::MEETING_RECV, see), &ACCESSED)
+pub fn window_start(call: MpiCall) -> i32 {
+    keep(&ACCESSED, &call);
+    meeting(call, 2, &ACCESSED, (POSTED, kind::MEETING_RECV), None)
 }
 
 /// Window: the accesses of the epoch that was started are over.
 #[inline]
-pub fn window_complete<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let window = arguments[0];
-    meeting(function, arguments, call, window, |epoch, see| epoch.each(COMPLETED, kind::MEETING_SEND, see), &ACCESSED)
+pub fn window_complete(call: MpiCall) -> i32 {
+    meeting(call, 0, &ACCESSED, (COMPLETED, kind::MEETING_SEND), None)
 }
 
 /// Window: waits until those that were let access have completed.
 #[inline]
-pub fn window_wait<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let window = arguments[0];
-    meeting(function, arguments, call, window, |epoch, see| epoch.each(COMPLETED, kind::MEETING_RECV, see), &EXPOSED)
+pub fn window_wait(call: MpiCall) -> i32 {
+    meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), None)
 }
 
 /// Window, flag: as [`window_wait`], if the flag is set.
 #[inline]
-pub fn window_test<const N: usize>(function: CallName, arguments: &mut [usize; N], call: impl FnOnce(&mut [usize; N]) -> i32) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let window = implementation().handle(arguments[0]);
-    let Some(mut open) = begin(thread, kind::MEETING, function) else { return call(arguments) };
-    open.record().object = communicator::number(window);
-    let result = call(arguments);
-    if !is_set(at(arguments, 1)) {
-        thread.withdraw(open);
-        return result;
+pub fn window_test(call: MpiCall) -> i32 {
+    meeting(call, 0, &EXPOSED, (COMPLETED, kind::MEETING_RECV), Some(1))
+}
+
+/// What a side of the newest epoch does with each of its members: tag and kind of record. Of a test, the position of its flag.
+fn meeting(call: MpiCall, window: usize, table: &'static Table, (tag, kind): (i32, u16), flag: Option<usize>) -> i32 {
+    let Some((thread, mut open)) = call.begin(kind::MEETING) else { return call.run() };
+    open.record().object = call.communicator(window);
+    let result = call.run();
+    if let Some(flag) = flag {
+        if call.integer_at(flag) == 0 {
+            thread.withdraw(open);
+            return result;
+        }
+        thread.end_polling(&mut open);
     }
-    thread.end_polling(&mut open);
     finish(thread, open);
     let first = open.copy();
-    find(&EXPOSED, window, |epoch| {
-        epoch.each(COMPLETED, kind::MEETING_RECV, &mut |peer, tag, kind| {
-            add(thread, CallRecord { kind, peer, tag, ..first });
-        })
-    });
+    find(table, call.handle(window), |epoch| epoch.iter().for_each(|peer| add(thread, CallRecord { kind, peer, tag, ..first })));
     result
-}
-
-/// What a side of an epoch does with each of its members: rank, tag, kind of record.
-type See<'a> = &'a mut dyn FnMut(i32, i32, u16);
-
-fn meeting<const N: usize>(
-    function: CallName,
-    arguments: &mut [usize; N],
-    call: impl FnOnce(&mut [usize; N]) -> i32,
-    window: usize,
-    sides: impl FnOnce(&Epoch, See),
-    table: &'static Table,
-) -> i32 {
-    let Some(thread) = outside() else { return call(arguments) };
-    let window = implementation().handle(window);
-    let Some(mut open) = begin(thread, kind::MEETING, function) else { return call(arguments) };
-    open.record().object = communicator::number(window);
-    let result = call(arguments);
-    finish(thread, open);
-    let first = open.copy();
-    find(table, window, |epoch| sides(epoch, &mut |peer, tag, kind| add(thread, CallRecord { kind, peer, tag, ..first })));
-    result
-}
-
-/// The members of an epoch, by their ranks in the window's group.
-struct Epoch {
-    members: CommunicatorMembers,
-}
-
-impl Epoch {
-    fn from_group(group: usize, window: usize) -> Epoch {
-        static GROUP: Real = Real::new(c"PMPI_Win_get_group");
-        static FREE: Real = Real::new(c"PMPI_Group_free");
-        let mut of_window = 0usize;
-        real!(GROUP, fn(usize, *mut usize) -> i32, window, &raw mut of_window);
-        let members = CommunicatorMembers::relative(group, of_window);
-        real!(FREE, fn(*mut usize) -> i32, &raw mut of_window);
-        Epoch { members }
-    }
-
-    fn each(&self, tag: i32, kind: u16, see: See) {
-        (0..self.members.count).for_each(|index| see(self.members.get(index), tag, kind));
-    }
 }
 
 const SLOTS: usize = 64;
 
-/// The newest epoch of each window.
+/// The members of the newest epoch of each window.
 struct Table {
-    windows: [AtomicU64; SLOTS],
-    epochs: [AtomicPtr<Epoch>; SLOTS],
+    windows: Handles<SLOTS>,
+    epochs: [AtomicPtr<CommunicatorMembers>; SLOTS],
 }
 
 impl Table {
     const fn new() -> Table {
-        Table { windows: [const { AtomicU64::new(0) }; SLOTS], epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
+        Table { windows: Handles::new(2), epochs: [const { AtomicPtr::new(core::ptr::null_mut()) }; SLOTS] }
     }
 }
 
 static EXPOSED: Table = Table::new();
 static ACCESSED: Table = Table::new();
 
-/// Keeps an epoch until the next one of the same window. MPI lets one thread at a time do so.
-fn keep(table: &'static Table, window: usize, epoch: Epoch) {
-    let key = implementation().handle(window) as u64;
-    for (slot, held) in table.windows.iter().zip(&table.epochs) {
-        let found = slot.load(Ordering::Acquire);
-        if found != key && (found != 0 || slot.compare_exchange(0, key, Ordering::AcqRel, Ordering::Acquire).is_err()) {
-            continue;
-        }
-        let Some(place) = memory::<Epoch>(1) else { return };
-        // SAFETY: fresh memory of this size.
-        unsafe { place.write(epoch) };
-        let old = held.swap(place, Ordering::AcqRel);
-        if !old.is_null() {
-            // SAFETY: written above; nothing else holds it, since MPI lets one thread at a time begin an epoch.
-            drop(unsafe { old.read() });
-            release(old, 1);
-        }
+/// Keeps the epoch that a call with group, assertion and window begins, until the next one of the same window. MPI lets one thread at a
+/// time do so.
+fn keep(table: &'static Table, call: &MpiCall) {
+    let (group, window) = (call.arguments[0], call.arguments[2]);
+    let epoch = with_group(&WINDOW_GROUP, window, |all| CommunicatorMembers::relative(group, all));
+    let Some(slot) = table.windows.find_or_add(call.handle(2)) else {
+        process::note(b"more windows with post and start than are followed (64): who waits there is not known");
         return;
+    };
+    let Some(place) = memory::<CommunicatorMembers>(1) else { return };
+    // SAFETY: fresh memory of this size.
+    unsafe { place.write(epoch) };
+    let old = table.epochs[slot].swap(place, Ordering::AcqRel);
+    if !old.is_null() {
+        // SAFETY: written above; nothing else holds it, since MPI lets one thread at a time begin an epoch.
+        drop(unsafe { old.read() });
+        release(old, 1);
     }
-    process::note(b"more windows with post and start than are followed (64): who waits there is not known");
 }
 
-fn find(table: &'static Table, window: usize, see: impl FnOnce(&Epoch)) {
-    let slot = table.windows.iter().position(|slot| slot.load(Ordering::Acquire) == window as u64);
-    let held = slot.map_or(core::ptr::null_mut(), |slot| table.epochs[slot].load(Ordering::Acquire));
-    if !held.is_null() {
-        // SAFETY: as in `keep`.
-        see(unsafe { &*held });
+fn find(table: &'static Table, window: usize, see: impl FnOnce(&CommunicatorMembers)) {
+    let held = table.windows.find(window).map(|slot| table.epochs[slot].load(Ordering::Acquire));
+    // SAFETY: null, or as in `keep`.
+    if let Some(epoch) = held.and_then(|held| unsafe { held.as_ref() }) {
+        see(epoch);
     }
 }

@@ -220,7 +220,7 @@ fn baseline(folder: &Path, copies: &Copies, merged: &Profile, stop: &LaunchStop,
 
 /// Here, and one after the other.
 fn one_by_one(memory: Option<u64>) -> Engine {
-    Engine::Local(Local { parallel: 1, memory: memory.map(|mib| mib << 20), ..Local::new() })
+    Engine::Local(Local { parallel: 1, memory: memory.map(|mib| mib << 20), ..Local::default() })
 }
 
 /// Runs a program several times as copies would run, and once more with memory at random addresses; says whether it did
@@ -289,7 +289,7 @@ fn spec(command: &[OsString], programs: Vec<SystemText>, folder: &Path, own_fold
 }
 
 fn engine(options: &Copies) -> Result<Engine> {
-    let parallel = options.parallel.map_or(Local::new().parallel, |n| n as usize);
+    let parallel = options.parallel.map_or(Local::default().parallel, |n| n as usize);
     let others = [
         (options.memory.is_some(), EngineKind::Local, "--memory"),
         (options.template.is_some(), EngineKind::Template, "--template"),

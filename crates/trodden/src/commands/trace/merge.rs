@@ -11,7 +11,7 @@ use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, WitnessSite};
 use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{PartialTrace, StoredEnding, ThreadNumber, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, PartialTrace, ThreadNumber, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub fn merge(
 ) -> Result<Merged, MergeError> {
     let traces = partials.iter().map(|p| PartialTrace::open(p)).collect::<Result<Vec<_>, _>>()?;
     // Who executes another program calls what is known to end the run.
-    let ends = |e: StoredEnding| matches!(e, StoredEnding::Exited(_) | StoredEnding::Executed);
+    let ends = |e: FollowEnding| matches!(e, FollowEnding::Exited(_) | FollowEnding::Executed);
     let whole = traces.iter().all(|t| t.end().is_some_and(|e| ends(e.ending)));
     let ending = if whole { TraceEnding::Complete } else { TraceEnding::Cut };
     let broken: RefCell<Option<ContainerError>> = RefCell::new(None);

@@ -20,7 +20,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
 use trodden_flow::limit::{Limited, cut_to_limit};
 use trodden_profile::{Collected, Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
-use trodden_trace::{StoredEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
+use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
     BlockKind, EdgeKind, Experiment, FlowEdge, FunctionMap, Identity, LineGraphs, Position, Scope, Storage, UnitBlock, UnitMap, digest,
     shape,
@@ -42,8 +42,8 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
     let about = trace.about();
     let command = about.command.clone();
     let ending = match trace.end().ending {
-        Some(StoredEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
-        Some(StoredEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
+        Some(FollowEnding::Exited(code)) => Some(ProcessEnding::Exit(code)),
+        Some(FollowEnding::Killed(signal)) => Some(ProcessEnding::Signal(signal)),
         _ => None,
     };
     let suite = job.destination.suite.clone();

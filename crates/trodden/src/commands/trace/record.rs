@@ -27,8 +27,8 @@ use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{ReconstructError, Weights};
 use trodden_trace::{
-    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, StoredEnding, ThreadNumber, TraceAbout, TraceEnd,
-    TraceWriter, Trampolines,
+    Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
+    Trampolines,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -368,7 +368,7 @@ impl Recording<'_> {
         runs: Vec<RunAbout>,
         mut notes: Vec<String>,
     ) -> Result<ExitCode> {
-        let ending = StoredEnding::from(followed.ending);
+        let ending = followed.ending;
         notes.extend(ending_note(ending, &merged));
         if followed.untraced_children > 0 {
             notes.push(format!("{} processes that the program started were not traced", followed.untraced_children));
@@ -380,9 +380,9 @@ impl Recording<'_> {
         notes.iter().for_each(note);
         note(format_args!("{blocks} blocks in {}, from {hits} hits of witnesses in {}", self.job.output.display(), plural(end.runs.len())));
         Ok(match ending {
-            StoredEnding::Exited(code) => ExitCode::from(code as u8),
-            StoredEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
-            StoredEnding::Executed | StoredEnding::Detached => ExitCode::from(status(followed.status)),
+            FollowEnding::Exited(code) => ExitCode::from(code as u8),
+            FollowEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
+            FollowEnding::Executed | FollowEnding::Detached => ExitCode::from(status(followed.status)),
         })
     }
 }
@@ -398,15 +398,15 @@ fn status(status: Option<i32>) -> u8 {
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
 }
 
-fn ending_note(ending: StoredEnding, merged: &Merged) -> Option<String> {
+fn ending_note(ending: FollowEnding, merged: &Merged) -> Option<String> {
     let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
     match ending {
-        StoredEnding::Exited(_) => None,
-        StoredEnding::Killed(signal) => {
+        FollowEnding::Exited(_) => None,
+        FollowEnding::Killed(signal) => {
             Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before"))
         }
-        StoredEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
-        StoredEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
+        FollowEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
+        FollowEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
     }
 }
 

@@ -1,10 +1,12 @@
-//! Numbers in contents of recordings: LEB128, differences zigzag.
+//! Numbers in files: LEB128, differences zigzag.
 
-pub(super) fn zigzag(difference: u64) -> u64 {
+/// A difference such that small ones of both signs are small numbers.
+pub fn zigzag(difference: u64) -> u64 {
     (difference << 1) ^ ((difference as i64) >> 63) as u64
 }
 
-pub(super) fn push_number(mut number: u64, into: &mut Vec<u8>) {
+/// Adds a number in as few bytes as it needs.
+pub fn push_number(mut number: u64, into: &mut Vec<u8>) {
     while number >= 0x80 {
         into.push(number as u8 | 0x80);
         number >>= 7;
@@ -12,8 +14,9 @@ pub(super) fn push_number(mut number: u64, into: &mut Vec<u8>) {
     into.push(number as u8);
 }
 
-/// The rest of a chunk's content.
-pub(super) struct Cursor<'a>(pub &'a [u8]);
+/// The rest of what is read.
+#[derive(Debug)]
+pub struct Cursor<'a>(pub &'a [u8]);
 
 impl Cursor<'_> {
     pub fn byte(&mut self) -> Option<u8> {

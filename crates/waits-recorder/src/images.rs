@@ -1,0 +1,39 @@
+//! The images that are loaded into the process.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
+use libc::dl_phdr_info;
+
+/// Shows images to `is_it` until it says yes; whether it did.
+pub fn any(mut is_it: impl FnMut(&dl_phdr_info) -> bool) -> bool {
+    // SAFETY: the callback gets what is borrowed here.
+    unsafe { libc::dl_iterate_phdr(Some(callback_of(&is_it)), (&raw mut is_it).cast()) != 0 }
+}
+
+type Callback = unsafe extern "C" fn(*mut dl_phdr_info, usize, *mut c_void) -> c_int;
+
+fn callback_of<F: FnMut(&dl_phdr_info) -> bool>(_: &F) -> Callback {
+    unsafe extern "C" fn show<F: FnMut(&dl_phdr_info) -> bool>(info: *mut dl_phdr_info, _: usize, is_it: *mut c_void) -> c_int {
+        // SAFETY: the linker's own record, and what `any` has passed.
+        unsafe { (*is_it.cast::<F>())(&*info) }.into()
+    }
+    show::<F>
+}
+
+/// The last part of an image's path.
+pub fn file_name(info: &dl_phdr_info) -> &[u8] {
+    // SAFETY: the linker's own string.
+    let path = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
+    path.rsplit(|b| *b == b'/').next().unwrap_or(path)
+}
+
+/// The loaded segment of an image in which an address lies.
+pub fn segment_at(info: &dl_phdr_info, address: usize) -> Option<Range<usize>> {
+    let range = |index: usize| {
+        // SAFETY: the record says how many there are.
+        let header = unsafe { &*info.dlpi_phdr.add(index) };
+        let start = (info.dlpi_addr + header.p_vaddr) as usize;
+        (header.p_type == libc::PT_LOAD).then(|| start..start + header.p_memsz as usize)
+    };
+    (0..usize::from(info.dlpi_phnum)).filter_map(range).find(|range| range.contains(&address))
+}
