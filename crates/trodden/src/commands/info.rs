@@ -51,7 +51,7 @@ pub fn run(info: &Info) -> Result<ExitCode> {
 }
 
 /// What is known of an image.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ImageSummary {
     schema_version: u32,
     path: String,
@@ -127,19 +127,9 @@ impl ImageSummary {
             path: path.display().to_string(),
             image: image.identity.to_string(),
             build_id: image.build_id.clone(),
-            units: Vec::new(),
-            units_without_map: Vec::new(),
             damage: image.frame_errors.iter().map(ToString::to_string).collect(),
-            functions: 0,
-            bodies: 0,
-            not_exact: Vec::new(),
             counters: image.units.iter().map(|u| u.counters).sum(),
-            skipped: Vec::new(),
-            instead: Vec::new(),
-            cut: Vec::new(),
-            uninstrumented: Vec::new(),
-            libraries: Vec::new(),
-            libraries_unknown: None,
+            ..ImageSummary::default()
         };
         let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {

@@ -84,7 +84,7 @@ fn names_matter() -> Result<bool> {
 }
 
 /// A crate that rustc compiles for the target.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Job {
     /// rustc's arguments, crate types and those that are decided here taken out.
     arguments: Vec<OsString>,
@@ -127,18 +127,7 @@ impl Codegen {
 impl Job {
     /// Reads rustc's arguments; `None` if nothing is compiled to code for the target.
     fn read(arguments: &[OsString]) -> Option<Job> {
-        let mut job = Job {
-            arguments: Vec::new(),
-            name: String::new(),
-            extra: String::new(),
-            folder: PathBuf::new(),
-            types: Vec::new(),
-            test: false,
-            emit: Vec::new(),
-            debug: false,
-            lto: None,
-            codegen: Codegen::default(),
-        };
+        let mut job = Job::default();
         let mut target = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {

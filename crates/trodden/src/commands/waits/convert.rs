@@ -26,7 +26,7 @@ const EAGAIN: u64 = 11;
 const EMPTY: u64 = u64::MAX;
 
 /// What conversion needs to know of all processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Converter {
     /// Job and rank of each process.
     places: Vec<Option<(u32, u32)>>,
@@ -41,13 +41,8 @@ pub struct Converter {
 impl Converter {
     /// For a recording.
     pub fn new(recording: &Recording) -> Converter {
-        let mut converter = Converter {
-            places: Vec::new(),
-            jobs: Vec::new(),
-            communicators: HashMap::new(),
-            numbers: recording.processes.iter().map(|process| process.file.number).collect(),
-            wildcards: HashMap::new(),
-        };
+        let numbers = recording.processes.iter().map(|process| process.file.number).collect();
+        let mut converter = Converter { numbers, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
             converter.add(ProcessId(index as u32), process);
         }

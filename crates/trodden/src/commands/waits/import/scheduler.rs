@@ -59,14 +59,8 @@ impl Scheduler {
         let Scheduler { mut imported, threads, events } = self;
         imported.notes.push(format!("{events} events of the scheduler without stacks: code is named by threads"));
         for (id, thread) in threads {
-            let name = LocationName {
-                process: id,
-                is_rank: false,
-                thread: 0,
-                computing_ns: 0,
-                processor_ns: 0,
-                label: Some(format!("{} {id}", thread.name)),
-            };
+            let label = Some(format!("{} {id}", thread.name));
+            let name = LocationName { process: id, label, ..LocationName::default() };
             // Objects are threads, of all processes at once.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
