@@ -3,7 +3,7 @@
 use crate::cli::{Destination, Import};
 use crate::driver::assets;
 use crate::notes::{note, warn};
-use crate::running::deliver;
+use crate::running::{deliver, one_run};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -24,7 +24,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
             (Box::new(BufReader::new(file)), &job.perf)
         }
     };
-    let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { suite: job.destination.suite.clone(), ..one_run() };
     store(profile_of(text, name, &job.program, run)?, name, &job.destination)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,7 +14,7 @@
 use crate::cli::Sample;
 use crate::driver::assets;
 use crate::running::bursts::{BurstFiles, Bursting, read};
-use crate::running::deliver;
+use crate::running::{deliver, host, one_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -56,13 +56,11 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
     let sampled = bursting.stop();
     let run = Run {
         command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
-        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        host: host(),
         suite: job.destination.suite.clone(),
         started_ns: started.as_nanos() as u64,
         duration_ns: clock.elapsed().as_nanos() as u64,
-        runs: 1,
-        recorder: env!("CARGO_PKG_VERSION").into(),
-        ..Run::default()
+        ..one_run()
     };
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);

@@ -2,6 +2,7 @@
 
 use crate::cli::{Simulate, SourceFormat};
 use crate::driver::assets::own_folder;
+use crate::driver::link::exit_code;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::stat::Mode;
 use std::env;
@@ -10,7 +11,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -48,8 +48,7 @@ impl Opened {
     pub fn end(&mut self) -> Result<ExitCode> {
         let Some(running) = self.running.take() else { return Ok(ExitCode::SUCCESS) };
         let status = running.waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+        Ok(exit_code(status))
     }
 }
 
