@@ -21,11 +21,11 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    events::check(&profile, job.measure.measure())?;
+    events::check(&profile, job.measure)?;
     if !job.json {
         report_partial(&profile);
     }
-    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
+    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure };
     if job.json {
         print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
     } else {

@@ -26,7 +26,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
+    let selection = Selection { function: job.function.clone(), measure: job.measure, top: usize::MAX, min_share: 0.0 };
     events::check(&profile, selection.measure)?;
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(&profile)?,

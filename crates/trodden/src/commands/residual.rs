@@ -8,7 +8,7 @@ mod across;
 mod cost;
 mod schemes;
 
-use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
+use crate::cli::{Color, Residual, ResidualFormat};
 use crate::commands::coverage::files::Files;
 use crate::commands::remarks;
 use crate::driver::assets;
@@ -16,6 +16,7 @@ use crate::driver::experiment;
 use crate::notes::{printable_styled, reasons, warn};
 use crate::output::{self, json_text};
 use crate::profiles;
+use crate::running::one_run;
 use crate::sources;
 use across::{SegmentProfiles, UntestedSegments};
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
-use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedOrder, UntestedSelection, hot_json, hot_text};
+use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::experiment::{InputError, InputKind};
@@ -85,13 +86,8 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     }
     let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
     let top = trodden_report::select::limit(most);
-    let order = match job.by {
-        ResidualOrder::Count => UntestedOrder::Count,
-        ResidualOrder::Newest => UntestedOrder::Newest,
-        ResidualOrder::Runs => UntestedOrder::Runs,
-    };
     let function = job.function.as_deref();
-    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order };
+    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = Untested::new(field, &wanted)?;
     let provider = sources::sources(&job.source, &profile.run.directory);
@@ -214,7 +210,7 @@ impl ProfileInput {
             ProfileInput::Raw(file) => {
                 let raw = RawProfile::read(file)?;
                 let words = raw_words(file, &raw);
-                let run = Run { started_ns: raw.created_ns, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+                let run = Run { started_ns: raw.created_ns, ..one_run() };
                 let collected = collect([file], run, assets::store().ok().as_ref());
                 collected.problems.iter().for_each(warn);
                 anyhow::ensure!(!collected.profile.images.is_empty(), "{}: none of its images can be decoded", file.display());

@@ -33,7 +33,7 @@ mod worker;
 pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
-use crate::cli::{Copies, EngineKind, Record};
+use crate::cli::{Copies, EngineKind, Record, word};
 use crate::driver::assets;
 use crate::driver::recipe::SystemText;
 use crate::driver::toolchain::on_path;
@@ -43,7 +43,7 @@ use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
 use make::{CopiedProgram, PathPartition};
-use spec::{CopyOutcome, CopyTimes, Spec, file};
+use spec::{CopyOutcome, CopyTimes, SCHEMA_VERSION, Spec, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -278,7 +278,8 @@ fn spec(command: &[OsString], programs: Vec<SystemText>, folder: &Path, own_fold
     let environment = std::env::vars_os().filter(|(name, _)| !own(name));
     let environment = environment.map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
     let arguments = command.iter().map(|w| SystemText::from(w.as_os_str())).collect();
-    let mut spec = Spec::new(arguments, SystemText::from(here.as_os_str()), environment, programs);
+    let (schema_version, directory) = (SCHEMA_VERSION, SystemText::from(here.as_os_str()));
+    let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
     spec.input = input.file(folder)?.map(|file| SystemText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
@@ -298,7 +299,7 @@ fn engine(options: &Copies) -> Result<Engine> {
         (options.claim.is_some(), EngineKind::Kubernetes, "--claim"),
     ];
     for (is_given, kind, option) in others {
-        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", kind.name());
+        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", word(kind));
     }
     Ok(match options.engine {
         EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),

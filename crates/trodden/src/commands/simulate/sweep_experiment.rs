@@ -1,6 +1,6 @@
 //! The file of an experiment, and the configurations that its factors make.
 
-use super::lane::LaneModel;
+use crate::cli::ModelKind;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -72,10 +72,10 @@ impl Experiment {
     ///
     /// # Errors
     /// It is not known.
-    pub fn model(&self) -> Result<LaneModel> {
+    pub fn model(&self) -> Result<ModelKind> {
         match self.model.as_deref() {
-            None | Some("fast") => Ok(LaneModel::Fast),
-            Some("reference") => Ok(LaneModel::Reference),
+            None | Some("fast") => Ok(ModelKind::Fast),
+            Some("reference") => Ok(ModelKind::Reference),
             Some(other) => bail!("model = {other:?}: fast or reference"),
         }
     }
@@ -90,13 +90,13 @@ impl Experiment {
     }
 }
 
-fn metric(name: &str, model: LaneModel) -> Result<Metric> {
+fn metric(name: &str, model: ModelKind) -> Result<Metric> {
     if name == "frequency" {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
     let event = event.with_context(|| format!("metric {name:?}: frequency, or an event of simulate --event"))?;
-    if event == ProcessorEvent::CyclePower && model == LaneModel::Fast {
+    if event == ProcessorEvent::CyclePower && model == ModelKind::Fast {
         bail!("metric \"power-cycle\" is known to the cycle-stepped model only: add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))

@@ -5,7 +5,7 @@ mod libtest;
 mod run;
 mod show;
 
-use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
+use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions};
 use crate::git::{self, GitDifference};
 use crate::notes::{Progress, note, printable, warn};
 use crate::output::{json_text, print};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
-use trodden_analysis::suite::order::{Worth, average_covered, order};
+use trodden_analysis::suite::order::{average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::words::plural;
 
@@ -113,11 +113,7 @@ fn put_in_order(job: &Order) -> Result<()> {
         None => None,
     };
     ensure!(wanted.is_some() || !job.only_changed, "--only-changed needs a change: give --diff FILE or --since COMMIT");
-    let worth = match job.by {
-        SuiteWorth::Paths => Worth::Paths,
-        SuiteWorth::Rate => Worth::PathsPerTime,
-    };
-    let mut placed = order(&suite.tests, wanted.as_ref(), worth);
+    let mut placed = order(&suite.tests, wanted.as_ref(), job.by);
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {

@@ -22,8 +22,7 @@ use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
-    WitnessKind, check_paper,
+    Distribution, DistributionOptions, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder, WitnessKind, check_paper,
 };
 
 const SCHEMA_VERSION: u32 = 1;
@@ -145,7 +144,7 @@ impl Planner<'_> {
         let limit = self.limit();
         let options = DistributionOptions {
             profiles: self.job.runs as usize,
-            strategy: DistributionStrategy::from(self.job.strategy),
+            strategy: self.job.strategy,
             order: WitnessJobOrder::LongestFirst,
             limit,
             machines: self.job.machines.map(|m| m as usize),
@@ -345,16 +344,4 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     }
     let most = of_machines.into_iter().fold(0.0, f64::max);
     Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
-}
-
-impl From<crate::cli::TraceStrategy> for DistributionStrategy {
-    fn from(strategy: crate::cli::TraceStrategy) -> DistributionStrategy {
-        use crate::cli::TraceStrategy;
-        match strategy {
-            TraceStrategy::Fine => DistributionStrategy::Fine,
-            TraceStrategy::Function => DistributionStrategy::Function,
-            TraceStrategy::Grouped => DistributionStrategy::Grouped,
-            TraceStrategy::Weighted => DistributionStrategy::Weighted,
-        }
-    }
 }
