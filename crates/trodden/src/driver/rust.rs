@@ -17,6 +17,7 @@ use crate::driver::cc::pgo;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
 use crate::driver::experiment;
 use crate::driver::link as linking;
+use crate::driver::other_programs::joined;
 use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
@@ -252,8 +253,7 @@ impl Job {
     }
 
     fn with_linker(&self, command: &mut Command) -> Result<()> {
-        let mut linker = OsString::from("-Clinker=");
-        linker.push(assets::for_cargo(&assets::store()?)?);
+        let linker = joined("-Clinker=", assets::for_cargo(&assets::store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));

@@ -30,13 +30,13 @@ mod spec;
 mod weights;
 mod worker;
 
+use crate::driver::other_programs::named;
 pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
 use crate::cli::{Copies, EngineKind, Record, word};
 use crate::driver::assets;
 use crate::driver::recipe::SystemText;
-use crate::driver::toolchain::on_path;
 use crate::notes::{note, warn};
 use crate::running::{circumstances, deliver};
 use anyhow::{Context, Result, bail, ensure};
@@ -267,8 +267,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
 
 /// The file of a program, as a shell would find it.
 fn program(word: &OsStr) -> Result<PathBuf> {
-    let found = if word.as_encoded_bytes().contains(&b'/') { Some(PathBuf::from(word)) } else { on_path(word) };
-    let path = found.filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    let path = named(word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 

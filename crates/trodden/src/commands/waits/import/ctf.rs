@@ -11,6 +11,7 @@
 
 use super::Imported;
 use super::scheduler::Scheduler;
+use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,8 +37,7 @@ pub fn is_trace(folder: &Path) -> bool {
 pub fn read_trace(folder: &Path) -> Result<Imported> {
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
-    ensure!(out.status.success(), "{READER} does not read {}: {}", folder.display(), String::from_utf8_lossy(&out.stderr).trim());
-    read(folder, &String::from_utf8_lossy(&out.stdout))
+    read(folder, &String::from_utf8_lossy(&succeeded(out, format_args!("{READER} does not read {}", folder.display()))?))
 }
 
 /// Whether a text is what `babeltrace2` prints of the scheduler's events.
