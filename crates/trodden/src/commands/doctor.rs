@@ -6,6 +6,7 @@ use crate::driver::assets;
 use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -72,11 +73,9 @@ const CHECKS: &[Check] = &[
 pub fn run(json: bool) -> Result<ExitCode> {
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
-    let mut out = crate::output::text_or_json(json);
-    if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?)?;
-    } else {
-        print(&mut out, &checks)?;
+    match json {
+        true => output::print_json(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?,
+        false => print(&mut output::text(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -42,10 +42,8 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
         &view,
         &SuspectSelection { by: job.by, top: output::most(job.top, job.json), function: job.function.as_deref() },
     )?;
-    match job.json {
-        true => output::print(&output::json_text(&suspects.json())?)?,
-        false => output::print_text(&suspects.text(&sources, &output::text_options(color, job.steps)))?,
-    }
+    let text = || Ok(suspects.text(&sources, &output::text_options(color, job.steps)));
+    output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
     remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)

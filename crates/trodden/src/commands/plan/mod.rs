@@ -5,6 +5,7 @@ use crate::commands::copies::distribute;
 use crate::commands::copies::make::CopiedProgram;
 use crate::commands::copies::procedures::{add_call_sites, procedures, with_estimates};
 use crate::notes::note;
+use crate::output;
 use crate::profiles;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -54,14 +55,12 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
             last = Some(plan);
         }
     }
-    let mut out = crate::output::text_or_json(job.json);
-    match job.json {
-        true => {
-            let (program, procedures) = (&*job.program, procedures.len());
-            let answers = Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers };
-            writeln!(out, "{}", serde_json::to_string_pretty(&answers)?)?;
-        }
-        false => answers.iter().try_for_each(|a| a.print(&mut out))?,
+    if job.json {
+        let (program, procedures) = (&*job.program, procedures.len());
+        output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+    } else {
+        let mut out = output::text();
+        answers.iter().try_for_each(|a| a.print(&mut out))?;
     }
     if let (Some(order), Some(plan)) = (handed, last) {
         order.make(plan)?;

@@ -7,6 +7,7 @@ use super::code::Code;
 use super::merge::place;
 use super::model::Model;
 use crate::cli::{Condition, TraceRecord};
+use crate::output;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -319,7 +320,6 @@ impl Planner<'_> {
 /// # Errors
 /// Standard output is gone.
 pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
-    let mut out = crate::output::text_or_json(planner.job.json);
     let machines = plan.machine_of.iter().max().map_or(1, |m| m + 1);
     let mut of_machines = vec![0.0; machines];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
@@ -329,9 +329,9 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
             "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound,
             "repaired": plan.repaired });
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        return Ok(writeln!(out)?);
+        return output::print_json(&document);
     }
+    let mut out = output::text();
     for (name, why) in &planner.model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
     }
