@@ -2,7 +2,7 @@
 
 use crate::cli::{Destination, Import};
 use crate::driver::assets;
-use crate::notes::{note, warn};
+use crate::notes::{self, note, warn};
 use crate::running::{deliver, one_run};
 use anyhow::{Context, Result};
 use std::fs::File;
@@ -93,9 +93,5 @@ fn listed(functions: &[(String, u64)]) -> String {
     const SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
-    let mut text = names.iter().take(SHOWN).map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
-    }
-    text
+    notes::listed(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), SHOWN)
 }

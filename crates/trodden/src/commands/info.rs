@@ -4,7 +4,7 @@ mod libraries;
 
 use crate::cli::Info;
 use crate::driver::assets;
-use crate::notes::printable;
+use crate::notes::{listed, printable};
 use crate::output::{json_text, print};
 use crate::profiles;
 use anyhow::{Context, Result, bail};
@@ -286,11 +286,8 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
 
 fn places(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    let mut texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
-    let more = texts.len().saturating_sub(3);
-    texts.truncate(3);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    texts.join(", ") + &rest
+    let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
+    listed(&texts, 3)
 }
 
 fn list(out: &mut impl Write, title: &str, lines: Vec<String>, shown: usize) -> io::Result<()> {
