@@ -3,15 +3,14 @@
 //! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
 //! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
 
-use super::{Named, signed_json};
+use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
 use crate::cli::{COPY_STRATEGIES, word_for};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};
-use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
+use trodden_flow::{Dag, DagEdgeId, Origin};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -60,25 +59,15 @@ pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
     let mut answer =
         json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
-    let cut: Vec<u32> = procedure.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
-    if !cut.is_empty() {
-        answer["cut"] = json!(cut);
-    }
+    cut_json(&procedure.dag, &mut answer);
     Ok(answer)
 }
 
 fn procedure(named: &Named) -> Procedure {
     let graph = &named.graph;
-    let frequencies = match &named.weights {
-        Some(weights) => Frequencies::measured(graph, weights.clone()),
-        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
-    };
+    let frequencies = frequencies_of(named);
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
-    let of = |id: DagEdgeId| match dag.edge(id).origin {
-        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
-        Origin::Stop(n) => frequencies.node(n),
-    };
-    let all: Vec<f64> = dag.edge_ids().map(of).collect();
+    let all: Vec<f64> = dag.edge_ids().map(|id| frequency_of(&dag, &frequencies, id)).collect();
     let greatest = all.iter().copied().fold(1.0, f64::max);
     let scale = SCALE.min(GREATEST / greatest);
     let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
