@@ -11,7 +11,9 @@ pub use folder::{RunFolder, run_folder};
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
 pub use crate::driver::link::exit_code;
 use crate::driver::rust::ROLE_VARIABLE;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -40,6 +42,12 @@ pub const TEST_VARIABLE: &str = "TRODDEN_TEST";
 /// The exit status by which a command's end is passed on. One that says all is well is not, where counts are missing.
 pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
+}
+
+/// Processor time of all children that have ended, with theirs, in ns.
+pub fn cpu_time() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
+    (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
 /// How a process ended.

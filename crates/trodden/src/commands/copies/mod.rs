@@ -31,6 +31,7 @@ mod weights;
 mod worker;
 
 use crate::driver::other_programs::named;
+use crate::output;
 pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
@@ -193,16 +194,27 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
     // First what took long to find out: what follows may fail, because the output has no reader any more.
     deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
     print_output(work)?;
-    if record.copies.own_folders {
-        folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
-    }
+    bring_back(record, work)?;
     costs.report();
     record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
-    if !differences.is_empty() {
-        report_differences(&differences);
-        return Ok(ExitCode::FAILURE);
+    Ok(exit_code(&differences, &outcome))
+}
+
+/// Puts here what the first copy made in a folder of its own.
+fn bring_back(record: &Record, work: &Path) -> Result<()> {
+    match record.copies.own_folders {
+        true => folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE)),
+        false => Ok(()),
     }
-    Ok(ExitCode::from(status(&outcome)))
+}
+
+/// The program's exit status, or 1 and what is said of where copies differ.
+fn exit_code(differences: &[String], outcome: &CopyOutcome) -> ExitCode {
+    if differences.is_empty() {
+        return ExitCode::from(status(outcome));
+    }
+    report_differences(differences);
+    ExitCode::FAILURE
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
@@ -251,11 +263,10 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     // Of a program that differs anyhow, this would say nothing.
     let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     let same = differences.is_empty() && by_addresses.is_empty();
-    let mut out = crate::output::text_or_json(json);
+    let mut out = output::text();
     if json {
-        let answer = serde_json::json!(
-            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses});
-        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+        output::print_json(&serde_json::json!(
+            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;
     } else if same {
         writeln!(out, "ok       {runs} runs did the same, and one more with memory at other addresses: paths, output, exit status")?;
     } else {

@@ -11,11 +11,9 @@ use crate::commands::stream;
 use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::running::bursts::{BurstFiles, Bursting};
-use crate::running::{self, host, one_run, pattern};
+use crate::running::{self, cpu_time, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -155,11 +153,6 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
-}
-
-fn cpu_time() -> u64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
-    (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
 fn hash(path: &Path) -> Result<String> {
