@@ -29,6 +29,7 @@ mod walk;
 
 pub use sources::trial;
 
+use self::sweep_experiment::processor_file;
 use crate::cli::{ModelKind, Simulate, SimulateAction};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail};
@@ -184,13 +185,7 @@ fn processor(job: &Simulate) -> Result<Option<(ModelKind, ProcessorParameters)>>
     if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ModelKind::Fast {
         bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
     }
-    let mut parameters = match &job.processor {
-        Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())?
-        }
-        None => ProcessorParameters::default(),
-    };
+    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_file)?;
     if let Some(entries) = job.branch_queue {
         parameters.branch_queue = entries;
     }

@@ -45,6 +45,12 @@ pub struct Configuration {
     pub processor: ProcessorParameters,
 }
 
+/// Parameters of a processor, of a file.
+pub fn processor_file(file: &Path) -> Result<ProcessorParameters> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
+}
+
 /// A level as text.
 pub fn text_of(value: &toml::Value) -> String {
     match value {
@@ -104,11 +110,7 @@ fn metric(name: &str, model: ModelKind) -> Result<Metric> {
 
 fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
-        Some(file) => {
-            let path = folder.join(file);
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            ProcessorParameters::from_toml(&text).with_context(|| path.display().to_string())?
-        }
+        Some(file) => processor_file(&folder.join(file))?,
         None => ProcessorParameters::default(),
     };
     let mapping = OperationMapping::preset(Preset::BallLarus, 1);
