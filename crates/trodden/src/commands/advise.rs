@@ -75,7 +75,7 @@ fn wanted(job: &Advise) -> Result<AdviceSelection> {
     }
     Ok(AdviceSelection {
         function: job.function.clone(),
-        kinds: job.kind.iter().copied().collect(),
+        kinds: job.kind.clone(),
         top: output::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
         options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },

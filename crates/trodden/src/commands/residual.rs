@@ -94,7 +94,7 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     let sources = SourceCache::new(&provider);
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, job, most)).transpose()?;
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
-    write(job, &form(job, color, &both, &sources, &profile.run.directory)?)?;
+    output::write_or_print(job.output.as_deref(), &form(job, color, &both, &sources, &profile.run.directory)?)?;
     remarks::remarks(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
     Ok(if job.fail_if_new && !is_empty { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
@@ -163,15 +163,8 @@ fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize
         (_, true) => hot_text(view, &paths, share, &output::text_options(color, job.steps)).into_bytes(),
         _ => bail!("--hot is for text and JSON"),
     };
-    write(job, &bytes)?;
+    output::write_or_print(job.output.as_deref(), &bytes)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(job: &Residual, bytes: &[u8]) -> Result<()> {
-    match &job.output {
-        Some(file) => output::write_file(file, bytes),
-        None => output::print(bytes),
-    }
 }
 
 /// A profile, or what becomes one.
@@ -200,9 +193,7 @@ impl ProfileInput {
     fn read(&self) -> Result<(RunLabel, Profile)> {
         match self {
             ProfileInput::Stored(file, number) => {
-                let found = Profile::recover(file)?;
-                profiles::losses(file, &found.lost).iter().for_each(warn);
-                let profile = found.profile;
+                let profile = profiles::load_file(file)?;
                 let command = profile.run.command.join(" ");
                 let words = if command.is_empty() { file.display().to_string() } else { command };
                 Ok((RunLabel { number: *number, words }, profile))
@@ -271,7 +262,8 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
     Ok(out)
 }
 
-fn is_raw(file: &Path) -> bool {
+/// Whether a file is what a program wrote.
+pub fn is_raw(file: &Path) -> bool {
     let mut magic = [0; 8];
     fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }

@@ -200,20 +200,16 @@ impl Reading {
             self.line.lto = true;
         } else if text.starts_with("-g") {
             self.line.debug |= is_debug_level(text);
-        } else if text.starts_with("-o") {
-            self.line.output = Some(rest("-o").to_owned());
-        } else if text.starts_with("--output=") {
-            self.line.output = Some(rest("--output=").to_owned());
+        } else if let Some(prefix) = ["--output=", "-o"].into_iter().find(|prefix| text.starts_with(prefix)) {
+            self.line.output = Some(rest(prefix).to_owned());
         } else if text.starts_with("-x") {
             self.language(rest("-x"));
         } else if text.starts_with("-l") {
             self.libraries = true;
         } else if let Some(triple) = text.strip_prefix("--target=") {
             self.target(triple);
-        } else if text.starts_with("-fuse-ld=") {
-            self.line.linker = Some(rest("-fuse-ld=").to_owned());
-        } else if text.starts_with("--ld-path=") {
-            self.line.linker = Some(rest("--ld-path=").to_owned());
+        } else if let Some(prefix) = ["-fuse-ld=", "--ld-path="].into_iter().find(|prefix| text.starts_with(prefix)) {
+            self.line.linker = Some(rest(prefix).to_owned());
         } else if names_entry(text) {
             self.line.entry = true;
         } else if text.starts_with("-Wl,") {
