@@ -250,7 +250,8 @@ impl<'a> Collector<'a> {
 
     fn note(&mut self, file: &Path, image: &Path, problems: Vec<RawProblem>) {
         // Regions are threads': of those whose region is damaged, counts are lost. The profile says so from now on.
-        let is_damage = |problem: &&RawProblem| matches!(problem, RawProblem::CutShort { .. } | RawProblem::Stray { .. } | RawProblem::Cells(_));
+        let is_damage =
+            |problem: &&RawProblem| matches!(problem, RawProblem::CutShort { .. } | RawProblem::Stray { .. } | RawProblem::Cells(_));
         self.lost += problems.iter().filter(is_damage).count() as u64;
         let image = image.display().to_string();
         let note = |problem| CollectProblem::Raw { file: file.to_owned(), image: image.clone(), problem };

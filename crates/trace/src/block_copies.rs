@@ -32,8 +32,8 @@
 use crate::CollectError;
 use crate::displaced::{DisplaceError, call_as_jump, is_software_interrupt};
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand, Mnemonic,
-    Register,
+    BlockEncoder, BlockEncoderOptions, Code, Decoder, DecoderOptions, FlowControl, IcedError, Instruction, InstructionBlock, MemoryOperand,
+    Mnemonic, Register,
 };
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

@@ -50,7 +50,6 @@ impl Statements {
         let edges = self.edges.into_iter().map(|(a, b)| (NodeName(a), NodeName(b))).collect();
         Ok(GraphInput { entry: NodeName(entry), exit: NodeName(exit), edges, weights, ..GraphInput::default() })
     }
-
 }
 
 #[derive(Debug, Clone, PartialEq)]

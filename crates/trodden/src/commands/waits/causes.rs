@@ -35,15 +35,7 @@ impl CauseSum<'_> {
         let callers = self.callers.iter().filter_map(|(caller, ns)| Some(((*caller)?.to_owned(), *ns)));
         let mut callers: Vec<(String, u64)> = callers.collect();
         callers.sort_by_key(|(_, ns)| Reverse(*ns));
-        Cause {
-            function: function.last().cloned().unwrap_or_default(),
-            callers,
-            file: file.into(),
-            line,
-            location,
-            state,
-            ns: self.ns,
-        }
+        Cause { function: function.last().cloned().unwrap_or_default(), callers, file: file.into(), line, location, state, ns: self.ns }
     }
 }
 
