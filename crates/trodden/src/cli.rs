@@ -2,6 +2,7 @@
 
 mod branches;
 mod building;
+mod choices;
 mod copies;
 mod coverage;
 mod extract;
@@ -29,6 +30,7 @@ mod witnesses;
 
 pub use branches::BranchKind;
 pub use building::{Build, Instrument, Loops, OnUntested, Pgo};
+pub use choices::{word, word_for};
 pub use copies::{Copies, EngineKind};
 pub use coverage::{
     Coverage, CoverageDiff, CoverageExport, CoverageFormat, CoverageLeast, CoverageReport, CoverageShow, Covered, CoveredFiles,
@@ -37,28 +39,27 @@ pub use extract::{Extract, GraphFormat};
 pub use field::{Aggregate, Field, Pack};
 pub use find::Find;
 pub use graph::Graph;
-pub use isolate::{Isolate, SuspectScore};
+pub use isolate::Isolate;
 pub use numbering::{Interesting, ModelScheme, NumberJob};
 pub use overview::command as command_line;
 pub use parameters::Parameters;
-pub use partition::{CopyStrategy, HitsCounted, Plan};
+pub use partition::{COPY_STRATEGIES, HITS, Plan};
 pub use recording::{Bursts, Collect, Destination, Import, Record, Sample};
-pub use residual::{Residual, ResidualFormat, ResidualOrder};
+pub use residual::{Residual, ResidualFormat};
 pub use runs::{Diff, Info, Merge, Runs, RunsCommand, Store};
 pub use segments::{SegmentFormat, Segments};
 pub use sequences::{
-    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamMethod, StreamPhases,
-    StreamSegments,
+    StreamAnalysis, StreamDiff, StreamFind, StreamGrammar, StreamHot, StreamInput, StreamIterations, StreamPhases, StreamSegments,
 };
-pub use showing::{Advise, Annotate, Export, FindingKind, Format, Report, Shown};
-pub use simulate::{EventKind, ModelKind, PathKind, ProfileKind, Simulate, SimulateAction, SourceFormat, StackOverflow, Sweep};
+pub use showing::{Advise, Annotate, Export, Format, Report, Shown};
+pub use simulate::{ModelKind, ProfileKind, Simulate, SimulateAction, SourceFormat, Sweep};
 pub use stream::{Last, Stream, StreamCollect, StreamShow, StreamStatistics};
-pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun, SuiteWorth};
+pub use suite::{Order, Redundant, Suite, SuiteCost, SuiteCoverage, SuiteFunctions, SuiteRun};
 pub use trace::{
     CollectorKind, RepeatPart, Trace, TraceDiff, TraceEngine, TraceExport, TraceFind, TraceFormat, TraceProfile, TraceRecord, TraceShow,
-    TraceStrategy, WeightsFrom,
+    WeightsFrom,
 };
-pub use waits::{DistanceRule, Waits, WaitsRecord, WaitsReport};
+pub use waits::{Waits, WaitsRecord, WaitsReport};
 pub use witnesses::{Condition, Reconstruct, Witnesses};
 
 use clap::{Parser, Subcommand, ValueEnum};

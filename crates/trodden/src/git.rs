@@ -1,6 +1,8 @@
 //! What git says of changes.
 
 use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// A unified diff.
@@ -9,6 +11,15 @@ pub struct GitDifference {
     pub text: String,
     /// The folder that its files' names begin in, where it is known.
     pub root: Option<String>,
+}
+
+/// The difference in a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn diff_in(file: &Path) -> Result<GitDifference> {
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None })
 }
 
 /// The difference from a revision to the files as they are, in the repository of the current folder.

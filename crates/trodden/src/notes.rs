@@ -48,6 +48,12 @@ pub fn reasons(error: &anyhow::Error) -> String {
     causes.join(": ")
 }
 
+/// The first of some names, and how many more there are.
+pub fn listed(names: &[String], most: usize) -> String {
+    let first = names[..most.min(names.len())].join(", ");
+    if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
+}
+
 /// A program that the user named could not be run: why, and what can be done.
 pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> anyhow::Error {
     let name = program.as_ref().display();

@@ -116,6 +116,16 @@ pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Prints JSON in which control characters do not pass.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn print_json(value: &impl serde::Serialize) -> Result<()> {
+    let mut out = json();
+    out.write_all(&json_text(value)?)?;
+    Ok(out.flush()?)
+}
+
 /// Writes a file that the user named: whole, or not at all.
 ///
 /// # Errors
@@ -132,6 +142,22 @@ pub fn print(bytes: &[u8]) -> Result<()> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => Ok(written?),
     }
+}
+
+/// Prints what a command found, as JSON or as text.
+///
+/// # Errors
+/// It cannot be made or printed.
+pub fn print_found(as_json: bool, json: impl FnOnce() -> Result<Vec<u8>>, text: impl FnOnce() -> Result<String>) -> Result<()> {
+    if as_json { print(&json()?) } else { print_text(&text()?) }
+}
+
+/// Writes bytes to a file, or prints them where none is named.
+///
+/// # Errors
+/// They cannot be written.
+pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
+    file.map_or_else(|| print(bytes), |file| write_file(file, bytes))
 }
 
 /// Prints text, with colours or without, in which names must not steer the terminal.

@@ -3,14 +3,14 @@
 use crate::cli::LAST;
 use crate::notes::{printable, warn};
 use crate::output;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
-use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunStore};
+use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunEntry, RunStore};
 use trodden_report::words::plural;
 use trodden_unit::distinct;
 
@@ -89,6 +89,18 @@ pub fn files(wanted: &str) -> Result<Vec<PathBuf>> {
         Err(_) if path.is_dir() => bail!("{wanted} is a folder, not a profile, and no run or suite has that name"),
         found => Ok(found?.into_iter().map(|entry| entry.profile).collect()),
     }
+}
+
+/// The runs of a suite.
+///
+/// # Errors
+/// There is no such suite.
+pub fn runs_of_suite(name: &str) -> Result<Vec<RunEntry>> {
+    let store = RunStore::find(Path::new("."))?;
+    // Says which there are.
+    let runs = store.select(name)?;
+    ensure!(store.suites()?.iter().any(|(suite, _)| suite == name), "`{name}` is a run, not a suite");
+    Ok(runs)
 }
 
 /// What a stored profile holds.

@@ -1,8 +1,10 @@
 //! Options of recording with several copies.
 
-use super::partition::{CopyStrategy, HitsCounted, copies};
+use super::choices::one_of;
+use super::partition::{COPY_STRATEGIES, HITS, copies};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// Several copies of a program, each of which counts a part of the paths.
 #[derive(Debug, Args)]
@@ -12,8 +14,8 @@ pub struct Copies {
     #[arg(long, value_name = "K", value_parser = copies, conflicts_with_all = ["sample", "kind", "together"])]
     pub copies: Option<usize>,
     /// How to divide the counting.
-    #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted, requires = "copies")]
-    pub strategy: CopyStrategy,
+    #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", requires = "copies")]
+    pub strategy: PartitionStrategy,
     /// Count edges, not paths: each copy some of those from which the counts of all follow.
     #[arg(long, requires = "copies", conflicts_with_all = ["strategy", "all_procedures", "hits"])]
     pub edges: bool,
@@ -47,8 +49,8 @@ pub struct Copies {
     #[arg(long, requires = "copies", conflicts_with = "weights")]
     pub no_first_run: bool,
     /// What is to be small.
-    #[arg(long, value_enum, default_value_t = HitsCounted::All, requires = "copies")]
-    pub hits: HitsCounted,
+    #[arg(long, value_parser = one_of(HITS), default_value = "all", requires = "copies")]
+    pub hits: Measure,
     /// Divide functions that are called from several places as well (p3).
     #[arg(long, requires = "copies")]
     pub all_procedures: bool,
@@ -112,16 +114,4 @@ pub enum EngineKind {
     Template,
     /// An Indexed Job; its manifest is written, and results are waited for.
     Kubernetes,
-}
-
-impl EngineKind {
-    /// Its word on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            EngineKind::Local => "local",
-            EngineKind::Slurm => "slurm",
-            EngineKind::Template => "template",
-            EngineKind::Kubernetes => "kubernetes",
-        }
-    }
 }

@@ -1,10 +1,12 @@
 //! Syntax of `trodden graph`: the algorithms alone, on graphs from files, and graphs of programs.
 
+use super::choices::one_of;
 use super::numbering::{ModelScheme, NumberJob};
-use super::partition::{CopyStrategy, HitsCounted, copies};
+use super::partition::{COPY_STRATEGIES, HITS, copies};
 use super::{Extract, Reconstruct, Witnesses};
 use clap::Subcommand;
 use std::path::PathBuf;
+use trodden_flow::partition::{Measure, PartitionStrategy};
 
 /// `trodden graph`
 #[derive(Debug, Subcommand)]
@@ -51,14 +53,14 @@ Examples:
         #[arg(short = 'k', long, value_name = "K", default_value_t = 2, value_parser = copies)]
         copies: usize,
         /// How to divide.
-        #[arg(long, value_enum, default_value_t = CopyStrategy::Weighted)]
-        strategy: CopyStrategy,
+        #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted")]
+        strategy: PartitionStrategy,
         /// Fold conditionals until nothing folds, rather than once (p3).
         #[arg(long)]
         fold_again: bool,
         /// What is to be small.
-        #[arg(long, value_enum, default_value_t = HitsCounted::All)]
-        hits: HitsCounted,
+        #[arg(long, value_parser = one_of(HITS), default_value = "all")]
+        hits: Measure,
     },
     /// Choose witnesses of a graph, or of functions that call each other, divide them among runs, and check that
     /// partial traces give the execution back.

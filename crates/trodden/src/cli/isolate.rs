@@ -1,7 +1,9 @@
 //! The syntax of `trodden isolate`.
 
-use clap::{Args, ValueEnum};
+use super::choices::{Choice, one_of};
+use clap::Args;
 use std::path::PathBuf;
+use trodden_analysis::isolate::Score;
 
 /// `trodden isolate`
 #[derive(Debug, Args)]
@@ -27,8 +29,8 @@ pub struct Isolate {
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
     /// What paths are ranked by.
-    #[arg(long, value_enum, default_value_t = SuspectScore::Ochiai)]
-    pub by: SuspectScore,
+    #[arg(long, value_parser = one_of(SCORES), default_value = "ochiai")]
+    pub by: Score,
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
@@ -47,12 +49,12 @@ pub struct Isolate {
 }
 
 /// How suspicious a path is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuspectScore {
-    /// How alike the runs that took it and the failing runs are.
-    Ochiai,
-    /// Its share of the failing runs over that and its share of the passing ones.
-    Tarantula,
-    /// How much likelier it makes a failure than its function does, and how many failures it explains; with confidence.
-    Importance,
-}
+const SCORES: [Choice<Score>; 3] = [
+    (Score::Ochiai, "ochiai", "How alike the runs that took it and the failing runs are"),
+    (Score::Tarantula, "tarantula", "Its share of the failing runs over that and its share of the passing ones"),
+    (
+        Score::Importance,
+        "importance",
+        "How much likelier it makes a failure than its function does, and how many failures it explains; with confidence",
+    ),
+];

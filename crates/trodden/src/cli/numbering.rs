@@ -1,6 +1,7 @@
 //! Arguments of `trodden graph number` and `trodden graph model`.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use super::choices::one_of;
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_flow::NumberingScheme;
@@ -60,9 +61,7 @@ pub enum ModelScheme {
 }
 
 fn schemes() -> impl TypedValueParser<Value = NumberingScheme> {
-    let value = |scheme: &NumberingScheme| PossibleValue::new(scheme.name()).help(help(*scheme));
-    let named = |name: String| NumberingScheme::ALL.into_iter().find(|s| s.name() == name).expect("clap lets no other value pass");
-    PossibleValuesParser::new(NumberingScheme::ALL.iter().map(value)).map(named)
+    one_of(NumberingScheme::ALL.map(|scheme| (scheme, scheme.name(), help(scheme))))
 }
 
 fn help(scheme: NumberingScheme) -> &'static str {

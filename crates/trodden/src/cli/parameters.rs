@@ -1,8 +1,9 @@
 //! Parameters of counting, which several commands take: syntax only. What goes together is decided by
 //! [`trodden_unit::experiment::exclusions`], and files are read where the settings are resolved.
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Command, Parser, ValueEnum};
+use super::choices::{Choice, one_of};
+use clap::builder::TypedValueParser;
+use clap::{Args, Command, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, SettingsFile, Spelling, Threads, Timing};
@@ -52,9 +53,9 @@ pub struct Parameters {
     pub pgo: bool,
     /// Have the compiler insert the counters of its source-based coverage, and compute them from the paths: for `trodden coverage`. With
     /// `=mcdc` the conditions of each decision are observed as well (C and C++).
-    #[arg(long, value_enum, value_name = "KIND", num_args = 0..=1, require_equals = true, default_missing_value = "regions",
-          conflicts_with_all = ["addresses", "pgo", "stream", "witnesses"])]
-    pub coverage: Option<CoverageKind>,
+    #[arg(long, value_parser = one_of(COVERAGES), value_name = "KIND", num_args = 0..=1, require_equals = true,
+          default_missing_value = "regions", conflicts_with_all = ["addresses", "pgo", "stream", "witnesses"])]
+    pub coverage: Option<Observe>,
     /// Besides counting, sum up events for each path: their number, mean and deviation. `tsc` (time) works everywhere;
     /// hardware events need a machine that counts them.
     #[arg(long, value_name = "EVENT", value_parser = spelled::<EventSource>())]
@@ -76,21 +77,14 @@ pub struct Parameters {
 }
 
 /// What coverage is counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CoverageKind {
-    /// Of regions, and so of lines, functions and branches.
-    Regions,
-    /// And of the conditions of decisions (MC/DC).
-    Mcdc,
-}
+const COVERAGES: [Choice<Observe>; 2] = [
+    (Observe::Coverage, "regions", "Of regions, and so of lines, functions and branches"),
+    (Observe::Mcdc, "mcdc", "And of the conditions of decisions (MC/DC)"),
+];
 
 /// Reads a value by its spelling.
 fn spelled<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    let values = T::spellings().into_iter().map(|(_, name, about)| match about == name {
-        true => PossibleValue::new(name),
-        false => PossibleValue::new(name).help(about),
-    });
-    PossibleValuesParser::new(values).try_map(|name| T::read(&name).ok_or("there is no such value"))
+    one_of(T::spellings())
 }
 
 impl Parameters {
@@ -125,10 +119,7 @@ impl Parameters {
             (self.witnesses, Observe::Trace),
         ];
         let asked = asked.into_iter().find_map(|(is_asked, observe)| is_asked.then_some(observe));
-        asked.or(self.coverage.map(|kind| match kind {
-            CoverageKind::Regions => Observe::Coverage,
-            CoverageKind::Mcdc => Observe::Mcdc,
-        }))
+        asked.or(self.coverage)
     }
 
     /// Those among the arguments of another command: takes them out, with their values.

@@ -1,10 +1,11 @@
 //! How counting is divided among copies of a program.
 
-use clap::{Args, ValueEnum};
+use super::choices::{Choice, one_of};
+use clap::Args;
 use std::path::PathBuf;
 use trodden_flow::partition::{Measure, PartitionStrategy};
 
-/// Most copies that can be asked for.
+/// Most copies, or profiles, that can be asked for.
 const MOST_COPIES: usize = 4096;
 
 /// `trodden plan`
@@ -22,8 +23,8 @@ pub struct Plan {
     #[arg(short = 'k', long, value_name = "K", default_value = "4", value_delimiter = ',', value_parser = copies)]
     pub copies: Vec<usize>,
     /// How to divide.
-    #[arg(long, value_enum, default_value = "weighted", value_delimiter = ',')]
-    pub strategy: Vec<CopyStrategy>,
+    #[arg(long, value_parser = one_of(COPY_STRATEGIES), default_value = "weighted", value_delimiter = ',')]
+    pub strategy: Vec<PartitionStrategy>,
     /// A profile of the program: a file, a run or a suite. Without one, frequencies are estimated.
     #[arg(long, value_name = "PROFILE")]
     pub profile: Option<String>,
@@ -34,8 +35,8 @@ pub struct Plan {
     #[arg(long)]
     pub fold_again: bool,
     /// What is to be small.
-    #[arg(long, value_enum, default_value_t = HitsCounted::All)]
-    pub hits: HitsCounted,
+    #[arg(long, value_parser = one_of(HITS), default_value = "all")]
+    pub hits: Measure,
     /// Make the copies in this new folder, to be distributed to users: for one number of copies and one strategy.
     #[arg(long, value_name = "FOLDER")]
     pub make: Option<PathBuf>,
@@ -50,58 +51,16 @@ pub struct Plan {
 }
 
 /// How paths are divided among copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CopyStrategy {
-    /// Not at all: sequential Ball-Larus.
-    Sbl,
-    /// Whole functions.
-    Pbl,
-    /// Partitioned path profiling, as published.
-    P3,
-    /// By frequencies and the ends of paths, with search.
-    Weighted,
-}
-
-impl CopyStrategy {
-    /// Its word on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            CopyStrategy::Sbl => "sbl",
-            CopyStrategy::Pbl => "pbl",
-            CopyStrategy::P3 => "p3",
-            CopyStrategy::Weighted => "weighted",
-        }
-    }
-}
-
-impl From<CopyStrategy> for PartitionStrategy {
-    fn from(strategy: CopyStrategy) -> PartitionStrategy {
-        match strategy {
-            CopyStrategy::Sbl => PartitionStrategy::Sbl,
-            CopyStrategy::Pbl => PartitionStrategy::Pbl,
-            CopyStrategy::P3 => PartitionStrategy::P3,
-            CopyStrategy::Weighted => PartitionStrategy::Weighted,
-        }
-    }
-}
+pub const COPY_STRATEGIES: [Choice<PartitionStrategy>; 4] = [
+    (PartitionStrategy::Sbl, "sbl", "Not at all: sequential Ball-Larus"),
+    (PartitionStrategy::Pbl, "pbl", "Whole functions"),
+    (PartitionStrategy::P3, "p3", "Partitioned path profiling, as published"),
+    (PartitionStrategy::Weighted, "weighted", "By frequencies and the ends of paths, with search"),
+];
 
 /// What counts as a hit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HitsCounted {
-    /// Labels, and counts of paths.
-    All,
-    /// Labels alone, as the paper counts.
-    Labels,
-}
-
-impl From<HitsCounted> for Measure {
-    fn from(hits: HitsCounted) -> Measure {
-        match hits {
-            HitsCounted::All => Measure::All,
-            HitsCounted::Labels => Measure::Labels,
-        }
-    }
-}
+pub const HITS: [Choice<Measure>; 2] =
+    [(Measure::All, "all", "Labels, and counts of paths"), (Measure::Labels, "labels", "Labels alone, as the paper counts")];
 
 /// A number of copies.
 pub fn copies(text: &str) -> Result<usize, String> {

@@ -1,7 +1,9 @@
 //! The syntax of `trodden residual`.
 
+use super::choices::{Choice, one_of};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_report::residual::UntestedOrder;
 
 /// `trodden residual`
 #[derive(Clone, Debug, Args)]
@@ -37,8 +39,8 @@ pub struct Residual {
     #[arg(long)]
     pub known_edges: bool,
     /// What paths are sorted by.
-    #[arg(long, value_enum, default_value_t = ResidualOrder::Count)]
-    pub by: ResidualOrder,
+    #[arg(long, value_parser = one_of(ORDERS), default_value = "count")]
+    pub by: UntestedOrder,
     /// List untested edges, too.
     #[arg(long)]
     pub edges: bool,
@@ -80,15 +82,11 @@ pub struct Residual {
 }
 
 /// What untested paths are sorted by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ResidualOrder {
-    /// Executions, most first.
-    Count,
-    /// When they were taken first, the latest first.
-    Newest,
-    /// Runs that took them, most first.
-    Runs,
-}
+const ORDERS: [Choice<UntestedOrder>; 3] = [
+    (UntestedOrder::Count, "count", "Executions, most first"),
+    (UntestedOrder::Newest, "newest", "When they were taken first, the latest first"),
+    (UntestedOrder::Runs, "runs", "Runs that took them, most first"),
+];
 
 /// A form of a report of untested paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

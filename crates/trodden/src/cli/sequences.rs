@@ -1,6 +1,7 @@
 //! The syntax of questions asked of sequences of paths and calls: `trodden stream grammar`, `find`, `hot` and others.
 
-use clap::{Args, Subcommand, ValueEnum};
+use super::choices::{Choice, one_of};
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use trodden_sequence::CompressionMethod;
 
@@ -34,8 +35,8 @@ pub struct StreamInput {
     pub thread: usize,
     /// Compress the sequence again, in memory. By default a run's grammars are used as they were recorded, and a text is compressed by
     /// phrases.
-    #[arg(long, value_enum)]
-    pub method: Option<StreamMethod>,
+    #[arg(long, value_parser = one_of(METHODS))]
+    pub method: Option<CompressionMethod>,
     /// At most so many results; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
@@ -45,29 +46,12 @@ pub struct StreamInput {
 }
 
 /// A method of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StreamMethod {
-    /// Digrams are unique, rules are used twice.
-    Sequitur,
-    /// The most frequent pair becomes a rule, again and again.
-    RePair,
-    /// Blocks by local minima of hashes.
-    LocallyConsistent,
-    /// Phrases that end where their content says so, and Sequitur's grammar of them: fast.
-    Phrases,
-}
-
-impl StreamMethod {
-    /// The library's method.
-    pub fn method(self) -> CompressionMethod {
-        match self {
-            StreamMethod::Sequitur => CompressionMethod::Sequitur,
-            StreamMethod::RePair => CompressionMethod::RePair,
-            StreamMethod::LocallyConsistent => CompressionMethod::LocallyConsistent,
-            StreamMethod::Phrases => CompressionMethod::Phrases,
-        }
-    }
-}
+pub const METHODS: [Choice<CompressionMethod>; 4] = [
+    (CompressionMethod::Sequitur, "sequitur", "Digrams are unique, rules are used twice"),
+    (CompressionMethod::RePair, "re-pair", "The most frequent pair becomes a rule, again and again"),
+    (CompressionMethod::LocallyConsistent, "locally-consistent", "Blocks by local minima of hashes"),
+    (CompressionMethod::Phrases, "phrases", "Phrases that end where their content says so, and Sequitur's grammar of them: fast"),
+];
 
 /// `trodden stream grammar`
 #[derive(Debug, Args)]

@@ -1,34 +1,19 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
 use super::LAST;
+use super::choices::{Choice, one_of};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
+use trodden_analysis::advise::AdviceKind;
 use trodden_report::Measure;
 
 /// What share paths have of what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MeasureName {
-    /// Of executed instructions.
-    Instructions,
-    /// Of executed basic blocks.
-    Blocks,
-    /// Of executions of paths.
-    Executions,
-    /// Of the events that a program built with --events sums up.
-    Events,
-}
-
-impl MeasureName {
-    /// The measure itself.
-    pub fn measure(self) -> Measure {
-        match self {
-            MeasureName::Instructions => Measure::Instructions,
-            MeasureName::Blocks => Measure::Blocks,
-            MeasureName::Executions => Measure::Count,
-            MeasureName::Events => Measure::Events,
-        }
-    }
-}
+const MEASURES: [Choice<Measure>; 4] = [
+    (Measure::Instructions, "instructions", "Of executed instructions"),
+    (Measure::Blocks, "blocks", "Of executed basic blocks"),
+    (Measure::Count, "executions", "Of executions of paths"),
+    (Measure::Events, "events", "Of the events that a program built with --events sums up"),
+];
 
 /// Which paths are shown.
 #[derive(Debug, Args)]
@@ -37,8 +22,8 @@ pub struct Shown {
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// What shares are computed from.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
+    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    pub measure: Measure,
     /// At most this many paths; 0 for all. [default: 10, of JSON all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -93,8 +78,8 @@ pub struct Annotate {
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
     /// What weight is.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
+    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    pub measure: Measure,
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,
@@ -160,8 +145,8 @@ pub struct Export {
     #[arg(long, value_name = "FOLDER")]
     pub relative_to: Option<PathBuf>,
     /// What folded stacks are weighed by.
-    #[arg(long, value_enum, default_value_t = MeasureName::Instructions)]
-    pub measure: MeasureName,
+    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    pub measure: Measure,
     /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too,
     /// without being rebuilt.
     #[arg(long = "for", value_name = "PROGRAM")]
@@ -172,17 +157,12 @@ pub struct Export {
 }
 
 /// A kind of finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FindingKind {
-    /// Branches that an earlier branch on the path decides.
-    Correlated,
-    /// Loops whose iterations fall into few patterns.
-    Loop,
-    /// Results that are computed again though nearly all executions had them.
-    Redundant,
-    /// Edges that are taken often, and never on one path.
-    Never,
-}
+const FINDINGS: [Choice<AdviceKind>; 4] = [
+    (AdviceKind::Correlated, "correlated", "Branches that an earlier branch on the path decides"),
+    (AdviceKind::Loop, "loop", "Loops whose iterations fall into few patterns"),
+    (AdviceKind::Redundant, "redundant", "Results that are computed again though nearly all executions had them"),
+    (AdviceKind::Never, "never", "Edges that are taken often, and never on one path"),
+];
 
 /// `trodden advise`
 #[derive(Debug, Args)]
@@ -202,8 +182,8 @@ pub struct Advise {
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind. May be given several times.
-    #[arg(long, value_enum)]
-    pub kind: Vec<FindingKind>,
+    #[arg(long, value_parser = one_of(FINDINGS))]
+    pub kind: Vec<AdviceKind>,
     /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10,
     /// of JSON and SARIF all]
     #[arg(long, value_name = "N")]

@@ -1,8 +1,11 @@
 //! The syntax of `trodden simulate`.
 
+use super::choices::{Choice, one_of};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_hardware::processor::ProcessorEvent;
+use trodden_hardware::{Overflow, Preset};
 
 /// `trodden simulate`
 #[derive(Debug, Args)]
@@ -50,8 +53,8 @@ pub struct Simulate {
     #[arg(long, requires = "record")]
     pub instructions: bool,
     /// Which paths are detected.
-    #[arg(long, value_enum, default_value_t = PathKind::BallLarus)]
-    pub preset: PathKind,
+    #[arg(long, value_parser = one_of(PRESETS), default_value = "ball-larus")]
+    pub preset: Preset,
     /// Backward branches or calls that extended paths go across, at most.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub extensions: u16,
@@ -68,15 +71,15 @@ pub struct Simulate {
     #[arg(long, value_name = "N", default_value_t = 32)]
     pub path_stack: usize,
     /// What happens when the path stack is full.
-    #[arg(long, value_enum, default_value_t = StackOverflow::Drop)]
-    pub stack_overflow: StackOverflow,
+    #[arg(long, value_parser = one_of(OVERFLOWS), default_value = "drop")]
+    pub stack_overflow: Overflow,
     /// Do not repair the path stack after longjmp and exceptions.
     #[arg(long)]
     pub no_repair: bool,
     /// An event that is counted along paths, in tables of its own. May be given several times; all but instructions
     /// need a source of whole instructions.
-    #[arg(long, value_name = "EVENT", value_enum)]
-    pub event: Vec<EventKind>,
+    #[arg(long, value_name = "EVENT", value_parser = one_of(EVENTS))]
+    pub event: Vec<ProcessorEvent>,
     /// Bits of a path's event counter.
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub counter_bits: u8,
@@ -190,23 +193,15 @@ pub struct Sweep {
 }
 
 /// An event of the processor model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum EventKind {
-    /// Instructions.
-    Instructions,
-    /// Misses of the first-level caches.
-    L1Misses,
-    /// Misses of the second-level cache.
-    L2Misses,
-    /// Mispredicted branches.
-    Mispredictions,
-    /// Cycles in which nothing is committed.
-    StallCycles,
-    /// Power in the caches, by relative costs of accesses.
-    PowerAnalytical,
-    /// Power in the caches, by cycle; with --model reference.
-    PowerCycle,
-}
+const EVENTS: [Choice<ProcessorEvent>; 7] = [
+    (ProcessorEvent::Instructions, "instructions", "Instructions"),
+    (ProcessorEvent::L1Misses, "l1-misses", "Misses of the first-level caches"),
+    (ProcessorEvent::L2Misses, "l2-misses", "Misses of the second-level cache"),
+    (ProcessorEvent::Mispredictions, "mispredictions", "Mispredicted branches"),
+    (ProcessorEvent::StallCycles, "stall-cycles", "Cycles in which nothing is committed"),
+    (ProcessorEvent::AnalyticalPower, "power-analytical", "Power in the caches, by relative costs of accesses"),
+    (ProcessorEvent::CyclePower, "power-cycle", "Power in the caches, by cycle; with --model reference"),
+];
 
 /// A model of the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -218,23 +213,13 @@ pub enum ModelKind {
 }
 
 /// Which paths are detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PathKind {
-    /// Acyclic paths of procedures.
-    BallLarus,
-    /// Acyclic paths that end at calls and returns.
-    WholeProgram,
-    /// Paths of procedures across backward branches.
-    ExtendedLoops,
-    /// Paths across calls.
-    ExtendedCalls,
-}
+const PRESETS: [Choice<Preset>; 4] = [
+    (Preset::BallLarus, "ball-larus", "Acyclic paths of procedures"),
+    (Preset::WholeProgram, "whole-program", "Acyclic paths that end at calls and returns"),
+    (Preset::ExtendedLoops, "extended-loops", "Paths of procedures across backward branches"),
+    (Preset::ExtendedCalls, "extended-calls", "Paths across calls"),
+];
 
 /// What happens when the path stack is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StackOverflow {
-    /// The oldest path is lost.
-    Drop,
-    /// The oldest path goes to memory.
-    Spill,
-}
+const OVERFLOWS: [Choice<Overflow>; 2] =
+    [(Overflow::Drop, "drop", "The oldest path is lost"), (Overflow::Spill, "spill", "The oldest path goes to memory")];

@@ -1,9 +1,11 @@
 //! The syntax of `trodden stream`, `trodden last`, and of recording streams.
 
 use super::StreamAnalysis;
-use super::sequences::StreamMethod;
+use super::choices::one_of;
+use super::sequences::METHODS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use trodden_sequence::CompressionMethod;
 use trodden_wire::stream::{DEFAULT_PATIENCE_MS, DEFAULT_REGIONS, MOST_LAST, MOST_PATIENCE_MS, MOST_REGIONS};
 
 /// What `trodden record` keeps besides counts, of programs built with --stream.
@@ -18,8 +20,8 @@ pub struct RecordStream {
         conflicts_with_all = ["sample", "kind", "copies", "suite", "output", "no_store"])]
     pub last: Option<u64>,
     /// With --whole-program: how the sequence is compressed while the program runs.
-    #[arg(long, value_enum, requires = "whole_program", default_value_t = StreamMethod::Phrases)]
-    pub method: StreamMethod,
+    #[arg(long, value_parser = one_of(METHODS), requires = "whole_program", default_value = "phrases")]
+    pub method: CompressionMethod,
     /// With --whole-program: MiB of disk of each thread that the recorder may be behind; then the thread waits for it.
     #[arg(long, value_name = "MIB", requires = "whole_program", default_value_t = DEFAULT_REGIONS,
         value_parser = clap::value_parser!(u64).range(1..=MOST_REGIONS))]

@@ -1,9 +1,11 @@
 //! The syntax of `trodden suite`.
 
+use super::choices::{Choice, one_of};
 use super::coverage::CoveredFiles;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_analysis::suite::order::Worth;
 
 /// `trodden suite`
 #[derive(Debug, Subcommand)]
@@ -179,8 +181,8 @@ pub struct Order {
     #[command(flatten)]
     pub of: SuiteFunctions,
     /// What a test is worth.
-    #[arg(long, value_enum, default_value_t = SuiteWorth::Paths)]
-    pub by: SuiteWorth,
+    #[arg(long, value_parser = one_of(WORTHS), default_value = "paths")]
+    pub by: Worth,
     /// A unified diff; `-` for standard input.
     #[arg(long, value_name = "FILE", conflicts_with = "since")]
     pub diff: Option<PathBuf>,
@@ -199,10 +201,4 @@ pub struct Order {
 }
 
 /// What tests are worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SuiteWorth {
-    /// New paths.
-    Paths,
-    /// New paths for their time.
-    Rate,
-}
+const WORTHS: [Choice<Worth>; 2] = [(Worth::Paths, "paths", "New paths"), (Worth::PathsPerTime, "rate", "New paths for their time")];

@@ -1,5 +1,6 @@
 //! The syntax of `trodden trace`.
 
+use super::choices::{Choice, one_of};
 use super::times::duration;
 use super::witnesses::Condition;
 use clap::{Args, Subcommand, ValueEnum};
@@ -7,6 +8,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+use trodden_flow::witness::DistributionStrategy;
 
 /// `trodden trace`
 #[derive(Debug, Subcommand)]
@@ -51,17 +53,12 @@ pub enum CollectorKind {
 }
 
 /// How witnesses are distributed over the runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TraceStrategy {
-    /// Diamonds and cycles one by one, each to the run with the least load.
-    Fine,
-    /// Function by function.
-    Function,
-    /// Diamonds that share a cycle or an edge together.
-    Grouped,
-    /// By measured weights, best of all.
-    Weighted,
-}
+const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+    (DistributionStrategy::Fine, "fine", "Diamonds and cycles one by one, each to the run with the least load"),
+    (DistributionStrategy::Function, "function", "Function by function"),
+    (DistributionStrategy::Grouped, "grouped", "Diamonds that share a cycle or an edge together"),
+    (DistributionStrategy::Weighted, "weighted", "By measured weights, best of all"),
+];
 
 /// What is made to repeat from run to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -136,8 +133,8 @@ pub struct TraceRecord {
     #[arg(long, value_enum)]
     pub collector: Option<CollectorKind>,
     /// How witnesses are distributed.
-    #[arg(long, value_enum, default_value_t = TraceStrategy::Fine)]
-    pub strategy: TraceStrategy,
+    #[arg(long, value_parser = one_of(STRATEGIES), default_value = "fine")]
+    pub strategy: DistributionStrategy,
     /// At most this many witnesses in a run; there are more runs then.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,

@@ -1,8 +1,10 @@
 //! The syntax of `trodden waits`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use super::choices::{Choice, one_of};
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use trodden_waits::ClassRule;
 
 /// `trodden waits`
 #[derive(Debug, Subcommand)]
@@ -52,8 +54,8 @@ pub struct WaitsReport {
     #[arg(long, value_name = "DISTANCE", default_value_t = 0.5, value_parser = distance)]
     pub threshold: f64,
     /// How distances are measured.
-    #[arg(long, value_enum, default_value_t = DistanceRule::Union)]
-    pub rule: DistanceRule,
+    #[arg(long, value_parser = one_of(RULES), default_value = "union")]
+    pub rule: ClassRule,
     /// How long would the run take if this function took so many per cent less? May be given several times.
     #[arg(long, value_name = "FUNCTION=PERCENT", value_parser = question)]
     pub what_if: Vec<(String, f64)>,
@@ -76,13 +78,14 @@ pub struct WaitsReport {
 }
 
 /// How the distance of two paths is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DistanceRule {
-    /// Over the code of either path.
-    Union,
-    /// Over the code that both paths have, as the Carnival paper has it: paths without common code are equivalent.
-    Paper,
-}
+const RULES: [Choice<ClassRule>; 2] = [
+    (ClassRule::Union, "union", "Over the code of either path"),
+    (
+        ClassRule::Paper,
+        "paper",
+        "Over the code that both paths have, as the Carnival paper has it: paths without common code are equivalent",
+    ),
+];
 
 fn distance(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;

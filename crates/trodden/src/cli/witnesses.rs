@@ -1,11 +1,10 @@
 //! Witnesses of a graph, or of several functions, and executions from partial traces.
 
+use super::choices::{Choice, one_of};
+use super::partition::copies;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_flow::witness::{DistributionStrategy, Lookahead, Placement, WitnessJobOrder};
-
-/// Most profiles that can be asked for.
-const MOST_PROFILES: usize = 4096;
 
 /// `trodden graph witnesses`
 #[derive(Debug, Args)]
@@ -21,23 +20,23 @@ pub struct Witnesses {
     /// The file of the graph or the functions; `-` for standard input. If it has `profiles`, that distribution is checked.
     pub file: PathBuf,
     /// Number of profiles: runs among which the witnesses are divided. With --limit there may be more.
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = profiles)]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 1, value_parser = copies)]
     pub profiles: usize,
     /// How witnesses are divided.
-    #[arg(long, value_enum, default_value_t = WitnessStrategy::Weighted)]
-    pub strategy: WitnessStrategy,
+    #[arg(long, value_parser = one_of(STRATEGIES), default_value = "weighted")]
+    pub strategy: DistributionStrategy,
     /// How witnesses are chosen: `fewest` leaves it to the strategy; all others choose for each function by a fixed rule, and then divide
     /// whole functions.
-    #[arg(long, value_enum, default_value_t = WitnessPlacement::Fewest)]
-    pub placement: WitnessPlacement,
+    #[arg(long, value_parser = one_of(PLACEMENTS), default_value = "fewest")]
+    pub placement: Placement,
     /// In which order jobs are assigned to profiles (not for `weighted`).
-    #[arg(long, value_enum, default_value_t = JobOrder::Longest)]
-    pub order: JobOrder,
+    #[arg(long, value_parser = one_of(ORDERS), default_value = "longest")]
+    pub order: WitnessJobOrder,
     /// Greatest number of witnesses in a profile.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Number of machines that execute the profiles, one after the other; one for each profile if not given.
-    #[arg(long, value_name = "M", value_parser = profiles)]
+    #[arg(long, value_name = "M", value_parser = copies)]
     pub machines: Option<usize>,
     /// Edges as witnesses, rather than nodes.
     #[arg(long)]
@@ -47,8 +46,8 @@ pub struct Witnesses {
     pub check: Condition,
     /// How far a trace may be read at a branch: to its next symbol, so that rebuilding needs little memory, or to the next one of the
     /// branch's function.
-    #[arg(long, value_enum, default_value_t = HowFar::Next)]
-    pub lookahead: HowFar,
+    #[arg(long, value_parser = one_of(LOOKAHEADS), default_value = "next")]
+    pub lookahead: Lookahead,
 }
 
 /// `trodden graph reconstruct`
@@ -70,80 +69,29 @@ pub struct Reconstruct {
 }
 
 /// How witnesses are divided among profiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WitnessStrategy {
-    /// Branch by branch.
-    Fine,
-    /// Whole functions.
-    Function,
-    /// Branches that share a cycle or an edge.
-    Grouped,
-    /// By what each job adds to a profile; the best of all groupings.
-    Weighted,
-}
-
-impl From<WitnessStrategy> for DistributionStrategy {
-    fn from(strategy: WitnessStrategy) -> DistributionStrategy {
-        match strategy {
-            WitnessStrategy::Fine => DistributionStrategy::Fine,
-            WitnessStrategy::Function => DistributionStrategy::Function,
-            WitnessStrategy::Grouped => DistributionStrategy::Grouped,
-            WitnessStrategy::Weighted => DistributionStrategy::Weighted,
-        }
-    }
-}
+const STRATEGIES: [Choice<DistributionStrategy>; 4] = [
+    (DistributionStrategy::Fine, "fine", "Branch by branch"),
+    (DistributionStrategy::Function, "function", "Whole functions"),
+    (DistributionStrategy::Grouped, "grouped", "Branches that share a cycle or an edge"),
+    (DistributionStrategy::Weighted, "weighted", "By what each job adds to a profile; the best of all groupings"),
+];
 
 /// How the witnesses of a function are chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum WitnessPlacement {
-    /// As few and as cheap as the strategy finds.
-    Fewest,
-    /// Every node, or every edge.
-    Blocks,
-    /// Targets of conditional branches.
-    Targets,
-    /// Edges outside of a maximum spanning tree (with --edges).
-    SpanningTree,
-    /// Nodes by the paper's algorithm, which is not always realizable.
-    Paper,
-    /// The same, repaired.
-    Repaired,
-    /// The cheapest, proven for small functions.
-    Exact,
-}
-
-impl WitnessPlacement {
-    /// The placement; none where the strategy places.
-    pub fn published(self) -> Option<Placement> {
-        match self {
-            WitnessPlacement::Fewest => None,
-            WitnessPlacement::Blocks => Some(Placement::Blocks),
-            WitnessPlacement::Targets => Some(Placement::Targets),
-            WitnessPlacement::SpanningTree => Some(Placement::SpanningTree),
-            WitnessPlacement::Paper => Some(Placement::Paper),
-            WitnessPlacement::Repaired => Some(Placement::Repaired),
-            WitnessPlacement::Exact => Some(Placement::Exact),
-        }
-    }
-}
+const PLACEMENTS: [Choice<Placement>; 7] = [
+    (Placement::Fewest, "fewest", "As few and as cheap as the strategy finds"),
+    (Placement::Blocks, "blocks", "Every node, or every edge"),
+    (Placement::Targets, "targets", "Targets of conditional branches"),
+    (Placement::SpanningTree, "spanning-tree", "Edges outside of a maximum spanning tree (with --edges)"),
+    (Placement::Paper, "paper", "Nodes by the paper's algorithm, which is not always realizable"),
+    (Placement::Repaired, "repaired", "The same, repaired"),
+    (Placement::Exact, "exact", "The cheapest, proven for small functions"),
+];
 
 /// Order of jobs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum JobOrder {
-    /// As they are in the file.
-    Given,
-    /// The most expensive first (longest processing time).
-    Longest,
-}
-
-impl From<JobOrder> for WitnessJobOrder {
-    fn from(order: JobOrder) -> WitnessJobOrder {
-        match order {
-            JobOrder::Given => WitnessJobOrder::Given,
-            JobOrder::Longest => WitnessJobOrder::LongestFirst,
-        }
-    }
-}
+const ORDERS: [Choice<WitnessJobOrder>; 2] = [
+    (WitnessJobOrder::Given, "given", "As they are in the file"),
+    (WitnessJobOrder::LongestFirst, "longest", "The most expensive first (longest processing time)"),
+];
 
 /// A condition for distributions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -155,28 +103,7 @@ pub enum Condition {
 }
 
 /// How far a trace is read at a branch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum HowFar {
-    /// To the next symbol.
-    Next,
-    /// To the next symbol of the branch's function.
-    Function,
-}
-
-impl From<HowFar> for Lookahead {
-    fn from(far: HowFar) -> Lookahead {
-        match far {
-            HowFar::Next => Lookahead::NextSymbol,
-            HowFar::Function => Lookahead::OwnComponent,
-        }
-    }
-}
-
-/// A number of profiles.
-fn profiles(text: &str) -> Result<usize, String> {
-    let number: usize = text.parse().map_err(|e| format!("{e}"))?;
-    match number {
-        1..=MOST_PROFILES => Ok(number),
-        _ => Err(format!("between 1 and {MOST_PROFILES}")),
-    }
-}
+const LOOKAHEADS: [Choice<Lookahead>; 2] = [
+    (Lookahead::NextSymbol, "next", "To the next symbol"),
+    (Lookahead::OwnComponent, "function", "To the next symbol of the branch's function"),
+];

@@ -1,7 +1,7 @@
 //! `trodden advise`: what a profile's paths suggest to change. Findings are made by `trodden_analysis::advise`, and
 //! written by the crate `trodden-report`.
 
-use crate::cli::{Advise, Color, FindingKind};
+use crate::cli::{Advise, Color};
 use crate::commands::remarks;
 use crate::commands::sequences::in_report;
 use crate::commands::sequences::iterations::IterationPattern;
@@ -73,15 +73,9 @@ fn wanted(job: &Advise) -> Result<AdviceSelection> {
     if job.decided <= 50.0 {
         bail!("--decided {} would call every branch decided: give more than 50", job.decided);
     }
-    let kinds = job.kind.iter().map(|kind| match kind {
-        FindingKind::Correlated => AdviceKind::Correlated,
-        FindingKind::Loop => AdviceKind::Loop,
-        FindingKind::Redundant => AdviceKind::Redundant,
-        FindingKind::Never => AdviceKind::Never,
-    });
     Ok(AdviceSelection {
         function: job.function.clone(),
-        kinds: kinds.collect(),
+        kinds: job.kind.clone(),
         top: output::most(job.top, job.json || job.sarif.is_some()),
         min_share: job.min_share / 100.0,
         options: AdviseOptions { decided: job.decided / 100.0, min_count: job.min_count.max(1) },

@@ -3,7 +3,7 @@
 use super::coverage::view_of;
 use super::remarks::{remarks, report_partial};
 use crate::cli::{Annotate, Color};
-use crate::output::{json_text, print, print_text, text_options};
+use crate::output::{json_text, print_found, text_options};
 use crate::profiles;
 use crate::sources::sources;
 use anyhow::Result;
@@ -21,16 +21,13 @@ pub fn run(job: &Annotate, color: Color) -> Result<ExitCode> {
     view.damaged.extend(lost);
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    events::check(&profile, job.measure.measure())?;
+    events::check(&profile, job.measure)?;
     if !job.json {
         report_partial(&profile);
     }
-    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure.measure() };
-    if job.json {
-        print(&json_text(&json::annotate(&view, &request, &sources)?)?)?;
-    } else {
-        print_text(&annotate(&view, &request, &sources, &text_options(color, 0))?)?;
-    }
+    let request = AnnotateRequest { function: job.function.clone(), path: job.path, measure: job.measure };
+    let text = || Ok(annotate(&view, &request, &sources, &text_options(color, 0))?);
+    print_found(job.json, || json_text(&json::annotate(&view, &request, &sources)?), text)?;
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)
 }

@@ -8,7 +8,7 @@ use crate::driver::events::{self, DriverEvent, LOG_VARIABLE};
 use crate::driver::experiment;
 use crate::driver::link::exit_code;
 use crate::driver::toolchain::Tool;
-use crate::notes::{not_run, note, warn};
+use crate::notes::{listed, not_run, note, warn};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus};
 use trodden_report::words::plural;
 use trodden_unit::experiment::{Observe, exclusions};
+
+/// Files that a note names.
+const SHOWN: usize = 8;
 use trodden_unit::store::STORE_VARIABLE;
 
 /// Runs the build.
@@ -152,19 +155,19 @@ fn summary(events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> 
         ),
         (0, _) if is_for_traces => {
             let images: Vec<String> = found.plain.iter().map(|i| name(i)).collect();
-            let made = if images.is_empty() { "nothing that was linked".to_owned() } else { listed(&images) };
+            let made = if images.is_empty() { "nothing that was linked".to_owned() } else { listed(&images, SHOWN) };
             note(format_args!("sleds for witnesses are in {made}"));
         }
         (0, 0) => warn("nothing that the build made is instrumented"),
         (0, objects) => note(format_args!("{objects} objects compiled to be counted; nothing was linked")),
         (count, _) => {
             let units = plural(found.units.len() as u128, "unit", "units");
-            note(format_args!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images)));
+            note(format_args!("{units} instrumented in {}: {}", plural(count as u128, "image", "images"), listed(&images, SHOWN)));
         }
     }
     if !found.plain.is_empty() && !found.images.is_empty() {
         let plain = found.plain.iter().map(|i| name(i)).collect::<Vec<_>>();
-        note(format_args!("linked without any instrumented unit: {}", listed(&plain)));
+        note(format_args!("linked without any instrumented unit: {}", listed(&plain, SHOWN)));
     }
     found.images
 }
@@ -172,15 +175,6 @@ fn summary(events: &[DriverEvent], has_succeeded: bool, is_for_traces: bool) -> 
 fn name(path: &Path) -> String {
     let here = env::current_dir().unwrap_or_default();
     path.strip_prefix(here).unwrap_or(path).display().to_string()
-}
-
-fn listed(names: &[String]) -> String {
-    const SHOWN: usize = 8;
-    let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `trodden diff`: two profiles, path by path.
 
 use crate::cli::Diff;
-use crate::output::{json_text, print, print_text};
+use crate::output::{json_text, print_found};
 use crate::profiles;
 use anyhow::{Result, ensure};
 use std::process::ExitCode;
@@ -26,12 +26,8 @@ pub fn run(job: &Diff) -> Result<ExitCode> {
         ..DiffOptions::default()
     };
     let found = diff((&job.before, &before), (&job.after, &after), &options)?;
-    if job.json {
-        print(&json_text(&difference::json(&found))?)?;
-    } else {
-        let functions = View::from_profile(&before).totals.instrumented;
-        print_text(&difference::text(&found, functions, job.top))?;
-    }
+    let text = || Ok(difference::text(&found, View::from_profile(&before).totals.instrumented, job.top));
+    print_found(job.json, || json_text(&difference::json(&found)), text)?;
     let differs = !found.functions.is_empty() || !found.only_before.is_empty() || !found.only_after.is_empty();
     Ok(if job.fail && differs { ExitCode::from(DIFFERENT) } else { ExitCode::SUCCESS })
 }

@@ -3,8 +3,10 @@
 
 use crate::commands::record;
 use crate::driver::assets;
+use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
+use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -71,11 +73,9 @@ const CHECKS: &[Check] = &[
 pub fn run(json: bool) -> Result<ExitCode> {
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
-    let mut out = crate::output::text_or_json(json);
-    if json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?)?;
-    } else {
-        print(&mut out, &checks)?;
+    match json {
+        true => output::print_json(&Findings { schema_version: SCHEMA_VERSION, ok, checks })?,
+        false => print(&mut output::text(), &checks)?,
     }
     Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -130,10 +130,8 @@ fn c_library() -> Result<String> {
 fn plugin() -> Result<String> {
     let path = assets::plugin()?;
     let clang = Tool::Clang.find()?;
-    let mut option = std::ffi::OsString::from("-fpass-plugin=");
-    option.push(&path);
     let mut command = Command::new(clang);
-    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(option);
+    command.args(["-x", "c", "-c", "/dev/null", "-o", "/dev/null"]).arg(assets::plugin_option()?);
     command.env(trodden_unit::store::STORE_VARIABLE, assets::store()?.root());
     first_line(&mut command).with_context(|| format!("clang does not load {}", path.display()))?;
     Ok(path.display().to_string())
@@ -227,10 +225,5 @@ fn trial() -> Result<String> {
 
 /// Runs a tool and gives the first line it prints.
 fn first_line(command: &mut Command) -> Result<String> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().with_context(|| format!("cannot run {program}"))?;
-    if !output.status.success() {
-        bail!("{program} fails: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().next().unwrap_or_default().to_owned())
+    Ok(String::from_utf8_lossy(&printed(command)?).lines().next().unwrap_or_default().to_owned())
 }

@@ -5,7 +5,7 @@ use super::remarks::{left_out, report_partial};
 use super::residual;
 use crate::cli::{Export, Format};
 use crate::driver::profdata;
-use crate::output::{json_text, print, write_file};
+use crate::output::{json_text, write_or_print};
 use crate::profiles;
 use crate::sources::{locate, sources};
 use anyhow::{Result, ensure};
@@ -26,7 +26,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     let view = if matches!(job.format, Format::Html | Format::Lcov) { view_of(&profile) } else { View::from_profile(&profile) };
     let provider = sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let selection = Selection { function: job.function.clone(), measure: job.measure.measure(), top: usize::MAX, min_share: 0.0 };
+    let selection = Selection { function: job.function.clone(), measure: job.measure, top: usize::MAX, min_share: 0.0 };
     events::check(&profile, selection.measure)?;
     let bytes = match job.format {
         Format::Profdata => profdata::indexed(&profile)?,
@@ -46,10 +46,7 @@ pub fn run(job: &Export) -> Result<ExitCode> {
     if !matches!(job.format, Format::Json | Format::Html) {
         report_partial(&profile);
     }
-    match &job.output {
-        Some(file) if file.as_os_str() != "-" => write_file(file, &bytes)?,
-        _ => print(&bytes)?,
-    }
+    write_or_print(job.output.as_deref().filter(|file| file.as_os_str() != "-"), &bytes)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -236,13 +236,8 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     let all = AllTaken { taken: &taken, reports: sums.reports, paths: sums.paths, tomography };
     let provider = sources::sources(&job.source, ".");
     let sources = SourceCache::new(&provider);
-    match job.json {
-        true => output::print(&json_text(&users_json(&view, &all, &sources))?)?,
-        false => {
-            let text = users_text(&view, &all, &sources, &output::text_options(color, job.steps));
-            output::print_text(&text)?;
-        }
-    }
+    let text = || Ok(users_text(&view, &all, &sources, &output::text_options(color, job.steps)));
+    output::print_found(job.json, || json_text(&users_json(&view, &all, &sources)), text)?;
     if missing > 0 {
         let root = maps.store.root().display().to_string();
         warn(format_args!("maps of {missing} of these paths are not in the unit store {root}: set TRODDEN_STORE to that of the build"));

@@ -34,10 +34,8 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let sources = SourceCache::new(&provider);
     let found = FoundPaths::new(&expression, &job.expression, &view)?;
     let top = output::most(job.top, job.json);
-    match job.json {
-        true => output::print(&output::json_text(&found.json(top))?)?,
-        false => output::print_text(&found.text(&sources, &output::text_options(color, job.steps), top))?,
-    }
+    let text = || Ok(found.text(&sources, &output::text_options(color, job.steps), top));
+    output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
     if let Some(first) = found.open().first() {
         let more = match found.open().len() {
             1 => String::new(),

@@ -2,8 +2,8 @@
 
 use crate::cli::{Destination, Import};
 use crate::driver::assets;
-use crate::notes::{note, warn};
-use crate::running::deliver;
+use crate::notes::{self, note, warn};
+use crate::running::{deliver, one_run};
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -24,7 +24,7 @@ pub fn run(job: &Import) -> Result<ExitCode> {
             (Box::new(BufReader::new(file)), &job.perf)
         }
     };
-    let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { suite: job.destination.suite.clone(), ..one_run() };
     store(profile_of(text, name, &job.program, run)?, name, &job.destination)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -93,9 +93,5 @@ fn listed(functions: &[(String, u64)]) -> String {
     const SHOWN: usize = 5;
     let mut names: Vec<&(String, u64)> = functions.iter().collect();
     names.sort_by_key(|(name, times)| (std::cmp::Reverse(*times), name));
-    let mut text = names.iter().take(SHOWN).map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    if names.len() > SHOWN {
-        text += &format!(" and {} more", names.len() - SHOWN);
-    }
-    text
+    notes::listed(&names.iter().map(|(name, _)| format!("`{name}`")).collect::<Vec<_>>(), SHOWN)
 }

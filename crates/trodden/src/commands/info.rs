@@ -4,7 +4,7 @@ mod libraries;
 
 use crate::cli::Info;
 use crate::driver::assets;
-use crate::notes::printable;
+use crate::notes::{listed, printable};
 use crate::output::{json_text, print};
 use crate::profiles;
 use anyhow::{Context, Result, bail};
@@ -51,7 +51,7 @@ pub fn run(info: &Info) -> Result<ExitCode> {
 }
 
 /// What is known of an image.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct ImageSummary {
     schema_version: u32,
     path: String,
@@ -127,19 +127,9 @@ impl ImageSummary {
             path: path.display().to_string(),
             image: image.identity.to_string(),
             build_id: image.build_id.clone(),
-            units: Vec::new(),
-            units_without_map: Vec::new(),
             damage: image.frame_errors.iter().map(ToString::to_string).collect(),
-            functions: 0,
-            bodies: 0,
-            not_exact: Vec::new(),
             counters: image.units.iter().map(|u| u.counters).sum(),
-            skipped: Vec::new(),
-            instead: Vec::new(),
-            cut: Vec::new(),
-            uninstrumented: Vec::new(),
-            libraries: Vec::new(),
-            libraries_unknown: None,
+            ..ImageSummary::default()
         };
         let (mut known, mut maps) = (HashSet::new(), Vec::new());
         for placed in &image.units {
@@ -296,11 +286,8 @@ fn cut_reason(reason: CutReason) -> Option<&'static str> {
 
 fn places(cuts: &[CutPlace]) -> String {
     let line = |l: Option<u32>| l.map_or("?".to_owned(), |l| l.to_string());
-    let mut texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
-    let more = texts.len().saturating_sub(3);
-    texts.truncate(3);
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    texts.join(", ") + &rest
+    let texts: Vec<String> = cuts.iter().map(|c| format!("line {} -> {} ({})", line(c.from_line), line(c.to_line), c.reason)).collect();
+    listed(&texts, 3)
 }
 
 fn list(out: &mut impl Write, title: &str, lines: Vec<String>, shown: usize) -> io::Result<()> {

@@ -8,7 +8,7 @@ mod interesting;
 mod place;
 mod watch;
 
-use crate::cli::{Instrument, OnUntested};
+use crate::cli::{Instrument, OnUntested, word};
 use crate::commands::residual::{FIELD_FOLDER, report_known};
 use crate::commands::segments;
 use crate::driver::assets;
@@ -22,7 +22,6 @@ use crate::driver::recipe::{BuildProduct, Driver, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::ValueEnum;
 use place::LinkPlace;
 use std::collections::HashMap;
 use std::env;
@@ -248,7 +247,7 @@ impl Defaults {
 
     /// An object that says so, made in a folder; none if there is nothing to say.
     fn object(&self, folder: &Path) -> Result<Option<PathBuf>> {
-        let action = self.on_untested.and_then(|a| Some(a.to_possible_value()?.get_name().to_owned()));
+        let action = self.on_untested.map(word);
         let texts =
             [(DEFAULT_OUTPUT_SYMBOL, self.output.clone()), (DEFAULT_ON_UNTESTED_SYMBOL, action), (WATCHED_SYMBOL, self.watched.clone())];
         let mut assembly = String::from(".section .note.GNU-stack,\"\",@progbits\n.section .rodata\n");

@@ -1,7 +1,7 @@
 //! `trodden isolate`: which paths do failing runs take and passing runs not? Paths are ranked by `trodden_analysis::isolate`, and written
 //! by the crate `trodden-report`.
 
-use crate::cli::{Color, Isolate, SuspectScore};
+use crate::cli::{Color, Isolate};
 use crate::commands::remarks;
 use crate::notes::warn;
 use crate::output;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use trodden_analysis::isolate::{Isolation, Score};
+use trodden_analysis::isolate::Isolation;
 use trodden_profile::{Builds, Maps, Merger, ProcessEnding, Profile};
 use trodden_report::isolation::{SuspectSelection, Suspects};
 use trodden_report::words::{base_name, plural};
@@ -37,20 +37,13 @@ pub fn run(job: &Isolate, color: Color) -> Result<ExitCode> {
     let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
-    let by = match job.by {
-        SuspectScore::Ochiai => Score::Ochiai,
-        SuspectScore::Tarantula => Score::Tarantula,
-        SuspectScore::Importance => Score::Importance,
-    };
     let suspects = Suspects::new(
         &isolation,
         &view,
-        &SuspectSelection { by, top: output::most(job.top, job.json), function: job.function.as_deref() },
+        &SuspectSelection { by: job.by, top: output::most(job.top, job.json), function: job.function.as_deref() },
     )?;
-    match job.json {
-        true => output::print(&output::json_text(&suspects.json())?)?,
-        false => output::print_text(&suspects.text(&sources, &output::text_options(color, job.steps)))?,
-    }
+    let text = || Ok(suspects.text(&sources, &output::text_options(color, job.steps)));
+    output::print_found(job.json, || output::json_text(&suspects.json()), text)?;
     remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)

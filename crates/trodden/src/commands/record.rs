@@ -15,7 +15,7 @@ use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
 use crate::running::bursts::{self, BurstFiles, Bursting};
 use crate::running::{
-    Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, nothing_counted,
+    Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, nothing_counted, one_run,
     run_folder, wait_forwarding,
 };
 use anyhow::{Context, Result};
@@ -230,7 +230,7 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
         }
     }
     anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
-    let run = Run { suite: job.destination.suite.clone(), runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { suite: job.destination.suite.clone(), ..one_run() };
     let collected = collect(files, run, assets::store().ok().as_ref());
     let has_bursts =
         |unit: &UnitProfile| is_sampled(&unit.map) && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some());

@@ -55,5 +55,5 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
 
 fn selection(shown: &Shown, json: bool) -> Selection {
     let top = most(shown.top, json);
-    Selection { function: shown.function.clone(), measure: shown.measure.measure(), top, min_share: shown.min_share / 100.0 }
+    Selection { function: shown.function.clone(), measure: shown.measure, top, min_share: shown.min_share / 100.0 }
 }

@@ -8,7 +8,7 @@ mod across;
 mod cost;
 mod schemes;
 
-use crate::cli::{Color, Residual, ResidualFormat, ResidualOrder};
+use crate::cli::{Color, Residual, ResidualFormat};
 use crate::commands::coverage::files::Files;
 use crate::commands::remarks;
 use crate::driver::assets;
@@ -16,6 +16,7 @@ use crate::driver::experiment;
 use crate::notes::{printable_styled, reasons, warn};
 use crate::output::{self, json_text};
 use crate::profiles;
+use crate::running::one_run;
 use crate::sources;
 use across::{SegmentProfiles, UntestedSegments};
 use anyhow::{Context, Result, bail};
@@ -28,7 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
 use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
-use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedOrder, UntestedSelection, hot_json, hot_text};
+use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
 use trodden_unit::experiment::{InputError, InputKind};
@@ -85,20 +86,15 @@ fn report(job: &Residual, color: Color, schemes: Option<&Schemes>) -> Result<Exi
     }
     let most = job.top.unwrap_or(if is_text(job) { SHOWN } else { 0 });
     let top = trodden_report::select::limit(most);
-    let order = match job.by {
-        ResidualOrder::Count => UntestedOrder::Count,
-        ResidualOrder::Newest => UntestedOrder::Newest,
-        ResidualOrder::Runs => UntestedOrder::Runs,
-    };
     let function = job.function.as_deref();
-    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order };
+    let wanted = UntestedSelection { function, top, least_count: job.min_count, old_edges_only: job.known_edges, order: job.by };
     let field = UntestedInput { view: &view, sightings: &sightings, known: &known.paths, runs: &runs };
     let untested = Untested::new(field, &wanted)?;
     let provider = sources::sources(&job.source, &profile.run.directory);
     let sources = SourceCache::new(&provider);
     let across = across.as_ref().map(|observed| UntestedSegments::new(observed, job, most)).transpose()?;
     let both = ResidualAnswer { paths: &untested, across: across.as_ref(), schemes, is_alone: profile.images.is_empty() };
-    write(job, &form(job, color, &both, &sources, &profile.run.directory)?)?;
+    output::write_or_print(job.output.as_deref(), &form(job, color, &both, &sources, &profile.run.directory)?)?;
     remarks::remarks(&view, &sources);
     let is_empty = untested.is_empty() && across.is_none_or(|segments| segments.is_empty());
     Ok(if job.fail_if_new && !is_empty { ExitCode::from(NEW) } else { ExitCode::SUCCESS })
@@ -167,15 +163,8 @@ fn hot(job: &Residual, color: Color, view: &View, known: &KnownPaths, top: usize
         (_, true) => hot_text(view, &paths, share, &output::text_options(color, job.steps)).into_bytes(),
         _ => bail!("--hot is for text and JSON"),
     };
-    write(job, &bytes)?;
+    output::write_or_print(job.output.as_deref(), &bytes)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(job: &Residual, bytes: &[u8]) -> Result<()> {
-    match &job.output {
-        Some(file) => output::write_file(file, bytes),
-        None => output::print(bytes),
-    }
 }
 
 /// A profile, or what becomes one.
@@ -204,9 +193,7 @@ impl ProfileInput {
     fn read(&self) -> Result<(RunLabel, Profile)> {
         match self {
             ProfileInput::Stored(file, number) => {
-                let found = Profile::recover(file)?;
-                profiles::losses(file, &found.lost).iter().for_each(warn);
-                let profile = found.profile;
+                let profile = profiles::load_file(file)?;
                 let command = profile.run.command.join(" ");
                 let words = if command.is_empty() { file.display().to_string() } else { command };
                 Ok((RunLabel { number: *number, words }, profile))
@@ -214,7 +201,7 @@ impl ProfileInput {
             ProfileInput::Raw(file) => {
                 let raw = RawProfile::read(file)?;
                 let words = raw_words(file, &raw);
-                let run = Run { started_ns: raw.created_ns, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+                let run = Run { started_ns: raw.created_ns, ..one_run() };
                 let collected = collect([file], run, assets::store().ok().as_ref());
                 collected.problems.iter().for_each(warn);
                 anyhow::ensure!(!collected.profile.images.is_empty(), "{}: none of its images can be decoded", file.display());
@@ -275,7 +262,8 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
     Ok(out)
 }
 
-fn is_raw(file: &Path) -> bool {
+/// Whether a file is what a program wrote.
+pub fn is_raw(file: &Path) -> bool {
     let mut magic = [0; 8];
     fs::File::open(file).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
 }

@@ -12,13 +12,13 @@
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
 use crate::cli::Sample;
+use crate::commands::residual::is_raw;
 use crate::driver::assets;
 use crate::running::bursts::{BurstFiles, Bursting, read};
-use crate::running::deliver;
+use crate::running::{deliver, host, one_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -56,13 +56,11 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
     let sampled = bursting.stop();
     let run = Run {
         command: processes.first().map(|p| command_of(*p)).unwrap_or_default(),
-        host: nix::unistd::gethostname().unwrap_or_default().to_string_lossy().into_owned(),
+        host: host(),
         suite: job.destination.suite.clone(),
         started_ns: started.as_nanos() as u64,
         duration_ns: clock.elapsed().as_nanos() as u64,
-        runs: 1,
-        recorder: env!("CARGO_PKG_VERSION").into(),
-        ..Run::default()
+        ..one_run()
     };
     let mut now = read(&files.list()?)?;
     subtract(&mut now, &before);
@@ -101,11 +99,7 @@ fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
     paths.sort();
     paths.dedup();
-    let is_raw = |path: &PathBuf| {
-        let mut magic = [0; 8];
-        path.is_file() && fs::File::open(path).and_then(|mut f| f.read_exact(&mut magic)).is_ok() && magic == trodden_wire::RAW_MAGIC
-    };
-    Ok(paths.into_iter().filter(is_raw).collect())
+    Ok(paths.into_iter().filter(|path| path.is_file() && is_raw(path)).collect())
 }
 
 fn command_of(process: u32) -> Vec<String> {

@@ -3,10 +3,12 @@
 //! The linker wants files, so each object is written to the store once, under its content's hash: another version of trodden never
 //! reads it by mistake, and processes that write it at the same time write the same.
 
+use crate::driver::other_programs::joined;
 use crate::driver::stand_ins;
 use crate::driver::toolchain::{Tool, is_program};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_unit::{Identity, UnitStore, store::STORE_VARIABLE};
@@ -93,24 +95,46 @@ fn readable() -> fs::Permissions {
 /// # Errors
 /// It is not there; the message says where it was looked for.
 pub fn plugin() -> Result<PathBuf> {
-    if let Some(named) = env::var_os(PLUGIN_VARIABLE).filter(|v| !v.is_empty()) {
-        let path = std::path::absolute(PathBuf::from(named))?;
-        if !path.is_file() {
-            bail!("{} does not exist: {PLUGIN_VARIABLE} must name the file {PLUGIN}", path.display());
-        }
-        return Ok(path);
+    if let Some(named) = named_library(PLUGIN_VARIABLE, PLUGIN)? {
+        return Ok(named);
     }
-    let own = own_folder()?;
-    let places = [own.join(PLUGIN), own.join("../lib/trodden").join(PLUGIN)];
-    match places.iter().find(|p| p.is_file()) {
-        Some(path) => Ok(path.clone()),
-        None => bail!(
+    installed_library(PLUGIN)?.map_err(|[one, other]| {
+        anyhow!(
             "the plugin {PLUGIN} is neither in {} nor in {}: build it with `cargo build --release -p trodden-instrument`, or name it by \
                 {PLUGIN_VARIABLE}",
-            places[0].display(),
-            places[1].display()
-        ),
-    }
+            one.display(),
+            other.display()
+        )
+    })
+}
+
+/// The option by which clang loads it.
+///
+/// # Errors
+/// As above.
+pub fn plugin_option() -> Result<OsString> {
+    Ok(joined("-fpass-plugin=", plugin()?))
+}
+
+/// The file that a variable names in the place of one of our libraries, if it is set.
+///
+/// # Errors
+/// There is no such file.
+pub fn named_library(variable: &str, library: &str) -> Result<Option<PathBuf>> {
+    let Some(named) = env::var_os(variable).filter(|v| !v.is_empty()) else { return Ok(None) };
+    let path = std::path::absolute(PathBuf::from(named))?;
+    ensure!(path.is_file(), "{} does not exist: {variable} must name the file {library}", path.display());
+    Ok(Some(path))
+}
+
+/// One of our libraries, beside this program or in `../lib/trodden`; else the places where it would be.
+///
+/// # Errors
+/// This program's own file is not known.
+pub fn installed_library(library: &str) -> Result<Result<PathBuf, [PathBuf; 2]>> {
+    let own = own_folder()?;
+    let places = [own.join(library), own.join("../lib/trodden").join(library)];
+    Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
 }
 
 /// File name of the library that records waits.
@@ -123,22 +147,16 @@ const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
 /// # Errors
 /// It is not there; the message says where it was looked for.
 pub fn waits_recorder() -> Result<PathBuf> {
-    if let Some(named) = env::var_os(WAITS_RECORDER_VARIABLE).filter(|v| !v.is_empty()) {
-        let path = std::path::absolute(PathBuf::from(named))?;
-        if !path.is_file() {
-            bail!("{} does not exist: {WAITS_RECORDER_VARIABLE} must name the file {WAITS_RECORDER}", path.display());
-        }
-        return Ok(path);
+    if let Some(named) = named_library(WAITS_RECORDER_VARIABLE, WAITS_RECORDER)? {
+        return Ok(named);
     }
-    let own = own_folder()?;
-    let places = [own.join(WAITS_RECORDER), own.join("../lib/trodden").join(WAITS_RECORDER)];
-    match places.iter().find(|p| p.is_file()) {
-        Some(path) => preloadable(&fs::canonicalize(path)?),
-        None => bail!(
+    match installed_library(WAITS_RECORDER)? {
+        Ok(path) => preloadable(&fs::canonicalize(path)?),
+        Err([one, other]) => bail!(
             "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
                 or name it by {WAITS_RECORDER_VARIABLE}",
-            places[0].display(),
-            places[1].display()
+            one.display(),
+            other.display()
         ),
     }
 }

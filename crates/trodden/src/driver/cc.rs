@@ -87,9 +87,7 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
 fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
     if line.kind.compiles() {
-        let mut plugin = OsString::from("-fpass-plugin=");
-        plugin.push(assets::plugin()?);
-        added.push(plugin);
+        added.push(assets::plugin_option()?);
         if !line.debug {
             added.push("-gline-tables-only".into());
         }

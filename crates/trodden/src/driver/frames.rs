@@ -1,6 +1,7 @@
 //! Unit frames in files that a link reads: objects and archives of them.
 
-use anyhow::{Context, Result, anyhow};
+use crate::driver::other_programs::succeeded;
+use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};
 use std::collections::BTreeSet;
@@ -118,8 +119,5 @@ pub fn write_archive(path: &Path, members: &[ArchiveMember], scratch: &Path) -> 
     // One call: `ar` makes the index once, and never sees two files of one path.
     let _ = fs::remove_file(path);
     let made = Command::new("ar").arg("qcs").arg(path).args(&files).output().context("cannot run ar: run `apt-get install binutils`")?;
-    if !made.status.success() {
-        return Err(anyhow!("ar cannot write {}: {}", path.display(), String::from_utf8_lossy(&made.stderr).trim()));
-    }
-    Ok(())
+    succeeded(made, format_args!("ar cannot write {}", path.display())).map(drop)
 }

@@ -9,6 +9,7 @@ use crate::driver::compile_step::with_added;
 use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment::request_in;
 use crate::driver::frames;
+use crate::driver::other_programs::{joined, succeeded};
 use crate::driver::recipe::{BuildProduct, Driver, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::notes::{fail, reasons, warn};
 use anyhow::{Context, Result, anyhow, bail};
@@ -150,9 +151,7 @@ fn link_options(line: &CommandLine, store: &UnitStore, dependencies: Option<&Pat
         added.push("-Wl,-z,nostart-stop-gc".into());
     }
     if let Some(file) = dependencies {
-        let mut option = OsString::from("--dependency-file=");
-        option.push(file);
-        added.extend(["-Xlinker".into(), option]);
+        added.extend(["-Xlinker".into(), joined("--dependency-file=", file)]);
     }
     Ok(added)
 }
@@ -327,9 +326,7 @@ fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> 
     let mut command = Command::new(job.clang);
     command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(object.path()).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
-    if !output.status.success() {
-        bail!("{} cannot be compiled a second time: {}", source.display(), String::from_utf8_lossy(&output.stderr).trim());
-    }
+    succeeded(output, format_args!("{} cannot be compiled a second time", source.display()))?;
     recipes.put_content(&fs::read(object.path())?)
 }
 

@@ -11,6 +11,7 @@ use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
 use crate::driver::frames::{self, ArchiveMember};
 use crate::driver::link::{self, exit_code};
+use crate::driver::other_programs::joined;
 use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
 use anyhow::{Context, Result};
@@ -122,11 +123,7 @@ fn without_bitcode(line: &CommandLine, object: &Path, scratch: &Path) -> Result<
 /// `-l foo` as one argument; whether the next argument went into it.
 fn library_name(argument: &OsStr, next: Option<&OsString>) -> (OsString, bool) {
     match next {
-        Some(next) if argument == "-l" => {
-            let mut joined = OsString::from("-l");
-            joined.push(next);
-            (joined, true)
-        }
+        Some(next) if argument == "-l" => (joined("-l", next), true),
         _ => (argument.to_owned(), false),
     }
 }

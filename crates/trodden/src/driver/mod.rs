@@ -21,6 +21,7 @@ pub mod experiment;
 pub mod frames;
 pub mod link;
 pub mod lto;
+pub mod other_programs;
 pub mod profdata;
 pub mod properties;
 pub mod rebuild;

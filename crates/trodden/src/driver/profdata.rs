@@ -3,6 +3,7 @@
 //!
 //! The text is made here, its indexed form by LLVM's own tool, whose format is that of the compilers of the same LLVM.
 
+use crate::driver::other_programs::succeeded;
 use crate::driver::toolchain::Tool;
 use crate::notes::note;
 use anyhow::{Context, Result, bail};
@@ -77,11 +78,8 @@ pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
         fs::write(&from, content).with_context(|| format!("cannot write {}", from.display()))?;
         command.arg(from);
     }
-    let made = command.arg("-o").arg(&to).output();
-    let made = made.with_context(|| format!("cannot run {}", tool.display()))?;
-    if !made.status.success() {
-        bail!("{} refuses the profile: {}", tool.display(), String::from_utf8_lossy(&made.stderr).trim());
-    }
+    let made = command.arg("-o").arg(&to).output().with_context(|| format!("cannot run {}", tool.display()))?;
+    succeeded(made, format_args!("{} refuses the profile", tool.display()))?;
     fs::read(&to).with_context(|| format!("cannot read {}", to.display()))
 }
 

@@ -7,9 +7,10 @@
 use crate::driver::assets;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::driver::frames::{self, ArchiveMember};
+use crate::driver::other_programs::succeeded;
 use crate::driver::toolchain::Tool;
 use crate::notes::Progress;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
@@ -37,8 +38,7 @@ impl DriverCompiler {
     /// # Errors
     /// Clang, the plugin or the store is missing.
     pub fn new(request: OsString) -> Result<DriverCompiler> {
-        let mut plugin = OsString::from("-fpass-plugin=");
-        plugin.push(assets::plugin()?);
+        let plugin = assets::plugin_option()?;
         Ok(DriverCompiler { clang: Tool::Clang.find()?, plugin, store: assets::store()?.root().to_owned(), request })
     }
 
@@ -83,10 +83,7 @@ impl DriverCompiler {
     /// Clang fails; the message is clang's.
     pub fn run(&self, mut command: Command, bitcode: &Path) -> Result<()> {
         let made = command.output().with_context(|| format!("cannot run {}", self.clang.display()))?;
-        if !made.status.success() {
-            bail!("{} cannot be compiled: {}", bitcode.display(), String::from_utf8_lossy(&made.stderr).trim());
-        }
-        Ok(())
+        succeeded(made, format_args!("{} cannot be compiled", bitcode.display())).map(drop)
     }
 }
 
@@ -167,16 +164,8 @@ impl Rebuilder {
     /// One object of several, as `ld -r` had made the one that they replace.
     fn merged(&mut self, objects: &[PathBuf]) -> Result<Vec<u8>> {
         let path = self.scratch_folder()?.join("merged.o");
-        let made = Command::new("ld")
-            .arg("-r")
-            .arg("-o")
-            .arg(&path)
-            .args(objects)
-            .output()
-            .context("cannot run ld: run `apt-get install binutils`")?;
-        if !made.status.success() {
-            bail!("ld -r fails: {}", String::from_utf8_lossy(&made.stderr).trim());
-        }
+        let made = Command::new("ld").arg("-r").arg("-o").arg(&path).args(objects).output();
+        succeeded(made.context("cannot run ld: run `apt-get install binutils`")?, "ld -r fails")?;
         Ok(fs::read(path)?)
     }
 

@@ -90,6 +90,12 @@ pub enum SystemText {
     Bytes(Vec<u8>),
 }
 
+impl Default for SystemText {
+    fn default() -> SystemText {
+        SystemText::Text(String::new())
+    }
+}
+
 impl From<&OsStr> for SystemText {
     fn from(text: &OsStr) -> SystemText {
         match text.to_str() {

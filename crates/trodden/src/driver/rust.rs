@@ -17,6 +17,7 @@ use crate::driver::cc::pgo;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE, read};
 use crate::driver::experiment;
 use crate::driver::link as linking;
+use crate::driver::other_programs::joined;
 use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
@@ -84,7 +85,7 @@ fn names_matter() -> Result<bool> {
 }
 
 /// A crate that rustc compiles for the target.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Job {
     /// rustc's arguments, crate types and those that are decided here taken out.
     arguments: Vec<OsString>,
@@ -127,18 +128,7 @@ impl Codegen {
 impl Job {
     /// Reads rustc's arguments; `None` if nothing is compiled to code for the target.
     fn read(arguments: &[OsString]) -> Option<Job> {
-        let mut job = Job {
-            arguments: Vec::new(),
-            name: String::new(),
-            extra: String::new(),
-            folder: PathBuf::new(),
-            types: Vec::new(),
-            test: false,
-            emit: Vec::new(),
-            debug: false,
-            lto: None,
-            codegen: Codegen::default(),
-        };
+        let mut job = Job::default();
         let mut target = false;
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
@@ -263,8 +253,7 @@ impl Job {
     }
 
     fn with_linker(&self, command: &mut Command) -> Result<()> {
-        let mut linker = OsString::from("-Clinker=");
-        linker.push(assets::for_cargo(&assets::store()?)?);
+        let linker = joined("-Clinker=", assets::for_cargo(&assets::store()?)?);
         command.arg(linker).arg("-Clinker-features=-lld");
         command.env(ROLE_VARIABLE, LINKER).env(CODEGEN_VARIABLE, self.codegen.arguments().join(CODEGEN_SEPARATOR));
         command.env(MODULE_VARIABLE, self.folder.join(format!("{}{}.bc", self.name, self.extra)));

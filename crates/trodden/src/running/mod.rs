@@ -9,8 +9,11 @@ pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
 pub use folder::{RunFolder, run_folder};
 
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
+pub use crate::driver::link::exit_code;
 use crate::driver::rust::ROLE_VARIABLE;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeValLike;
 use nix::unistd::Pid;
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::SignalsInfo;
@@ -41,12 +44,10 @@ pub fn exit_code_with(status: ExitStatus, is_whole: bool) -> ExitCode {
     if status.success() && !is_whole { ExitCode::from(INCOMPLETE) } else { exit_code(status) }
 }
 
-/// The exit status by which a command's end is passed on.
-pub fn exit_code(status: ExitStatus) -> ExitCode {
-    ExitCode::from(match ending(status) {
-        ProcessEnding::Exit(code) => code,
-        ProcessEnding::Signal(signal) => 128 + signal,
-    } as u8)
+/// Processor time of all children that have ended, with theirs, in ns.
+pub fn cpu_time() -> u64 {
+    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
+    (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
 /// How a process ended.
@@ -74,17 +75,15 @@ pub fn circumstances(arguments: &[OsString], started: Duration, ending: ProcessE
         command: arguments.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
         directory: std::env::current_dir().unwrap_or_default().display().to_string(),
         host: host(),
-        suite: None,
         started_ns: started.as_nanos() as u64,
-        duration_ns: 0,
         ending: Some(ending),
-        runs: 1,
-        recorder: env!("CARGO_PKG_VERSION").into(),
-        test: None,
-        diverged: 0,
-        lost: 0,
-        interrupted: 0,
+        ..one_run()
     }
+}
+
+/// A run of which nothing is known yet.
+pub fn one_run() -> Run {
+    Run { runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() }
 }
 
 /// Name of this computer.

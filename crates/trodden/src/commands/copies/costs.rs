@@ -3,7 +3,7 @@
 use super::CopyRun;
 use super::make::PathPartition;
 use super::spec::CopyTimes;
-use crate::cli::Copies;
+use crate::cli::{COPY_STRATEGIES, Copies, HITS, word, word_for};
 use crate::notes::{note, warn};
 use anyhow::Result;
 use serde::Serialize;
@@ -30,7 +30,7 @@ pub struct Costs {
     pub program: String,
     /// How the counting was divided.
     pub strategy: &'static str,
-    engine: &'static str,
+    engine: String,
     /// Which hits were to be small, and are reported: `all`, or `labels`.
     pub hits_counted: &'static str,
     /// One for each copy.
@@ -122,7 +122,7 @@ impl Costs {
         // What known paths executed is not counted: no hits follow.
         let residual = partition.is_residual();
         let procedures = if residual { Vec::new() } else { partition.measured(&merged.profile)? };
-        let measure = Measure::from(options.hits);
+        let measure = options.hits;
         let bound = if partition.program.edges { of_edges(&procedures, partition) } else { bound(&procedures, copies.len(), measure) };
         let of_copy = |at: usize| {
             let counted = options.count_hits.then(|| counted_hits(&copies[at].profile));
@@ -139,9 +139,9 @@ impl Costs {
         Ok(Costs {
             schema_version: SCHEMA_VERSION,
             program: partition.program.path.clone(),
-            strategy: options.strategy.name(),
-            engine: options.engine.name(),
-            hits_counted: if measure == Measure::All { "all" } else { "labels" },
+            strategy: word_for(&COPY_STRATEGIES, &options.strategy),
+            engine: word(options.engine),
+            hits_counted: word_for(&HITS, &measure),
             slowest_copy: (0..costs.len()).max_by_key(|at| costs[*at].wall_ns).unwrap_or(0),
             hits_of_slowest,
             distance_from_ideal: is_known.then(|| hits_of_slowest as f64 / bound.ideal as f64 - 1.0),

@@ -12,9 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use trodden_flow::partition::tasks::are_too_many;
-use trodden_flow::partition::{
-    self, CopyPlan, Measure, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted,
-};
+use trodden_flow::partition::{self, CopyPlan, PartitionOptions, PartitionPlan, PartitionStrategy, Procedure, cross_check, hits, weighted};
 use trodden_launch::LaunchStop;
 use trodden_profile::copies::{PartitionedProgram, edges};
 use trodden_profile::{Profile, has_usual_numbers, procedures};
@@ -154,17 +152,12 @@ impl PathPartition {
         ensure!(!options.count_hits || !program.is_residual(), "hits are counted in copies that count all paths: leave out --count-hits");
         let by = || format!("{}, divided by {}", program.divided.path, options.weights.as_deref().unwrap_or("the first run"));
         let mut procedures = procedures_of(&program.units, weights.map(|w| &w.profile)).with_context(by)?;
-        let strategy = PartitionStrategy::from(options.strategy);
+        let strategy = options.strategy;
         if strategy == PartitionStrategy::P3 && !options.all_procedures {
             add_call_sites(&program.units, &mut procedures);
         }
         let count = options.copies.unwrap_or(1);
-        let choices = PartitionOptions {
-            copies: count,
-            all_procedures: options.all_procedures,
-            fold_again: false,
-            measure: Measure::from(options.hits),
-        };
+        let choices = PartitionOptions { copies: count, all_procedures: options.all_procedures, fold_again: false, measure: options.hits };
         let mut plan = match weights {
             Some(_) => program.divide(&with_estimates(&program.units, &procedures)?, strategy, &choices)?,
             None => program.divide(&procedures, strategy, &choices)?,

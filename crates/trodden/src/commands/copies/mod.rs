@@ -30,20 +30,21 @@ mod spec;
 mod weights;
 mod worker;
 
+use crate::driver::other_programs::named;
+use crate::output;
 pub use objects::FOLDER as OBJECTS;
 pub use worker::work;
 
-use crate::cli::{Copies, EngineKind, Record};
+use crate::cli::{Copies, EngineKind, Record, word};
 use crate::driver::assets;
 use crate::driver::recipe::SystemText;
-use crate::driver::toolchain::on_path;
 use crate::notes::{note, warn};
 use crate::running::{circumstances, deliver};
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
 use make::{CopiedProgram, PathPartition};
-use spec::{CopyOutcome, CopyTimes, Spec, file};
+use spec::{CopyOutcome, CopyTimes, SCHEMA_VERSION, Spec, file};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -193,16 +194,27 @@ fn deliver_all(record: &Record, counted: Counted, work: &Path) -> Result<ExitCod
     // First what took long to find out: what follows may fail, because the output has no reader any more.
     deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
     print_output(work)?;
-    if record.copies.own_folders {
-        folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE))?;
-    }
+    bring_back(record, work)?;
     costs.report();
     record.copies.costs.iter().try_for_each(|path| chart::write(&costs, path))?;
-    if !differences.is_empty() {
-        report_differences(&differences);
-        return Ok(ExitCode::FAILURE);
+    Ok(exit_code(&differences, &outcome))
+}
+
+/// Puts here what the first copy made in a folder of its own.
+fn bring_back(record: &Record, work: &Path) -> Result<()> {
+    match record.copies.own_folders {
+        true => folders::bring_back(&file(work, "made", 0), &std::env::current_dir()?, &work.join(PRISTINE)),
+        false => Ok(()),
     }
-    Ok(ExitCode::from(status(&outcome)))
+}
+
+/// The program's exit status, or 1 and what is said of where copies differ.
+fn exit_code(differences: &[String], outcome: &CopyOutcome) -> ExitCode {
+    if differences.is_empty() {
+        return ExitCode::from(status(outcome));
+    }
+    report_differences(differences);
+    ExitCode::FAILURE
 }
 
 /// Runs the program without counting and with all of it, alone and here; gives where its profile is not the copies'.
@@ -251,11 +263,10 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     // Of a program that differs anyhow, this would say nothing.
     let by_addresses = if differences.is_empty() { by_addresses(&copies[0], &moved) } else { Vec::new() };
     let same = differences.is_empty() && by_addresses.is_empty();
-    let mut out = crate::output::text_or_json(json);
+    let mut out = output::text();
     if json {
-        let answer = serde_json::json!(
-            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses});
-        writeln!(out, "{}", serde_json::to_string_pretty(&answer)?)?;
+        output::print_json(&serde_json::json!(
+            {"schema_version": 1, "runs": runs, "same": same, "differences": differences, "by_addresses": by_addresses}))?;
     } else if same {
         writeln!(out, "ok       {runs} runs did the same, and one more with memory at other addresses: paths, output, exit status")?;
     } else {
@@ -267,8 +278,7 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
 
 /// The file of a program, as a shell would find it.
 fn program(word: &OsStr) -> Result<PathBuf> {
-    let found = if word.as_encoded_bytes().contains(&b'/') { Some(PathBuf::from(word)) } else { on_path(word) };
-    let path = found.filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
+    let path = named(word).filter(|p| p.is_file()).with_context(|| format!("there is no program {}", word.display()))?;
     Ok(fs::canonicalize(path)?)
 }
 
@@ -278,7 +288,8 @@ fn spec(command: &[OsString], programs: Vec<SystemText>, folder: &Path, own_fold
     let environment = std::env::vars_os().filter(|(name, _)| !own(name));
     let environment = environment.map(|(n, v)| (SystemText::from(n.as_os_str()), SystemText::from(v.as_os_str()))).collect();
     let arguments = command.iter().map(|w| SystemText::from(w.as_os_str())).collect();
-    let mut spec = Spec::new(arguments, SystemText::from(here.as_os_str()), environment, programs);
+    let (schema_version, directory) = (SCHEMA_VERSION, SystemText::from(here.as_os_str()));
+    let mut spec = Spec { schema_version, command: arguments, directory, environment, programs, ..Spec::default() };
     spec.input = input.file(folder)?.map(|file| SystemText::from(file.as_os_str()));
     if own_folders {
         let pristine = folder.join(PRISTINE);
@@ -298,7 +309,7 @@ fn engine(options: &Copies) -> Result<Engine> {
         (options.claim.is_some(), EngineKind::Kubernetes, "--claim"),
     ];
     for (is_given, kind, option) in others {
-        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", kind.name());
+        ensure!(!is_given || options.engine == kind, "{option} is for --engine {}: give that as well, or leave {option} out", word(kind));
     }
     Ok(match options.engine {
         EngineKind::Local => Engine::Local(Local { parallel, memory: options.memory.map(|mib| mib << 20), retries: options.retries }),

@@ -4,12 +4,11 @@
 //! counted by all copies: if their counts differ, the copies were not the same execution.
 
 use super::{
-    CopyInput, Failed, Runner, WorkFolder, before, deliver, engine, folders, heap, outcomes, print_output, program, report_differences,
-    run_of, run_to_ends, spec, status,
+    CopyInput, Failed, Runner, WorkFolder, before, bring_back, deliver, engine, exit_code, heap, outcomes, print_output, program, run_of,
+    run_to_ends, spec,
 };
 use crate::cli::Record;
-use crate::commands::copies::PRISTINE;
-use crate::commands::copies::spec::{CopyOutcome, file};
+use crate::commands::copies::spec::CopyOutcome;
 use crate::commands::instrument;
 use crate::driver::experiment;
 use crate::driver::recipe::SystemText;
@@ -110,14 +109,8 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
     let delivered = deliver(&Collected { profile, problems: Vec::new() }, &record.destination)?;
     share.keep(record, delivered.run, work.path())?;
     print_output(work.path())?;
-    if options.own_folders {
-        folders::bring_back(&file(work.path(), "made", 0), &std::env::current_dir()?, &work.path().join(PRISTINE))?;
-    }
-    if differences.is_empty() {
-        return Ok(ExitCode::from(status(&outcome)));
-    }
-    report_differences(&differences);
-    Ok(ExitCode::FAILURE)
+    bring_back(record, work.path())?;
+    Ok(exit_code(&differences, &outcome))
 }
 
 /// Makes the copies. Their names have one length, since the kernel puts them on the stack.

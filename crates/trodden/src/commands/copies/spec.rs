@@ -13,12 +13,13 @@ use std::path::{Path, PathBuf};
 use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the files.
-const SCHEMA_VERSION: u32 = 4;
+pub const SCHEMA_VERSION: u32 = 4;
 
 /// A job of copies.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Spec {
-    schema_version: u32,
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
     /// The command as the user gave it.
     pub command: Vec<SystemText>,
     /// The folder in which it runs.
@@ -73,28 +74,6 @@ pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
 }
 
 impl Spec {
-    /// A job that runs these programs.
-    pub fn new(
-        command: Vec<SystemText>,
-        directory: SystemText,
-        environment: Vec<(SystemText, SystemText)>,
-        programs: Vec<SystemText>,
-    ) -> Spec {
-        Spec {
-            schema_version: SCHEMA_VERSION,
-            command,
-            directory,
-            environment,
-            input: None,
-            pristine: None,
-            ignore_output: false,
-            sampled: false,
-            streamed: false,
-            random_addresses: None,
-            programs,
-        }
-    }
-
     /// Writes it to a folder.
     pub fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join("job.json");

@@ -7,7 +7,7 @@ use super::make::{CopiedProgram, Weights};
 use super::objects::Objects;
 use super::spec::Spec;
 use super::{Failed, Runner, launch, results};
-use crate::cli::{CopyStrategy, Record};
+use crate::cli::Record;
 use crate::commands::instrument::Inputs;
 use crate::driver::experiment;
 use crate::driver::recipe::SystemText;
@@ -18,6 +18,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use trodden_flow::partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
 use trodden_profile::{Profile, RunEntry, RunStore};
 use trodden_unit::Identity;
@@ -40,7 +41,7 @@ pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path
     if let Some(named) = &options.weights {
         return Ok(Some(Weights { profile: profiles::load(named)?, same_input: false }));
     }
-    if options.strategy != CopyStrategy::Weighted {
+    if options.strategy != PartitionStrategy::Weighted {
         return Ok(None);
     }
     if let Some(profile) = recent(program.divided.identity, &record.command)? {

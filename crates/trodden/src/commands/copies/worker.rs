@@ -11,21 +11,19 @@ use crate::commands::stream;
 use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::running::bursts::{BurstFiles, Bursting};
-use crate::running::{host, pattern};
+use crate::running::{self, cpu_time, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeValLike;
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
 use trodden_profile::stream::Drained;
-use trodden_profile::{ProcessEnding, Run, collect, raw_files};
+use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
 use trodden_unit::Identity;
 use trodden_wire::OUTPUT_VARIABLE;
@@ -61,11 +59,8 @@ pub fn work(folder: &Path, copy: usize) -> Result<ExitCode> {
         keep_logs(&place, folder, copy)?;
     }
     let status = status.with_context(|| format!("cannot run {}", program.display()))?;
-    let ending = match (status.code(), status.signal()) {
-        (Some(code), _) => ProcessEnding::Exit(code),
-        (None, signal) => ProcessEnding::Signal(signal.unwrap_or(0)),
-    };
-    let run = Run { runs: 1, ending: Some(ending), recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let ending = running::ending(status);
+    let run = Run { ending: Some(ending), ..one_run() };
     let collected = collect(raw_files(place.raw.path())?, run, assets::store().ok().as_ref());
     if let Some(problem) = collected.problems.iter().find(|p| p.loses_counts()) {
         bail!("counts are lost: {problem}");
@@ -158,11 +153,6 @@ fn command(spec: &Spec, program: &Path, place: &Place) -> Result<(Command, PathB
 fn fix_addresses(fixed: bool) -> bool {
     let set = |now: Persona| if fixed { now | Persona::ADDR_NO_RANDOMIZE } else { now - Persona::ADDR_NO_RANDOMIZE };
     personality::get().is_ok_and(|now| personality::set(set(now)).is_ok()) && fixed
-}
-
-fn cpu_time() -> u64 {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return 0 };
-    (usage.user_time().num_nanoseconds() + usage.system_time().num_nanoseconds()).unsigned_abs()
 }
 
 fn hash(path: &Path) -> Result<String> {

@@ -10,15 +10,14 @@ use crate::git;
 use crate::notes::{Progress, note, printable, warn};
 use crate::output::{json_text, print};
 use crate::profiles;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::path::Path;
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::{PathIndex, Suite};
-use trodden_profile::{Maps, Profile, RunStore};
+use trodden_profile::{Maps, Profile};
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -65,11 +64,7 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
 
 /// The tests, and the number of lines that have code.
 fn load(job: &SuiteCoverage) -> Result<(Vec<Executed>, usize)> {
-    let store = RunStore::find(Path::new("."))?;
-    let runs = store.select(&job.suite)?;
-    if !store.suites()?.iter().any(|(suite, _)| *suite == job.suite) {
-        bail!("`{}` is a run, not a suite", job.suite);
-    }
+    let runs = profiles::runs_of_suite(&job.suite)?;
     let changes = job.changed_since.as_deref().map(changed).transpose()?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps, mut lines) = (Suite::default(), Maps::new(), BTreeMap::<String, BTreeSet<Line>>::new());

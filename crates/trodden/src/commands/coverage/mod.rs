@@ -18,6 +18,7 @@ mod lines;
 mod mapping;
 mod report;
 
+use crate::driver::other_programs::joined;
 pub use lines::Lines;
 pub use mapping::CoverageMapping;
 
@@ -89,9 +90,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         None => print(&mapping.llvm_cov("show", &arguments)?)?,
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
-            let mut output = OsString::from("-output-dir=");
-            output.push(folder);
-            arguments.push(output);
+            arguments.push(joined("-output-dir=", folder));
             mapping.llvm_cov("show", &arguments)?;
             let index = folder.join("index.html");
             ensure!(index.is_file(), "llvm-cov-{LLVM_MAJOR} wrote no {}: is the folder writable?", index.display());

@@ -6,7 +6,7 @@ use super::{CoverageMapping, Lines};
 use crate::cli::{Color, CoverageLeast, CoverageReport};
 use crate::commands::remarks::report_partial;
 use crate::notes::{note, warn};
-use crate::output::{json_text, print, print_text, text_options};
+use crate::output::{json_text, print_found, text_options};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,11 +34,7 @@ pub fn run(job: &CoverageReport) -> Result<ExitCode> {
         (None, true) => by_function(&mapping, &view, job.combinations)?,
         (None, false) => by_file(&mapping, &view)?,
     };
-    if job.json {
-        print(&json_text(&table.json())?)?;
-    } else {
-        print_text(&table.text(&text_options(Color::Auto, 0)))?;
-    }
+    print_found(job.json, || json_text(&table.json()), || Ok(table.text(&text_options(Color::Auto, 0))))?;
     report_partial(&profile);
     let failed = job.least.missed(&table.total);
     failed.iter().for_each(note);

@@ -6,7 +6,7 @@
 
 use super::input::{GraphInput, NodeName};
 use anyhow::{Context, Result, bail};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Reads a directed graph.
 pub fn parse(text: &str) -> Result<GraphInput> {
@@ -48,16 +48,7 @@ impl Statements {
             }
         };
         let edges = self.edges.into_iter().map(|(a, b)| (NodeName(a), NodeName(b))).collect();
-        Ok(GraphInput {
-            entry: NodeName(entry),
-            exit: NodeName(exit),
-            edges,
-            weights,
-            interesting: None,
-            interesting_edges: None,
-            through: None,
-            others: BTreeMap::new(),
-        })
+        Ok(GraphInput { entry: NodeName(entry), exit: NodeName(exit), edges, weights, ..GraphInput::default() })
     }
 }
 

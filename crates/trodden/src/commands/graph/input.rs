@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 
 /// A graph as a user writes it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 pub struct GraphInput {
     /// Where paths begin.
     pub entry: NodeName,
@@ -30,7 +30,7 @@ pub struct GraphInput {
 }
 
 /// Name of a node: a string, or a number that stands for its digits.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(from = "TextOrNumber")]
 pub struct NodeName(pub String);
 

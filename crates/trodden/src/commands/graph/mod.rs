@@ -30,7 +30,7 @@ use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_sparing;
 use trodden_flow::numbering::{NumberingError, TooManyPaths};
 use trodden_flow::witness::WitnessKind;
-use trodden_flow::{Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
+use trodden_flow::{CutReason, Dag, DagEdgeId, Edge, Graph, Node, Numbering, Origin};
 
 /// Numbers larger than this are written as strings: JSON readers keep numbers as floats.
 const EXACT_IN_JSON: u64 = 1 << 53;
@@ -227,19 +227,29 @@ fn edges_of(graph: &Graph, numbers: &HashMap<String, u32>, path: &PathInput) -> 
     Ok(edges)
 }
 
+/// How often nodes and edges execute: as the graph says, or estimated.
+fn frequencies_of(named: &Named) -> Frequencies {
+    let graph = &named.graph;
+    match &named.weights {
+        Some(weights) => Frequencies::measured(graph, weights.clone()),
+        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
+    }
+}
+
+/// How often an edge of the acyclic graph executes.
+fn frequency_of(dag: &Dag, frequencies: &Frequencies, id: DagEdgeId) -> f64 {
+    match dag.edge(id).origin {
+        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
+        Origin::Stop(n) => frequencies.node(n),
+    }
+}
+
 /// Cuts cycles, and what has 2^63 paths or more: there edges of interest last.
 pub fn acyclic(named: &Named, of_interest: &[Edge]) -> Acyclic {
     let graph = &named.graph;
-    let frequencies = match &named.weights {
-        Some(weights) => Frequencies::measured(graph, weights.clone()),
-        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
-    };
+    let frequencies = frequencies_of(named);
     let limited = cut_sparing(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge, of_interest);
-    let weight = |id: DagEdgeId| match limited.dag.edge(id).origin {
-        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
-        Origin::Stop(n) => frequencies.node(n),
-    };
-    let weights = limited.dag.edge_ids().map(weight).collect();
+    let weights = limited.dag.edge_ids().map(|id| frequency_of(&limited.dag, &frequencies, id)).collect();
     Acyclic { dag: limited.dag, all: limited.numbering, weights }
 }
 
@@ -249,6 +259,14 @@ fn number_json(number: u128) -> Value {
 
 fn signed_json(number: i64) -> Value {
     if number.unsigned_abs() > EXACT_IN_JSON { json!(number.to_string()) } else { json!(number) }
+}
+
+/// Adds what was cut although it closes no cycle, where there were 2^63 paths or more.
+fn cut_json(dag: &Dag, answer: &mut Value) {
+    let cut: Vec<u32> = dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
+    if !cut.is_empty() {
+        answer["cut"] = json!(cut);
+    }
 }
 
 /// The nodes of a path, by name.

@@ -1,7 +1,7 @@
 //! `trodden graph number`: a scheme's values, probes and identities for a graph, checked before they are printed.
 
 use super::interesting::{edges_of_interest, interesting_set};
-use super::{Acyclic, Named, acyclic, nodes_json, number_json, signed_json};
+use super::{Acyclic, Named, acyclic, cut_json, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
 use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, RegisterPlacement, SearchEnd, number as flow_number};
 use trodden_flow::verify::{NumberAliases, Verdict, VerifyBudget, VerifyMethod, verify};
-use trodden_flow::{CutReason, DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
+use trodden_flow::{DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
 
 /// Numbers the paths of a graph by a scheme.
 pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
@@ -32,11 +32,7 @@ pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
     let mut answer = summary(&acyclic, &set, given, &labelling, &verdict, &marks)?;
     answer["edges"] = json!(edges_json(named, &acyclic, &labelling));
     answer["ids"] = json!(ids_json(named, &acyclic, &labelling, &marks, job.list));
-    let cut: Vec<u32> = acyclic.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
-    if !cut.is_empty() {
-        // 2^63 paths or more: these edges were cut although they close no cycle.
-        answer["cut"] = json!(cut);
-    }
+    cut_json(&acyclic.dag, &mut answer);
     Ok(answer)
 }
 

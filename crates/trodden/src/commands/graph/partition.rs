@@ -3,15 +3,14 @@
 //! Labels are those of precise selective profiling, valid for every path: no uninteresting path has an interesting
 //! one's sum. (Copies of programs have cheaper ones where they need not count uninteresting paths.)
 
-use super::{Named, signed_json};
-use crate::cli::{CopyStrategy, HitsCounted};
+use super::{Named, cut_json, frequencies_of, frequency_of, signed_json};
+use crate::cli::{COPY_STRATEGIES, word_for};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use trodden_flow::dag::Entries;
-use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::limit::cut_to_limit;
 use trodden_flow::partition::{self, Measure, Part, PartitionOptions, PartitionStrategy, Procedure, tasks};
-use trodden_flow::{CutReason, Dag, DagEdgeId, Origin};
+use trodden_flow::{Dag, DagEdgeId, Origin};
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -25,11 +24,11 @@ pub struct PartitionRequest {
     /// Number of copies.
     pub copies: usize,
     /// How to divide.
-    pub strategy: CopyStrategy,
+    pub strategy: PartitionStrategy,
     /// Fold conditionals until nothing folds.
     pub fold_again: bool,
     /// What is to be small.
-    pub hits: HitsCounted,
+    pub hits: Measure,
 }
 
 /// The copies, as JSON.
@@ -39,46 +38,36 @@ pub struct PartitionRequest {
 pub fn partition(named: &Named, request: &PartitionRequest) -> Result<Value> {
     let procedure = procedure(named);
     ensure!(
-        request.strategy != CopyStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
+        request.strategy != PartitionStrategy::P3 || !tasks::are_too_many(&procedure.dag, request.copies),
         "the acyclic graph has {} edges, {} of them out of its entry, and --strategy p3 makes a set of edges for each: \
          take --strategy weighted",
         procedure.dag.edges().len(),
         procedure.dag.out(procedure.dag.entry()).len()
     );
-    let measure = Measure::from(request.hits);
-    let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure };
-    let plan = partition::plan(std::slice::from_ref(&procedure), PartitionStrategy::from(request.strategy), &options);
+    let options = PartitionOptions { copies: request.copies, all_procedures: true, fold_again: request.fold_again, measure: request.hits };
+    let plan = partition::plan(std::slice::from_ref(&procedure), request.strategy, &options);
     let copy = |copy: &partition::CopyPlan| {
         let none = vec![false; procedure.dag.edges().len()];
         let own = copy.parts.iter().flatten().next().map_or(none, |part| part.interesting.clone());
         let part = match own.iter().all(|w| *w) {
-            true => Part::whole(&procedure.dag, &procedure.frequencies, measure),
+            true => Part::whole(&procedure.dag, &procedure.frequencies, request.hits),
             false => None,
         };
-        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &own, &procedure.frequencies, measure));
+        let part = part.unwrap_or_else(|| Part::selective(&procedure.dag, &own, &procedure.frequencies, request.hits));
         json!({ "interesting": interesting(named, &procedure.dag, &part), "edges": edges(named, &procedure.dag, &part) })
     };
     let copies: Vec<Value> = plan.copies.iter().map(copy).collect();
-    let mut answer = json!({ "schema_version": SCHEMA_VERSION, "strategy": request.strategy.name(), "copies": copies });
-    let cut: Vec<u32> = procedure.dag.cuts().iter().filter(|c| c.reason == CutReason::Limit).map(|c| c.edge.0).collect();
-    if !cut.is_empty() {
-        answer["cut"] = json!(cut);
-    }
+    let mut answer =
+        json!({ "schema_version": SCHEMA_VERSION, "strategy": word_for(&COPY_STRATEGIES, &request.strategy), "copies": copies });
+    cut_json(&procedure.dag, &mut answer);
     Ok(answer)
 }
 
 fn procedure(named: &Named) -> Procedure {
     let graph = &named.graph;
-    let frequencies = match &named.weights {
-        Some(weights) => Frequencies::measured(graph, weights.clone()),
-        None => Frequencies::estimate(graph, &branch_weights(graph, &vec![Hint::None; graph.edge_count()])),
-    };
+    let frequencies = frequencies_of(named);
     let dag = cut_to_limit(graph, &[], &frequencies, i64::MAX as u64, Entries::PerEdge).dag;
-    let of = |id: DagEdgeId| match dag.edge(id).origin {
-        Origin::Real(e) | Origin::Enter(e) | Origin::Leave(e) => frequencies.edge(e),
-        Origin::Stop(n) => frequencies.node(n),
-    };
-    let all: Vec<f64> = dag.edge_ids().map(of).collect();
+    let all: Vec<f64> = dag.edge_ids().map(|id| frequency_of(&dag, &frequencies, id)).collect();
     let greatest = all.iter().copied().fold(1.0, f64::max);
     let scale = SCALE.min(GREATEST / greatest);
     let frequencies = all.iter().map(|often| (often * scale).round() as u64).collect();
@@ -119,9 +108,9 @@ mod tests {
         ["c","d"],["c","t"],["d","t"],["a","t"]],
         "weights":[60,40,50,40,30,60,30,10]}"#;
 
-    fn copies(strategy: CopyStrategy, copies: usize) -> Vec<Value> {
+    fn copies(strategy: PartitionStrategy, copies: usize) -> Vec<Value> {
         let named = super::super::parse(GRAPH).unwrap();
-        let request = PartitionRequest { copies, strategy, fold_again: false, hits: HitsCounted::All };
+        let request = PartitionRequest { copies, strategy, fold_again: false, hits: Measure::All };
         let answer = partition(&named, &request).unwrap();
         assert_eq!(answer["schema_version"], 1);
         answer["copies"].as_array().unwrap().clone()
@@ -132,7 +121,7 @@ mod tests {
 
     #[test]
     fn every_path_is_interesting_to_a_copy_and_has_a_sum_of_its_own_there() {
-        for strategy in [CopyStrategy::Sbl, CopyStrategy::Pbl, CopyStrategy::P3, CopyStrategy::Weighted] {
+        for strategy in [PartitionStrategy::Sbl, PartitionStrategy::Pbl, PartitionStrategy::P3, PartitionStrategy::Weighted] {
             for number in [1, 2, 3, 9] {
                 let copies = copies(strategy, number);
                 assert_eq!(copies.len(), number);
@@ -168,7 +157,7 @@ mod tests {
         let edges: Vec<[String; 2]> = edges.map(|e| e.map(|n: u32| n.to_string())).collect();
         let text = json!({ "entry": "0", "exit": "60000", "edges": edges }).to_string();
         let named = super::super::parse(&text).unwrap();
-        let request = PartitionRequest { copies: 2, strategy: CopyStrategy::P3, fold_again: false, hits: HitsCounted::All };
+        let request = PartitionRequest { copies: 2, strategy: PartitionStrategy::P3, fold_again: false, hits: Measure::All };
         let error = partition(&named, &request).unwrap_err().to_string();
         assert!(error.contains("edges") && error.contains("take --strategy weighted"), "{error}");
     }
@@ -176,6 +165,9 @@ mod tests {
     #[test]
     fn weights_decide_what_is_divided() {
         let used = |strategy| copies(strategy, 2).iter().filter(|c| !c["interesting"].as_array().unwrap().is_empty()).count();
-        assert_eq!((used(CopyStrategy::Sbl), used(CopyStrategy::Pbl), used(CopyStrategy::P3), used(CopyStrategy::Weighted)), (1, 1, 2, 2));
+        assert_eq!(
+            (used(PartitionStrategy::Sbl), used(PartitionStrategy::Pbl), used(PartitionStrategy::P3), used(PartitionStrategy::Weighted)),
+            (1, 1, 2, 2)
+        );
     }
 }

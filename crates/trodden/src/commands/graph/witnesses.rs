@@ -12,7 +12,7 @@ use trodden_flow::witness::placement::OtherKind;
 use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Check, Distribution, DistributionOptions, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
+    Check, Distribution, DistributionOptions, Placement, PlanError, Witness, WitnessKind, ambiguous, check_pairwise, check_paper,
 };
 
 /// Version of the JSON.
@@ -87,15 +87,16 @@ fn given(file: &WitnessFile, kind: WitnessKind, profiles: &[Vec<Witness>], job: 
 fn planned(file: &WitnessFile, kind: WitnessKind, job: &Witnesses) -> Result<(Distribution, Check, Vec<f64>)> {
     let options = DistributionOptions {
         profiles: job.profiles,
-        strategy: job.strategy.into(),
-        order: job.order.into(),
+        strategy: job.strategy,
+        order: job.order,
         limit: job.limit.map(|l| l as usize),
         machines: job.machines,
-        lookahead: job.lookahead.into(),
+        lookahead: job.lookahead,
     };
-    let planned = match job.placement.published() {
-        None => plan(&file.program, kind, &file.weights, &options),
-        Some(placement) => plan_placed(&file.program, kind, &file.weights, &options, placement),
+    let planned = match job.placement {
+        // The strategy places.
+        Placement::Fewest => plan(&file.program, kind, &file.weights, &options),
+        placement => plan_placed(&file.program, kind, &file.weights, &options, placement),
     };
     let planned = planned.map_err(|error| match error {
         PlanError::LimitTooSmall { function, needs, limit } => {

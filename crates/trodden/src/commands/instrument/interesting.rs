@@ -97,9 +97,6 @@ fn percent(text: &str) -> Result<f64> {
 
 /// A difference in a file, or from a revision to the files as they are.
 fn difference(of: &str) -> Result<GitDifference> {
-    if Path::new(of).is_file() {
-        let bytes = fs::read(of).with_context(|| format!("cannot read {of}"))?;
-        return Ok(GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None });
-    }
-    git::diff(of)
+    let file = Path::new(of);
+    if file.is_file() { git::diff_in(file) } else { git::diff(of) }
 }

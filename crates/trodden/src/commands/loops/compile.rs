@@ -7,11 +7,11 @@ use crate::cli::Parameters;
 use crate::driver::assets;
 use crate::driver::compile_step::{CODEGEN_SEPARATOR, CODEGEN_VARIABLE};
 use crate::driver::experiment;
+use crate::driver::other_programs::run;
 use crate::driver::rebuild::codegen_of;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,22 +67,12 @@ fn compile(map: &UnitMap, named: &Path, output: &Path, counting: Option<(&Path, 
         "-enable-tail-merge=false",
     ]);
     if let Some((request, folder)) = counting {
-        let mut plugin = OsString::from("-fpass-plugin=");
-        plugin.push(assets::plugin()?);
-        command.arg(plugin).env(STORE_VARIABLE, folder.join("store"));
+        command.arg(assets::plugin_option()?).env(STORE_VARIABLE, folder.join("store"));
         experiment::set(&mut command, request);
         command.env(CODEGEN_VARIABLE, codegen.arguments().join(CODEGEN_SEPARATOR));
     }
     run(command.args(["-x", "ir", "-S"]).arg(named).arg("-o").arg(output)).with_context(|| format!("unit of {}", map.source))?;
     Ok(String::from_utf8_lossy(&fs::read(output)?).into_owned())
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let made = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    if !made.status.success() {
-        bail!("{} fails: {}", command.get_program().display(), String::from_utf8_lossy(&made.stderr).trim());
-    }
-    Ok(())
 }
 
 /// LLVM's optimiser as a command, beside clang.

@@ -20,7 +20,7 @@ mod show;
 use crate::cli::{Color, Loops};
 use crate::driver::assets;
 use crate::notes::note;
-use crate::output::{json_text, print, print_text, wants_color};
+use crate::output::{json_text, print_found, wants_color};
 use crate::profiles;
 use anyhow::{Context, Result, bail};
 use compile::Assembly;
@@ -120,10 +120,7 @@ pub fn run(job: &Loops, color: Color) -> Result<ExitCode> {
         loops.push(compared(function, found, assembly, view.totals.instructions)?);
     }
     let answer = Answer { schema_version: SCHEMA_VERSION, program: job.program.display().to_string(), loops };
-    match job.json {
-        true => print(&json_text(&answer)?)?,
-        false => print_text(&show::text(&answer, job.blocks, wants_color(color)))?,
-    }
+    print_found(job.json, || json_text(&answer), || Ok(show::text(&answer, job.blocks, wants_color(color))))?;
     Ok(ExitCode::SUCCESS)
 }
 

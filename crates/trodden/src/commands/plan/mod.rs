@@ -1,10 +1,11 @@
 //! `trodden plan`: how the counting of a program would be divided among copies of it, and what each copy would cost, without running any.
 
-use crate::cli::{self, CopyStrategy};
+use crate::cli::{self, COPY_STRATEGIES, HITS, word_for};
 use crate::commands::copies::distribute;
 use crate::commands::copies::make::CopiedProgram;
 use crate::commands::copies::procedures::{add_call_sites, procedures, with_estimates};
 use crate::notes::note;
+use crate::output;
 use crate::profiles;
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -36,28 +37,30 @@ pub fn run(job: &cli::Plan) -> Result<ExitCode> {
     let by = |profile: &String| format!("{}, divided by the profile {profile}", job.program.display());
     let mut procedures =
         procedures(units, profile.as_ref()).with_context(|| job.profile.as_ref().map_or_else(|| job.program.display().to_string(), by))?;
-    if job.strategy.contains(&CopyStrategy::P3) && !job.all_procedures {
+    if job.strategy.contains(&PartitionStrategy::P3) && !job.all_procedures {
         add_call_sites(units, &mut procedures);
     }
     let basis = if profile.is_some() { with_estimates(units, &procedures)? } else { procedures.clone() };
     if profile.is_none() {
         note("hits are estimates, of one call of each function: give a profile of the program (--profile last) for measured ones");
     }
-    let measure = Measure::from(job.hits);
+    let (measure, measured) = (job.hits, profile.is_some());
     let (mut answers, mut last) = (Vec::new(), None);
     for copies in &job.copies {
         let bound = bound(&procedures, *copies, measure);
         for strategy in &job.strategy {
             let options = PartitionOptions { copies: *copies, all_procedures: job.all_procedures, fold_again: job.fold_again, measure };
-            let plan = program.divide(&basis, PartitionStrategy::from(*strategy), &options)?;
-            answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound).known(profile.is_some()));
+            let plan = program.divide(&basis, *strategy, &options)?;
+            answers.push(Answer::new(*strategy, measure, &procedures, &plan, &bound, measured));
             last = Some(plan);
         }
     }
-    let mut out = crate::output::text_or_json(job.json);
-    match job.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&Answers::new(job, profile.is_some(), &procedures, answers))?)?,
-        false => answers.iter().try_for_each(|a| a.print(&mut out))?,
+    if job.json {
+        let (program, procedures) = (&*job.program, procedures.len());
+        output::print_json(&Answers { schema_version: SCHEMA_VERSION, program, measured, procedures, plans: answers })?;
+    } else {
+        let mut out = output::text();
+        answers.iter().try_for_each(|a| a.print(&mut out))?;
     }
     if let (Some(order), Some(plan)) = (handed, last) {
         order.make(plan)?;
@@ -73,12 +76,6 @@ struct Answers<'a> {
     measured: bool,
     procedures: usize,
     plans: Vec<Answer>,
-}
-
-impl Answers<'_> {
-    fn new<'a>(job: &'a cli::Plan, measured: bool, procedures: &[Procedure], plans: Vec<Answer>) -> Answers<'a> {
-        Answers { schema_version: SCHEMA_VERSION, program: &job.program, measured, procedures: procedures.len(), plans }
-    }
 }
 
 /// A plan and its costs.
@@ -116,11 +113,12 @@ struct BoundRow {
 
 impl Answer {
     fn new(
-        strategy: CopyStrategy,
+        strategy: PartitionStrategy,
         measure: Measure,
         procedures: &[Procedure],
         plan: &partition::PartitionPlan,
         bound: &LowerBound,
+        measured: bool,
     ) -> Answer {
         let copy = |copy: &partition::CopyPlan| {
             let parts: Vec<&Part> = copy.parts.iter().flatten().collect();
@@ -134,28 +132,19 @@ impl Answer {
             }
         };
         Answer {
-            strategy: strategy.name(),
-            hits_counted: match measure {
-                Measure::All => "all",
-                Measure::Labels => "labels",
-            },
+            strategy: word_for(&COPY_STRATEGIES, &strategy),
+            hits_counted: word_for(&HITS, &measure),
             copies: plan.copies.iter().map(copy).collect(),
             profitable_procedures: plan.profitable,
             slowest: hits::slowest(procedures, plan, measure),
             bound: BoundRow {
                 sequential: bound.sequential,
                 ideal: bound.ideal,
-                most_frequent_path: Some(bound.path),
+                most_frequent_path: measured.then_some(bound.path),
                 proven: bound.proven(),
                 proven_for_whole_ends: bound.proven_for_whole_ends(),
             },
         }
-    }
-
-    /// Without measured frequencies, no path's is known.
-    fn known(mut self, measured: bool) -> Answer {
-        self.bound.most_frequent_path = self.bound.most_frequent_path.filter(|_| measured);
-        self
     }
 
     fn print(&self, out: &mut impl Write) -> io::Result<()> {

@@ -7,11 +7,10 @@
 
 use crate::cli::{BranchKind, Record};
 use crate::commands::import;
+use crate::driver::other_programs::named;
 use crate::notes::{reasons, warn};
 use crate::running::{self, wait_forwarding};
 use anyhow::{Context, Result, bail, ensure};
-use std::env;
-use std::ffi::{OsStr, OsString};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -26,7 +25,7 @@ const PERIOD: &str = "100003";
 /// # Errors
 /// perf is missing, or the machine records no branches, or the command cannot be found.
 pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
-    let perf = find("perf")
+    let perf = named("perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     let programs = programs(job)?;
     let folder =
@@ -112,16 +111,7 @@ fn programs(job: &Record) -> Result<Vec<PathBuf>> {
         return Ok(job.branches.programs.clone());
     }
     let name = &job.command[0];
-    let found = find(name).with_context(|| format!("cannot run {}: there is no such program", name.display()))?;
+    let found =
+        named(name).filter(|file| file.is_file()).with_context(|| format!("cannot run {}: there is no such program", name.display()))?;
     Ok(vec![found])
-}
-
-/// A program as a shell finds it.
-fn find(name: impl AsRef<OsStr>) -> Option<PathBuf> {
-    let name = Path::new(name.as_ref());
-    if name.components().count() > 1 {
-        return name.is_file().then(|| name.to_owned());
-    }
-    let path: OsString = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }

@@ -38,7 +38,7 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let (ended, mut programs) = channel();
     if job.stream.whole_program {
         command.env(OUTPUT_VARIABLE, running::pattern(folder.path(), stream::NAMES)).env(STREAM_VARIABLE, stream::bounds(job));
-        programs = drained(folder.path().to_owned(), job.stream.method.method(), programs);
+        programs = drained(folder.path().to_owned(), job.stream.method, programs);
     }
     let recorder = ProgramRecorder {
         store,
@@ -249,15 +249,10 @@ fn run_of(program: StartedProgram) -> Run {
         command: program.command,
         directory: program.directory,
         host: running::host(),
-        suite: None,
         started_ns: program.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64,
         duration_ns: program.duration.as_nanos() as u64,
         ending: program.ending.map(running::ending),
-        runs: 1,
-        recorder: env!("CARGO_PKG_VERSION").into(),
         test: program.variable.filter(|name| !name.is_empty()),
-        diverged: 0,
-        lost: 0,
-        interrupted: 0,
+        ..running::one_run()
     }
 }

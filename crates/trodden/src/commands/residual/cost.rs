@@ -2,9 +2,8 @@
 //!
 //! Tables 3.4 and 3.5 and figure 3.19 of Vaswani's thesis as numbers: each build against the one that counts nothing.
 
+use crate::running::cpu_time;
 use anyhow::{Context, Result, ensure};
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
 use object::{Object, ObjectSection};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -32,14 +31,10 @@ impl Costs {
     /// # Errors
     /// A build cannot be read, or the field's command does not run.
     pub fn measure(builds: &[(&'static str, &Path)], field: impl Fn(&Path) -> Result<String>, rounds: u32) -> Result<Costs> {
-        let mut rows = Vec::new();
-        let mut files = Vec::new();
-        for (name, file) in builds.iter().copied() {
-            rows.push(Row { name, code: code_size(file)?, time: None });
-            files.push(file);
-        }
+        let row = |(name, file): &(&'static str, &Path)| Ok(Row { name, code: code_size(file)?, time: None });
+        let mut rows: Vec<Row> = builds.iter().map(row).collect::<Result<_>>()?;
         for _ in 0..rounds {
-            for (row, file) in rows.iter_mut().zip(&files) {
+            for (row, (_, file)) in rows.iter_mut().zip(builds) {
                 let time = run(&field(file)?)?;
                 row.time = Some(row.time.map_or(time, |least| least.min(time)));
             }
@@ -92,7 +87,7 @@ fn code_size(file: &Path) -> Result<u64> {
 
 /// User and system time of a command, with its children.
 fn run(command: &str) -> Result<Duration> {
-    let before = children();
+    let before = cpu_time();
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     for variable in [trodden_wire::OUTPUT_VARIABLE, trodden_wire::stream::STREAM_VARIABLE] {
@@ -100,12 +95,5 @@ fn run(command: &str) -> Result<Duration> {
     }
     let status = shell.status().context("cannot run sh")?;
     ensure!(status.code().is_some(), "the field's command {command} was ended by a signal");
-    Ok(children().saturating_sub(before))
-}
-
-/// Processor time of all children that have ended, with theirs.
-fn children() -> Duration {
-    let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) else { return Duration::ZERO };
-    let time = |t: TimeVal| Duration::from_micros(t.num_microseconds() as u64);
-    time(usage.user_time()) + time(usage.system_time())
+    Ok(Duration::from_nanos(cpu_time().saturating_sub(before)))
 }

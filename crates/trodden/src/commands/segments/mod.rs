@@ -74,10 +74,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
         (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
         (_, SegmentFormat::Text) => printable_styled(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
     };
-    match &job.output {
-        Some(file) => output::write_file(file, &bytes)?,
-        None => output::print(&bytes)?,
-    }
+    output::write_or_print(job.output.as_deref(), &bytes)?;
     if is_text && observed.is_counted {
         compactness(&observed);
     }

@@ -2,7 +2,7 @@
 
 use super::recording::{EventTable, RecordingWriter};
 use super::{streams, text};
-use crate::cli::{StreamInput, StreamMethod};
+use crate::cli::StreamInput;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use trodden_sequence::events::Convention;
@@ -30,7 +30,7 @@ pub fn open(input: &StreamInput) -> Result<Opened> {
 /// # Errors
 /// As of [`open`].
 pub fn open_into(wanted: &str, input: &StreamInput, table: &mut EventTable) -> Result<(Convention, Grammar)> {
-    let (method, limits) = (input.method.map_or(CompressionMethod::Phrases, StreamMethod::method), WindowLimits::default());
+    let (method, limits) = (input.method.unwrap_or(CompressionMethod::Phrases), WindowLimits::default());
     let file = Path::new(wanted);
     if !file.is_file() || streams::is_log(file) {
         let (convention, grammar) = streams::read(wanted, input.thread, table)?;

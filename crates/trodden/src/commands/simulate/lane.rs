@@ -1,19 +1,11 @@
 //! One configuration that is fed from a source: the profiler and, if it is asked for, the processor around it.
 
+use crate::cli::ModelKind;
 use anyhow::Result;
 use std::collections::VecDeque;
 use trodden_hardware::processor::{FastModel, ProcessorEvent, ProcessorParameters, ProcessorTotals, ReferenceModel};
 use trodden_hardware::{CompletedPath, EventCounts, Instruction, Profiler, ProfilerParameters, RetiredBranch, StreamEvent, ThreadId};
 use trodden_trace::sources::Batch;
-
-/// Which processor model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneModel {
-    /// The one-pass model.
-    Fast,
-    /// The cycle-stepped model.
-    Reference,
-}
 
 /// A profiler and a processor.
 pub struct Lane {
@@ -54,7 +46,7 @@ impl Lane {
     ///
     /// # Errors
     /// A parameter is out of its range.
-    pub fn new(parameters: ProfilerParameters, processor: Option<(LaneModel, ProcessorParameters)>) -> Result<Lane> {
+    pub fn new(parameters: ProfilerParameters, processor: Option<(ModelKind, ProcessorParameters)>) -> Result<Lane> {
         let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
     }
@@ -156,14 +148,14 @@ fn take_waiting(
 }
 
 impl Processor {
-    fn new(model: LaneModel, parameters: ProcessorParameters) -> Result<Processor> {
-        let has_queue = parameters.branch_queue > 0 && model == LaneModel::Fast;
+    fn new(model: ModelKind, parameters: ProcessorParameters) -> Result<Processor> {
+        let has_queue = parameters.branch_queue > 0 && model == ModelKind::Fast;
         let fast = |parameters| FastModel::new(parameters);
         let bare = has_queue.then(|| fast(ProcessorParameters { branch_queue: 0, ..parameters })).transpose()?;
         let frozen = has_queue.then(|| fast(parameters)).transpose()?;
         let main = match model {
-            LaneModel::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
-            LaneModel::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
+            ModelKind::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
+            ModelKind::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
         Ok(Processor { main, bare, frozen })
     }

@@ -29,10 +29,11 @@ mod walk;
 
 pub use sources::trial;
 
-use crate::cli::{EventKind, ModelKind, PathKind, Simulate, SimulateAction, StackOverflow};
+use self::sweep_experiment::processor_file;
+use crate::cli::{ModelKind, Simulate, SimulateAction};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail};
-use lane::{Lane, LaneModel};
+use lane::Lane;
 use places::Places;
 use report::Report;
 use sources::Opened;
@@ -42,8 +43,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
-    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, Overflow, Preset, ProfilerParameters, Repair,
-    TableParameters, ThreadId,
+    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, ProfilerParameters, Repair, TableParameters, ThreadId,
 };
 use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNotes};
 
@@ -152,15 +152,12 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
             let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
             OperationMapping::from_toml(&text).with_context(|| file.display().to_string())?
         }
-        None => OperationMapping::preset(preset(job.preset), job.extensions),
+        None => OperationMapping::preset(job.preset, job.extensions),
     };
     let detector = DetectorParameters {
         length_limit: job.path_limit,
         stack_entries: job.path_stack,
-        overflow: match job.stack_overflow {
-            StackOverflow::Drop => Overflow::Drop,
-            StackOverflow::Spill => Overflow::Spill,
-        },
+        overflow: job.stack_overflow,
         repair: if job.no_repair { Repair::None } else { Repair::ReturnAddress },
         counter_width: CounterWidth::new(job.counter_bits)?,
         ..DetectorParameters::published(mapping)
@@ -170,8 +167,8 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
         tables.push(TableParameters::PUBLISHED);
     }
     let mut metrics = vec![Metric::Frequency, Metric::Instructions];
-    for kind in &job.event {
-        let metric = Metric::Event(event(*kind) as usize);
+    for event in &job.event {
+        let metric = Metric::Event(*event as usize);
         if !metrics.contains(&metric) {
             metrics.push(metric);
         }
@@ -180,45 +177,17 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
 }
 
 /// The processor, if anything that is asked for needs one.
-fn processor(job: &Simulate) -> Result<Option<(LaneModel, ProcessorParameters)>> {
-    let needs_one = job.event.iter().any(|e| *e != EventKind::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
+fn processor(job: &Simulate) -> Result<Option<(ModelKind, ProcessorParameters)>> {
+    let needs_one = job.event.iter().any(|e| *e != ProcessorEvent::Instructions) || job.branch_queue.is_some() || job.processor.is_some();
     if !needs_one && job.model == ModelKind::Fast {
         return Ok(None);
     }
-    if job.event.contains(&EventKind::PowerCycle) && job.model == ModelKind::Fast {
+    if job.event.contains(&ProcessorEvent::CyclePower) && job.model == ModelKind::Fast {
         bail!("--event power-cycle is known to the cycle-stepped model only: add --model reference");
     }
-    let mut parameters = match &job.processor {
-        Some(file) => {
-            let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())?
-        }
-        None => ProcessorParameters::default(),
-    };
+    let mut parameters = job.processor.as_deref().map_or_else(|| Ok(ProcessorParameters::default()), processor_file)?;
     if let Some(entries) = job.branch_queue {
         parameters.branch_queue = entries;
     }
-    let model = if job.model == ModelKind::Fast { LaneModel::Fast } else { LaneModel::Reference };
-    Ok(Some((model, parameters)))
-}
-
-fn event(kind: EventKind) -> ProcessorEvent {
-    match kind {
-        EventKind::Instructions => ProcessorEvent::Instructions,
-        EventKind::L1Misses => ProcessorEvent::L1Misses,
-        EventKind::L2Misses => ProcessorEvent::L2Misses,
-        EventKind::Mispredictions => ProcessorEvent::Mispredictions,
-        EventKind::StallCycles => ProcessorEvent::StallCycles,
-        EventKind::PowerAnalytical => ProcessorEvent::AnalyticalPower,
-        EventKind::PowerCycle => ProcessorEvent::CyclePower,
-    }
-}
-
-fn preset(kind: PathKind) -> Preset {
-    match kind {
-        PathKind::BallLarus => Preset::BallLarus,
-        PathKind::WholeProgram => Preset::WholeProgram,
-        PathKind::ExtendedLoops => Preset::ExtendedLoops,
-        PathKind::ExtendedCalls => Preset::ExtendedCalls,
-    }
+    Ok(Some((job.model, parameters)))
 }

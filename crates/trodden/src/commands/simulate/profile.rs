@@ -5,15 +5,16 @@
 
 use super::places::Places;
 use super::walk::{InstructionWalk, walk};
-use crate::cli::{ProfileKind, Simulate, StackOverflow};
+use crate::cli::{ProfileKind, Simulate};
 use crate::driver::assets;
 use crate::notes::{note, warn};
+use crate::running::one_run;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::path::Path;
 use trodden_binary::ProbedImage;
 use trodden_hardware::{
-    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, PathDescriptor, PathProfile, Profiler,
+    BranchType, DetectorCounts, DetectorParameters, Extension, Metric, OperationMapping, Overflow, PathDescriptor, PathProfile, Profiler,
 };
 use trodden_profile::Run;
 use trodden_trace::{HotPath, HotPathImport, import_hot_paths};
@@ -50,7 +51,7 @@ pub fn write(
     let images = images(mappings)?;
     let paths = hot_paths(&held, detector, places);
     let command = job.command.iter().map(|w| w.to_string_lossy().into_owned()).collect();
-    let run = Run { command, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { command, ..one_run() };
     let imported = import_hot_paths(images, mappings, &paths, run)?;
     note(format_args!(
         "the profile has {} executions of paths, {} of them joined of pieces (estimates); of {} executions the detector found, {} lie in \
@@ -79,7 +80,7 @@ fn say_losses(job: &Simulate, imported: &HotPathImport, counts: &DetectorCounts)
         if job.profile_of == ProfileKind::Table {
             why.push("the table holds only some of the paths (--profile-of complete takes all)".to_owned());
         }
-        let is_dropped = job.stack_overflow == StackOverflow::Drop;
+        let is_dropped = job.stack_overflow == Overflow::Drop;
         for (number, what) in [
             (
                 if is_dropped { counts.overflows } else { 0 },

@@ -13,6 +13,7 @@ use trodden_hardware::{
     BranchKind, DetectorCounts, DetectorParameters, Metric, PathDescriptor, PathProfile, Profiler, ProfilerParameters, TableResult,
     overlap, paths_for_share,
 };
+use trodden_report::words;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -439,13 +440,5 @@ fn branch_count(path: &PathDescriptor) -> String {
 
 /// Digits in groups of three.
 fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    words::count(number.into())
 }

@@ -1,16 +1,17 @@
 //! Opens a source of branches: a program under QEMU, with the plugin that lies beside this program, or a file.
 
 use crate::cli::{Simulate, SourceFormat};
-use crate::driver::assets::own_folder;
+use crate::driver::assets::{installed_library, named_library};
+use crate::driver::link::exit_code;
+use crate::driver::other_programs::named;
+use crate::driver::toolchain::is_program;
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::stat::Mode;
-use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
@@ -48,8 +49,7 @@ impl Opened {
     pub fn end(&mut self) -> Result<ExitCode> {
         let Some(running) = self.running.take() else { return Ok(ExitCode::SUCCESS) };
         let status = running.waiter.join().map_err(|_| anyhow!("waiting for {QEMU} failed"))??;
-        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-        Ok(ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)))
+        Ok(exit_code(status))
     }
 }
 
@@ -193,11 +193,7 @@ fn is_empty(reader: &mut BufReader<impl Read>) -> Result<bool> {
 
 /// The program's file: QEMU does not search PATH.
 fn find_program(name: &OsStr) -> Result<PathBuf> {
-    let is_executable = |p: &Path| p.is_file() && p.metadata().is_ok_and(|m| m.permissions().mode() & 0o111 != 0);
-    let path = match Path::new(name).components().count() {
-        1 => env::split_paths(&env::var_os("PATH").unwrap_or_default()).map(|f| f.join(name)).find(|p| is_executable(p)),
-        _ => Some(PathBuf::from(name)).filter(|p| is_executable(p)),
-    };
+    let path = named(name).filter(|path| is_program(path));
     let path = path.ok_or_else(|| anyhow!("{} is no program that can be executed", name.display()))?;
     let mut beginning = [0; 2];
     if File::open(&path).and_then(|mut f| f.read_exact(&mut beginning)).is_ok() && &beginning == b"#!" {
@@ -208,17 +204,12 @@ fn find_program(name: &OsStr) -> Result<PathBuf> {
 
 /// The plugin's file.
 fn plugin() -> Result<PathBuf> {
-    if let Some(named) = env::var_os(PLUGIN_VARIABLE).filter(|v| !v.is_empty()) {
-        let path = std::path::absolute(PathBuf::from(named))?;
-        anyhow::ensure!(path.is_file(), "{} does not exist: {PLUGIN_VARIABLE} must name the file {PLUGIN}", path.display());
-        return Ok(path);
+    if let Some(named) = named_library(PLUGIN_VARIABLE, PLUGIN)? {
+        return Ok(named);
     }
-    let own = own_folder()?;
-    let places = [own.join(PLUGIN), own.join("../lib/trodden").join(PLUGIN)];
-    places.iter().find(|p| p.is_file()).cloned().with_context(|| {
-        let [one, other] = &places;
-        let (one, other) = (one.display(), other.display());
-        format!(
+    installed_library(PLUGIN)?.map_err(|places| {
+        let [one, other] = places.each_ref().map(|place| place.display());
+        anyhow!(
             "the plugin is neither {one} nor {other}: build it with `cargo build --release -p trodden-qemu-plugin`, or name it by \
             {PLUGIN_VARIABLE}"
         )

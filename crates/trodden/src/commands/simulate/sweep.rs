@@ -4,12 +4,12 @@
 //! share nothing are fed in parallel, batch by batch.
 
 use super::character::{Character, character};
-use super::lane::{Lane, LaneModel};
+use super::lane::Lane;
 use super::sources::open_file;
 use super::sweep_experiment::{Configuration, Experiment, text_of};
 use super::sweep_page;
 use super::sweep_results::{Results, SweepOutcome, sorted};
-use crate::cli::{SourceFormat, Sweep};
+use crate::cli::{ModelKind, SourceFormat, Sweep};
 use crate::notes::note;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -119,7 +119,7 @@ struct Group {
 struct Job<'a> {
     configurations: &'a [Configuration],
     metrics: Vec<Metric>,
-    model: Option<LaneModel>,
+    model: Option<ModelKind>,
     format: SourceFormat,
     window: u64,
 }
@@ -128,7 +128,7 @@ impl Job<'_> {
     fn new<'a>(experiment: &Experiment, configurations: &'a [Configuration], metrics: Vec<Metric>, window: u64) -> Result<Job<'a>> {
         let needs_processor = metrics.iter().any(|m| !matches!(m, Metric::Frequency | Metric::Event(0)))
             || configurations.iter().any(|c| c.processor.branch_queue > 0)
-            || experiment.model()? == LaneModel::Reference;
+            || experiment.model()? == ModelKind::Reference;
         let format = match experiment.format.as_deref() {
             None => SourceFormat::Auto,
             Some(name) => <SourceFormat as clap::ValueEnum>::from_str(name, false).map_err(anyhow::Error::msg).context("format")?,

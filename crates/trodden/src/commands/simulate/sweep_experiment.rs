@@ -1,6 +1,6 @@
 //! The file of an experiment, and the configurations that its factors make.
 
-use super::lane::LaneModel;
+use crate::cli::ModelKind;
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -45,6 +45,12 @@ pub struct Configuration {
     pub processor: ProcessorParameters,
 }
 
+/// Parameters of a processor, of a file.
+pub fn processor_file(file: &Path) -> Result<ProcessorParameters> {
+    let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    ProcessorParameters::from_toml(&text).with_context(|| file.display().to_string())
+}
+
 /// A level as text.
 pub fn text_of(value: &toml::Value) -> String {
     match value {
@@ -72,10 +78,10 @@ impl Experiment {
     ///
     /// # Errors
     /// It is not known.
-    pub fn model(&self) -> Result<LaneModel> {
+    pub fn model(&self) -> Result<ModelKind> {
         match self.model.as_deref() {
-            None | Some("fast") => Ok(LaneModel::Fast),
-            Some("reference") => Ok(LaneModel::Reference),
+            None | Some("fast") => Ok(ModelKind::Fast),
+            Some("reference") => Ok(ModelKind::Reference),
             Some(other) => bail!("model = {other:?}: fast or reference"),
         }
     }
@@ -90,13 +96,13 @@ impl Experiment {
     }
 }
 
-fn metric(name: &str, model: LaneModel) -> Result<Metric> {
+fn metric(name: &str, model: ModelKind) -> Result<Metric> {
     if name == "frequency" {
         return Ok(Metric::Frequency);
     }
     let event = ProcessorEvent::ALL.into_iter().find(|e| e.name() == name);
     let event = event.with_context(|| format!("metric {name:?}: frequency, or an event of simulate --event"))?;
-    if event == ProcessorEvent::CyclePower && model == LaneModel::Fast {
+    if event == ProcessorEvent::CyclePower && model == ModelKind::Fast {
         bail!("metric \"power-cycle\" is known to the cycle-stepped model only: add model = \"reference\"");
     }
     Ok(Metric::Event(event as usize))
@@ -104,11 +110,7 @@ fn metric(name: &str, model: LaneModel) -> Result<Metric> {
 
 fn base(experiment: &Experiment, folder: &Path) -> Result<Configuration> {
     let processor = match &experiment.processor {
-        Some(file) => {
-            let path = folder.join(file);
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            ProcessorParameters::from_toml(&text).with_context(|| path.display().to_string())?
-        }
+        Some(file) => processor_file(&folder.join(file))?,
         None => ProcessorParameters::default(),
     };
     let mapping = OperationMapping::preset(Preset::BallLarus, 1);

@@ -105,10 +105,7 @@ pub fn run(job: &Last) -> Result<ExitCode> {
         report.streams.push(of_file(&stream, job, core.as_mut())?);
     }
     check_core(job, core.as_ref(), &report)?;
-    match job.json {
-        true => output::print(&output::json_text(&report)?)?,
-        false => output::print_text(&text(&report))?,
-    }
+    output::print_found(job.json, || output::json_text(&report), || Ok(text(&report)))?;
     Ok(ExitCode::SUCCESS)
 }
 

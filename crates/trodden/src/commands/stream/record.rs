@@ -11,7 +11,8 @@ use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
 use crate::running::{
-    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, pattern, run_folder, streams_beside, wait_forwarding,
+    self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, streams_beside,
+    wait_forwarding,
 };
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -73,7 +74,7 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
     command.env(OUTPUT_VARIABLE, pattern(folder.path(), NAMES)).env(STREAM_VARIABLE, bounds(job));
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
-    let (status, drained) = draining(folder.path(), job.stream.method.method(), || wait_forwarding(&mut command));
+    let (status, drained) = draining(folder.path(), job.stream.method, || wait_forwarding(&mut command));
     let status = status.with_context(|| format!("cannot run {}", job.command[0].display()))?;
     let run = circumstances(&job.command, started, ending(status));
     let run = Run { duration_ns: clock.elapsed().as_nanos() as u64, suite: job.destination.suite.clone(), ..run };
@@ -220,7 +221,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
         lossy += fold(&log)?;
     }
-    let run = Run { runs: 1, host: host(), recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { host: host(), ..one_run() };
     let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());
     profile.problems.iter().for_each(warn);
     let entry = store.add_run(&profile.profile)?;

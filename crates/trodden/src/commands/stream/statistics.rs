@@ -72,10 +72,7 @@ pub fn run(job: &StreamStatistics) -> Result<ExitCode> {
         let bytes = std::fs::metadata(&file)?.len();
         report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });
     }
-    match job.json {
-        true => output::print(&output::json_text(&report)?)?,
-        false => output::print_text(&text(&report))?,
-    }
+    output::print_found(job.json, || output::json_text(&report), || Ok(text(&report)))?;
     Ok(ExitCode::SUCCESS)
 }
 

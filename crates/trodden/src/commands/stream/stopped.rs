@@ -9,7 +9,7 @@ use trodden_binary::{Binary, CoreFile, SourceLocations};
 use trodden_report::{Name, SourceCache};
 
 /// Where a thread was.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Stopped {
     /// The function, as the symbol says.
     pub function: Option<String>,
@@ -45,7 +45,7 @@ impl Core {
     pub fn stopped(&mut self, thread: u32, sources: &SourceCache) -> Option<Stopped> {
         let at = self.file.threads.iter().find(|t| t.thread == thread)?.address;
         let Some(part) = self.file.file_at(at) else {
-            return Some(Stopped { function: None, image: None, address: at, lines: Vec::new() });
+            return Some(Stopped { address: at, ..Stopped::default() });
         };
         let image = self.images.entry(part.path.clone()).or_insert_with_key(|path| {
             let binary = Binary::read(path).ok()?;
@@ -53,12 +53,8 @@ impl Core {
             Some((binary, locations))
         });
         let Some((binary, locations)) = image else {
-            return Some(Stopped {
-                function: None,
-                image: Some(part.path.clone()),
-                address: at - part.start + part.offset,
-                lines: Vec::new(),
-            });
+            let address = at - part.start + part.offset;
+            return Some(Stopped { image: Some(part.path.clone()), address, ..Stopped::default() });
         };
         let address = at.wrapping_sub(binary.load_bias(part.start, part.offset).unwrap_or(0));
         let frames = locations.as_ref().map_or(Vec::new(), |locations| locations.frames(address));

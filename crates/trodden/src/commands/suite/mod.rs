@@ -5,12 +5,12 @@ mod libtest;
 mod run;
 mod show;
 
-use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions, SuiteWorth};
+use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions};
 use crate::git::{self, GitDifference};
 use crate::notes::{Progress, note, printable, warn};
 use crate::output::{json_text, print};
 use crate::profiles;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
-use trodden_analysis::suite::order::{Worth, average_covered, order};
+use trodden_analysis::suite::order::{average_covered, order};
 use trodden_profile::{Maps, Profile, RunStore};
 use trodden_report::words::plural;
 
@@ -59,13 +59,7 @@ fn list_suites(as_json: bool) -> Result<()> {
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
 fn load(name: &str, of: &SuiteFunctions) -> Result<Suite> {
-    let store = RunStore::find(Path::new("."))?;
-    if !store.suites()?.iter().any(|(suite, _)| suite == name) {
-        // Says which there are.
-        store.select(name)?;
-        bail!("`{name}` is a run, not a suite");
-    }
-    let runs = store.select(name)?;
+    let runs = profiles::runs_of_suite(name)?;
     let progress = Progress::new(runs.len(), "runs");
     let (mut suite, mut maps) = (Suite::default(), Maps::new());
     for entry in &runs {
@@ -113,11 +107,7 @@ fn put_in_order(job: &Order) -> Result<()> {
         None => None,
     };
     ensure!(wanted.is_some() || !job.only_changed, "--only-changed needs a change: give --diff FILE or --since COMMIT");
-    let worth = match job.by {
-        SuiteWorth::Paths => Worth::Paths,
-        SuiteWorth::Rate => Worth::PathsPerTime,
-    };
-    let mut placed = order(&suite.tests, wanted.as_ref(), worth);
+    let mut placed = order(&suite.tests, wanted.as_ref(), job.by);
     let average = |tests: &mut dyn Iterator<Item = usize>| average_covered(&suite.tests, tests, wanted.as_ref());
     let (now, before) = (average(&mut placed.iter().map(|p| p.test)), average(&mut (0..suite.tests.len())));
     if job.only_changed {
@@ -141,10 +131,7 @@ fn changes(job: &Order) -> Result<Option<ChangedLines>> {
             std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
             GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
         }
-        (Some(file), _) => {
-            let bytes = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            GitDifference { text: String::from_utf8_lossy(&bytes).into_owned(), root: None }
-        }
+        (Some(file), _) => git::diff_in(file)?,
         (None, Some(commit)) => git::diff(commit)?,
     };
     let named = || job.diff.as_ref().map_or_else(|| "git diff".into(), |file| file.display().to_string());

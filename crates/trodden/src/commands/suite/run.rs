@@ -7,6 +7,7 @@
 use crate::cli::SuiteRun;
 use crate::driver::assets;
 use crate::driver::cargo;
+use crate::driver::other_programs::succeeded;
 use crate::notes::{not_run, note, warn};
 use crate::running::{self, RunFolder};
 use anyhow::{Context, Result, bail, ensure};
@@ -123,13 +124,8 @@ fn ctest(folder: &Path, options: &[OsString]) -> Result<Vec<TestCommand>> {
         let arguments = base();
         let output = Command::new(&arguments[0]).args(&arguments[1..]).arg("--show-only=json-v1").args(options).output();
         let output = output.context("cannot run ctest: install CMake (Debian: apt install cmake)")?;
-        ensure!(
-            output.status.success(),
-            "ctest cannot list the tests of {}: {}",
-            folder.display(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        serde_json::from_slice(&output.stdout).context("what ctest lists is no JSON: version 3.20 or later is needed")
+        let listing = succeeded(output, format_args!("ctest cannot list the tests of {}", folder.display()))?;
+        serde_json::from_slice(&listing).context("what ctest lists is no JSON: version 3.20 or later is needed")
     };
     // A test is run by its place among all.
     let all = ask(&[])?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use output::json_text;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::fmt::Write;
+use std::fmt::Write as _;
 use trodden_analysis::suite::cover::Cover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
@@ -30,15 +30,13 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
     }
     let mut out = format!("{:<6} {:>10} {:>8} {:>8}  {}\n", "status", "seconds", "paths", "alone", "test");
     for test in &suite.tests {
-        line(&mut out, format_args!("{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test)));
+        let _ = writeln!(out, "{:<6} {} {:>8} {:>8}  {}", status(test), seconds(test), test.paths.len(), alone(test), shown(test));
     }
-    line(
-        &mut out,
-        format_args!(
-            "{} {}",
-            plural(suite.tests.len() as u128, "test takes", "tests take"),
-            plural(suite.paths.len() as u128, "path", "paths")
-        ),
+    let _ = writeln!(
+        out,
+        "{} {}",
+        plural(suite.tests.len() as u128, "test takes", "tests take"),
+        plural(suite.paths.len() as u128, "path", "paths")
     );
     Ok(crate::notes::printable(&out).into_bytes())
 }
@@ -87,14 +85,12 @@ impl RedundantTests<'_> {
     pub fn text(&self) -> String {
         let (suite, best) = (self.suite, self.best);
         let mut out = String::new();
-        line(
-            &mut out,
-            format_args!(
-                "{} {}; tests with a path that no other test takes: {}",
-                plural(suite.tests.len() as u128, "test takes", "tests take"),
-                plural(suite.paths.len() as u128, "path", "paths"),
-                self.needed()
-            ),
+        let _ = writeln!(
+            out,
+            "{} {}; tests with a path that no other test takes: {}",
+            plural(suite.tests.len() as u128, "test takes", "tests take"),
+            plural(suite.paths.len() as u128, "path", "paths"),
+            self.needed()
         );
         let amount = |cost: u64| match self.by {
             SuiteCost::Tests => plural(cost.into(), "test", "tests"),
@@ -109,19 +105,16 @@ impl RedundantTests<'_> {
             SuiteCost::Tests => String::new(),
             SuiteCost::Time => format!(" in {}", amount(best.cost)),
         };
-        line(&mut out, format_args!("{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost)));
+        let _ = writeln!(out, "{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost));
         let redundant: Vec<&SuiteTest> = self.redundant().collect();
         if redundant.is_empty() {
-            line(&mut out, format_args!("\nno test is redundant beside those"));
+            let _ = writeln!(out, "\nno test is redundant beside those");
             return out;
         }
         let saved = redundant.iter().map(|t| t.duration_ns).sum::<u64>() as f64 / 1e9;
-        line(
-            &mut out,
-            format_args!("\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are")),
-        );
+        let _ = writeln!(out, "\n{} redundant beside those ({saved:.3} s):", plural(redundant.len() as u128, "test is", "tests are"));
         for test in redundant {
-            line(&mut out, format_args!("{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test)));
+            let _ = writeln!(out, "{} {:>8} paths  {}", seconds(test), test.paths.len(), shown(test));
         }
         out
     }
@@ -164,27 +157,25 @@ impl Ordered<'_> {
         let mut out = String::new();
         if let Some(wanted) = self.wanted {
             let takers = self.placed.iter().filter(|p| p.takes > 0).count();
-            line(
-                &mut out,
-                format_args!(
-                    "{} of {} run through changed lines; {} them",
-                    wanted.len(),
-                    plural(self.suite.paths.len() as u128, "path", "paths"),
-                    plural(takers as u128, "test takes", "tests take")
-                ),
+            let _ = writeln!(
+                out,
+                "{} of {} run through changed lines; {} them",
+                wanted.len(),
+                plural(self.suite.paths.len() as u128, "path", "paths"),
+                plural(takers as u128, "test takes", "tests take")
             );
         }
-        match (self.average, self.average_recorded) {
+        let _ = match (self.average, self.average_recorded) {
             (Some(now), Some(recorded)) => {
-                line(&mut out, format_args!("average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n"));
+                writeln!(out, "average of paths covered: {now:.1} % in this order, {recorded:.1} % as recorded\n")
             }
-            _ if self.wanted.is_some() => line(&mut out, format_args!("the change chooses no test: this is the order without it\n")),
-            _ => line(&mut out, format_args!("there are no paths to cover\n")),
-        }
-        line(&mut out, format_args!("{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds"));
+            _ if self.wanted.is_some() => writeln!(out, "the change chooses no test: this is the order without it\n"),
+            _ => writeln!(out, "there are no paths to cover\n"),
+        };
+        let _ = writeln!(out, "{:>5} {:>8} {:>8} {:>10}  test", "rank", "new", "paths", "seconds");
         for (at, p) in self.placed.iter().enumerate() {
             let test = &self.suite.tests[p.test];
-            line(&mut out, format_args!("{:>5} {:>8} {:>8} {}  {}", at + 1, p.adds, p.takes, seconds(test), shown(test)));
+            let _ = writeln!(out, "{:>5} {:>8} {:>8} {}  {}", at + 1, p.adds, p.takes, seconds(test), shown(test));
         }
         out
     }
@@ -206,8 +197,4 @@ fn seconds(test: &SuiteTest) -> String {
 
 fn shown(test: &SuiteTest) -> String {
     test.name.replace(char::is_control, " ")
-}
-
-fn line(out: &mut String, text: std::fmt::Arguments) {
-    writeln!(out, "{text}").expect("writing to a string");
 }

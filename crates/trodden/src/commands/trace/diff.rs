@@ -12,6 +12,7 @@
 use super::open;
 use super::place::{described, functions_left_out};
 use crate::cli::TraceDiff;
+use crate::output;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
@@ -97,13 +98,11 @@ pub fn run(job: &TraceDiff) -> Result<ExitCode> {
 }
 
 fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Result<()> {
-    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     if job.json {
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "same_build": same_build, "differences": differences });
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        writeln!(out)?;
-        return Ok(out.flush()?);
+        return output::print_json(&document);
     }
+    let mut out = BufWriter::new(output::text());
     for (number, difference) in (1..).zip(differences) {
         let behind = difference.behind.as_deref().unwrap_or("the beginning");
         writeln!(out, "{number}. thread {}, in {}", difference.thread, difference.calls.join(" > "))?;

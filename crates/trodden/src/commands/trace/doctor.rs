@@ -3,6 +3,7 @@
 
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
+use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
 use std::io;
@@ -54,7 +55,7 @@ fn works_with_sleds(collector: &dyn Collector) -> Result<()> {
     let mut compile = Command::new(assets::own_folder()?.join("trodden"));
     compile.args(["cc", "--trodden-witnesses"]).arg(&source).arg("-o").arg(&program).current_dir(place.path());
     let output = compile.output().context("trodden cc cannot be run")?;
-    ensure!(output.status.success(), "trodden cc fails: {}", String::from_utf8_lossy(&output.stderr).trim());
+    succeeded(output, "trodden cc fails")?;
     let sled = first_sled(&Binary::read(&program)?).context("the program that was compiled has no sled")?;
     sees(collector, &program, sled)
 }

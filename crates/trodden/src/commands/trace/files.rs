@@ -2,6 +2,7 @@
 
 use super::imports::ImportingImage;
 use crate::cli::{CollectorKind, TraceRecord};
+use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -149,8 +150,8 @@ fn of_program(program: &Path) -> Result<Vec<(String, PathBuf)>> {
     })?;
     let loader = String::from_utf8_lossy(loader.strip_suffix(&[0]).unwrap_or(loader)).into_owned();
     let output = Command::new(&loader).arg("--list").arg(program).output().with_context(|| format!("{loader} cannot be asked"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "{loader} --list {} fails: {}", program.display(), String::from_utf8_lossy(&output.stderr).trim());
+    let text = succeeded(output, format_args!("{loader} --list {} fails", program.display()))?;
+    let text = String::from_utf8_lossy(&text);
     // NAME => FILE (ADDRESS)
     let library = |line: &str| {
         let (name, file) = line.trim().split_once(" => ")?;

@@ -4,6 +4,7 @@ use super::open;
 use super::place::{TraceLocation, described};
 use super::show::follow;
 use crate::cli::TraceFind;
+use crate::output;
 use anyhow::Result;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
@@ -35,12 +36,10 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
     for thread in threads {
         in_thread(&trace, thread, &place, job.top, &mut found, &mut seen)?;
     }
-    let mut out = BufWriter::new(crate::output::text_or_json(job.json));
     if job.json {
-        let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": seen, "found": found });
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        writeln!(out)?;
+        output::print_json(&serde_json::json!({ "schema_version": SCHEMA_VERSION, "times": seen, "found": found }))?;
     } else {
+        let mut out = BufWriter::new(output::text());
         for f in &found {
             writeln!(out, "thread {} #{}: {} (execution {})\n    in {}", f.thread, f.block, f.place, f.nth, f.calls.join(" > "))?;
         }
@@ -49,8 +48,8 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
             "executions: {seen}{}",
             if (found.len() as u64) < seen && place.nth.is_none() { format!(", the first {} shown", found.len()) } else { String::new() }
         )?;
+        out.flush()?;
     }
-    out.flush()?;
     Ok(if found.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -3,6 +3,7 @@
 //! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
 //! folder's own path ([`trodden_trace::bind_folder`]).
 
+use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,6 +70,5 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
 /// Copies everything, with owners, times and links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
-    ensure!(output.status.success(), "{} cannot be copied: {}", from.display(), String::from_utf8_lossy(&output.stderr).trim());
-    Ok(())
+    succeeded(output, format_args!("{} cannot be copied", from.display())).map(drop)
 }

@@ -7,6 +7,7 @@ use super::code::Code;
 use super::merge::place;
 use super::model::Model;
 use crate::cli::{Condition, TraceRecord};
+use crate::output;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -22,8 +23,7 @@ use trodden_flow::witness::pushdown::Pushdown;
 use trodden_flow::witness::repair::Repair;
 use trodden_flow::witness::structure::Structure;
 use trodden_flow::witness::{
-    Distribution, DistributionOptions, DistributionStrategy, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder,
-    WitnessKind, check_paper,
+    Distribution, DistributionOptions, Lookahead, PlanError, Weights, Witness, WitnessFunctionId, WitnessJobOrder, WitnessKind, check_paper,
 };
 
 const SCHEMA_VERSION: u32 = 1;
@@ -145,7 +145,7 @@ impl Planner<'_> {
         let limit = self.limit();
         let options = DistributionOptions {
             profiles: self.job.runs as usize,
-            strategy: DistributionStrategy::from(self.job.strategy),
+            strategy: self.job.strategy,
             order: WitnessJobOrder::LongestFirst,
             limit,
             machines: self.job.machines.map(|m| m as usize),
@@ -320,7 +320,6 @@ impl Planner<'_> {
 /// # Errors
 /// Standard output is gone.
 pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
-    let mut out = crate::output::text_or_json(planner.job.json);
     let machines = plan.machine_of.iter().max().map_or(1, |m| m + 1);
     let mut of_machines = vec![0.0; machines];
     plan.predicted.iter().zip(&plan.machine_of).for_each(|(cost, machine)| of_machines[*machine] += cost);
@@ -330,9 +329,9 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "hash": format!("{:#x}", planner.hash), "profiles": profiles,
             "opaque": planner.model.opaque, "predicted": plan.predicted, "machine": plan.machine_of, "bound": bound,
             "repaired": plan.repaired });
-        serde_json::to_writer_pretty(&mut out, &document)?;
-        return Ok(writeln!(out)?);
+        return output::print_json(&document);
     }
+    let mut out = output::text();
     for (name, why) in &planner.model.opaque {
         writeln!(out, "opaque: {name}: {why}")?;
     }
@@ -345,16 +344,4 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     }
     let most = of_machines.into_iter().fold(0.0, f64::max);
     Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
-}
-
-impl From<crate::cli::TraceStrategy> for DistributionStrategy {
-    fn from(strategy: crate::cli::TraceStrategy) -> DistributionStrategy {
-        use crate::cli::TraceStrategy;
-        match strategy {
-            TraceStrategy::Fine => DistributionStrategy::Fine,
-            TraceStrategy::Function => DistributionStrategy::Function,
-            TraceStrategy::Grouped => DistributionStrategy::Grouped,
-            TraceStrategy::Weighted => DistributionStrategy::Weighted,
-        }
-    }
 }

@@ -9,7 +9,7 @@ use super::open;
 use super::place::name_in_file;
 use crate::cli::TraceProfile;
 use crate::notes::note;
-use crate::running::deliver;
+use crate::running::{deliver, one_run};
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ pub fn run(job: &TraceProfile) -> Result<ExitCode> {
         _ => None,
     };
     let suite = job.destination.suite.clone();
-    let run = Run { command, suite, ending, runs: 1, recorder: env!("CARGO_PKG_VERSION").into(), ..Run::default() };
+    let run = Run { command, suite, ending, ..one_run() };
     let images = images(&trace, functions, counts);
     let profile = Profile { run, images, sampling: None };
     note("its paths are those of machine code: graphs from the trace");

@@ -399,8 +399,7 @@ fn program(job: &TraceRecord) -> Result<PathBuf> {
         return std::fs::read_link(&link).with_context(|| format!("there is no process {process}, or it is not yours"));
     }
     let name = &job.command[0];
-    let found = if name.to_string_lossy().contains('/') { Some(PathBuf::from(name)) } else { crate::driver::toolchain::on_path(name) };
-    let found = found.filter(|path| path.exists());
+    let found = crate::driver::other_programs::named(name).filter(|path| path.exists());
     found.with_context(|| format!("there is no program `{}`: give its path, or install it", name.to_string_lossy()))
 }
 

@@ -1,9 +1,10 @@
 //! `trodden trace show`: calls as a tree with counts, block by block, or addresses alone.
 
+use super::calls::LeftOut;
 use super::open;
 use super::place::{TraceLocation, address, described};
 use crate::cli::TraceShow;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -19,17 +20,7 @@ const SCHEMA_VERSION: u32 = 1;
 pub fn run(job: &TraceShow) -> Result<ExitCode> {
     let trace = open(&job.trace)?;
     let mut out = BufWriter::new(crate::output::text_or_json(job.json));
-    let threads: Vec<ThreadNumber> = match job.thread {
-        Some(thread) => {
-            ensure!(
-                thread < trace.threads(),
-                "the trace has no thread {thread}: its threads are 0 to {}",
-                trace.threads().saturating_sub(1)
-            );
-            vec![ThreadNumber(thread)]
-        }
-        None => (0..trace.threads()).map(ThreadNumber).collect(),
-    };
+    let threads: Vec<ThreadNumber> = LeftOut::new(&trace, &[], &[], job.thread)?.threads(&trace).collect();
     let from = job.from.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
     let to = job.to.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
     if !job.addresses && !job.blocks {

@@ -24,6 +24,7 @@ const MOST: usize = 12;
 type Between = (u32, u32);
 
 /// The samples and stacks of a thread.
+#[derive(Default)]
 pub struct ThreadBlocks {
     samples: Vec<(u32, CodeId)>,
     at: usize,
@@ -55,15 +56,7 @@ impl ThreadBlocks {
             })
         };
         let samples: Vec<(u32, CodeId)> = records.iter().map(|sample| (sample.calls, name(sample, taken.next().flatten()))).collect();
-        let mut blocks = ThreadBlocks {
-            samples,
-            at: 0,
-            pools: HashMap::new(),
-            stacks,
-            own: HashMap::new(),
-            between: HashMap::new(),
-            sites: HashMap::new(),
-        };
+        let mut blocks = ThreadBlocks { samples, stacks, ..ThreadBlocks::default() };
         blocks.pool(thread)?;
         Ok(blocks)
     }

@@ -26,7 +26,7 @@ const EAGAIN: u64 = 11;
 const EMPTY: u64 = u64::MAX;
 
 /// What conversion needs to know of all processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Converter {
     /// Job and rank of each process.
     places: Vec<Option<(u32, u32)>>,
@@ -41,13 +41,8 @@ pub struct Converter {
 impl Converter {
     /// For a recording.
     pub fn new(recording: &Recording) -> Converter {
-        let mut converter = Converter {
-            places: Vec::new(),
-            jobs: Vec::new(),
-            communicators: HashMap::new(),
-            numbers: recording.processes.iter().map(|process| process.file.number).collect(),
-            wildcards: HashMap::new(),
-        };
+        let numbers = recording.processes.iter().map(|process| process.file.number).collect();
+        let mut converter = Converter { numbers, ..Converter::default() };
         for (index, process) in recording.processes.iter().enumerate() {
             converter.add(ProcessId(index as u32), process);
         }
@@ -77,41 +72,44 @@ impl Converter {
 
     /// The call of a thread, and whether it made or ends another one.
     pub fn call(&mut self, process: &Process, id: ProcessId, thread_token: u64, record: &CallRecord, rest: &mut ConvertedParts) -> Call {
+        self.known_call(process, id, thread_token, record, rest).unwrap_or(Call::Other)
+    }
+
+    fn known_call(
+        &mut self,
+        process: &Process,
+        id: ProcessId,
+        thread_token: u64,
+        record: &CallRecord,
+        rest: &mut ConvertedParts,
+    ) -> Option<Call> {
         let object = object_of(process, record.kind, record.object);
         let request = RequestId(record.request);
-        match record.kind {
-            _ if is_collective(record.kind) => self.collective(process, id, record),
-            _ if is_prepared_collective(record.kind) => {
-                self.collective_of(process, id, record).map_or(Call::Other, |collective| Call::PrepareCollective(collective, request))
+        Some(match record.kind {
+            _ if is_collective(record.kind) => self.collective(process, id, record)?,
+            _ if is_prepared_collective(record.kind) => Call::PrepareCollective(self.collective_of(process, id, record)?, request),
+            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => {
+                Call::Prepare(self.message(process, id, record)?, record.kind & 0xf == kind::IRECV, request)
             }
-            _ if record.kind < kind::START && record.kind & kind::PERSISTENT != 0 => match self.message(process, id, record) {
-                Some(message) => Call::Prepare(message, record.kind & 0xf == kind::IRECV, request),
-                None => Call::Other,
-            },
-            kind::SEND | kind::SYNC_SEND => {
-                self.message(process, id, record).map_or(Call::Other, |message| Call::Send(message, record.kind == kind::SYNC_SEND))
+            kind::SEND | kind::SYNC_SEND => Call::Send(self.message(process, id, record)?, record.kind == kind::SYNC_SEND),
+            kind::RECV => {
+                let message = self.message(process, id, record)?;
+                let actual = rest.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
+                Call::Receive(message, actual)
             }
-            kind::RECV => match self.message(process, id, record) {
-                Some(message) => {
-                    let actual = rest.completed.first().and_then(|c| Some((self.peer(process, id, record.object, c.peer)?, c.tag)));
-                    Call::Receive(message, actual)
-                }
-                None => Call::Other,
-            },
-            kind::ISEND | kind::SYNC_ISEND | kind::IRECV => match self.message(process, id, record) {
-                Some(message) => Call::Begin(message, record.kind == kind::IRECV, request),
-                None => Call::Other,
-            },
+            kind::ISEND | kind::SYNC_ISEND | kind::IRECV => {
+                Call::Begin(self.message(process, id, record)?, record.kind == kind::IRECV, request)
+            }
             kind::SENDRECV => match (self.message(process, id, record), rest.receive.and_then(|r| self.message(process, id, &r))) {
                 (Some(send), Some(receive)) => Call::Exchange(send, receive),
                 (Some(send), None) => Call::Send(send, false),
                 (None, Some(receive)) => Call::Receive(receive, None),
-                (None, None) => Call::Other,
+                (None, None) => return None,
             },
-            kind::MEETING | kind::MEETING_INIT => self.meeting(process, id, record, &rest.members).unwrap_or(Call::Other),
-            kind::PROBE => self.message(process, id, record).map_or(Call::Other, Call::Probe),
+            kind::MEETING | kind::MEETING_INIT => self.meeting(process, id, record, &rest.members)?,
+            kind::PROBE => Call::Probe(self.message(process, id, record)?),
             _ => self.other(process, record, id, thread_token, rest, object),
-        }
+        })
     }
 
     fn other(
@@ -224,15 +222,12 @@ impl Converter {
         Some(*self.communicators.entry(key).or_insert(next))
     }
 
-    fn collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Call {
-        let Some(collective) = self.collective_of(process, id, record) else {
-            return Call::Other;
-        };
-        if record.kind & kind::NON_BLOCKING != 0 && record.kind != kind::MPI_FINALIZE {
-            Call::BeginCollective(collective, RequestId(record.request))
-        } else {
-            Call::Collective(collective)
-        }
+    fn collective(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Call> {
+        let collective = self.collective_of(process, id, record)?;
+        Some(match record.kind & kind::NON_BLOCKING != 0 && record.kind != kind::MPI_FINALIZE {
+            true => Call::BeginCollective(collective, RequestId(record.request)),
+            false => Call::Collective(collective),
+        })
     }
 
     fn collective_of(&mut self, process: &Process, id: ProcessId, record: &CallRecord) -> Option<Collective> {

@@ -7,9 +7,9 @@
 
 use super::causes::Cause;
 use super::summary::{ClassSummary, SiteSummary, WaitSummary};
+use crate::output::print_json;
 use anyhow::Result;
 use serde_json::{Value, json};
-use std::io::Write;
 use trodden_waits::{CodeId, LocationId, Step};
 
 /// Version of the form.
@@ -20,11 +20,7 @@ const SCHEMA_VERSION: u32 = 1;
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(summary: &WaitSummary) -> Result<()> {
-    let mut out = std::io::BufWriter::new(crate::output::json());
-    serde_json::to_writer_pretty(&mut out, &value(summary))?;
-    writeln!(out)?;
-    out.flush()?;
-    Ok(())
+    print_json(&value(summary))
 }
 
 /// The report as a value.
@@ -102,13 +98,14 @@ fn wait(summary: &WaitSummary, site: &SiteSummary) -> Value {
 }
 
 fn class_value(summary: &WaitSummary, class: &ClassSummary) -> Value {
+    let longest = &class.waits.longest;
     json!({
-        "occurrences": class.occurrences,
-        "wait_ns": class.total_ns,
-        "min_ns": class.min_ns,
-        "max_ns": class.max_ns,
-        "locations": class.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
-        "longest": {"location_index": class.longest.location.0, "enter_ns": class.longest.enter_ns, "minus_ns": class.longest.since_ns},
+        "occurrences": class.waits.occurrences,
+        "wait_ns": class.waits.total_ns,
+        "min_ns": class.waits.min_ns,
+        "max_ns": class.waits.max_ns,
+        "locations": class.waits.locations.iter().map(|l| summary.location_name(*l)).collect::<Vec<_>>(),
+        "longest": {"location_index": longest.location.0, "enter_ns": longest.enter_ns, "minus_ns": longest.since_ns},
         "plus": path(summary, &class.plus),
         "minus": path(summary, &class.minus),
         "left_out_ns": {"plus": class.dropped_ns.0, "minus": class.dropped_ns.1},

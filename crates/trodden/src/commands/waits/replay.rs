@@ -9,13 +9,13 @@ use super::paths::Paths;
 use super::recording::{Process, RecordedCalls, RecordedThread, Recording};
 use super::sync::correct;
 use super::timeline::{Activity, Bar, Timeline};
-use crate::cli::{DistanceRule, WaitsReport};
+use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
-use trodden_waits::{Analysis, AnalysisOptions, Call, ClassRule, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
+use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
 use trodden_wire::waits::{CallRecord, FUNCTIONS, NO_STACK, kind};
 
 /// A recording that was analysed.
@@ -33,7 +33,7 @@ pub struct Replayed {
 }
 
 /// Who a location is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LocationName {
     /// Rank, or the process's place in the recording.
     pub process: u32,
@@ -79,8 +79,7 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
 
 /// What the command line chooses, and a question.
 pub fn options(job: &WaitsReport, what_if: Option<(HashSet<CodeId>, f64)>) -> AnalysisOptions {
-    let rule = if job.rule == DistanceRule::Paper { ClassRule::Paper } else { ClassRule::Union };
-    AnalysisOptions { threshold: job.threshold, rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
+    AnalysisOptions { threshold: job.threshold, rule: job.rule, others: vec![job.threshold / 2.0, (job.threshold * 2.0).min(2.0)], what_if }
 }
 
 fn pass(recording: &Recording, options: AnalysisOptions, names: &mut BlockNames, is_wanted: bool) -> Result<Replayed> {
@@ -160,14 +159,8 @@ impl<'a> Stream<'a> {
     ) -> Result<Stream<'a>> {
         let rank = process.file.mpi.as_ref().map(|mpi| mpi.rank);
         let time_ns = clock.time_ns(thread.begin);
-        let name = LocationName {
-            process: rank.unwrap_or(id.0),
-            is_rank: rank.is_some(),
-            thread: number,
-            computing_ns: 0,
-            processor_ns: 0,
-            label: None,
-        };
+        let (place, is_rank) = (rank.unwrap_or(id.0), rank.is_some());
+        let name = LocationName { process: place, is_rank, thread: number, ..LocationName::default() };
         Ok(Stream {
             location,
             process: id,

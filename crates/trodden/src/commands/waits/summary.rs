@@ -5,7 +5,7 @@ use super::codes::CodeLocation;
 use super::replay::{LocationName, Replayed};
 use crate::cli::WaitsReport;
 use std::collections::BTreeMap;
-use trodden_waits::{CodeId, LocationId, LocationState, Step, causes, explain};
+use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
 
 /// A report's content.
 pub struct WaitSummary {
@@ -38,12 +38,7 @@ pub struct SiteSummary {
 
 /// A class of waits.
 pub struct ClassSummary {
-    pub occurrences: u64,
-    pub total_ns: u64,
-    pub min_ns: u64,
-    pub max_ns: u64,
-    pub locations: Vec<LocationId>,
-    pub longest: trodden_waits::Longest,
+    pub waits: Class,
     pub plus: Vec<(Step, u64)>,
     pub minus: Vec<(Step, u64)>,
     /// Equal steps, and comparable ones of other locations, that were dropped from both paths, ns.
@@ -124,15 +119,10 @@ impl WaitSummary {
     }
 }
 
-fn class_summary(replayed: &Replayed, class: &trodden_waits::Class) -> ClassSummary {
+fn class_summary(replayed: &Replayed, class: &Class) -> ClassSummary {
     let explained = explain(&replayed.outcome.steps, class);
     ClassSummary {
-        occurrences: class.occurrences,
-        total_ns: class.total_ns,
-        min_ns: class.min_ns,
-        max_ns: class.max_ns,
-        locations: class.locations.iter().copied().collect(),
-        longest: class.longest,
+        waits: class.clone(),
         dropped_ns: (explained.equal_ns + explained.pairs_ns.0, explained.equal_ns + explained.pairs_ns.1),
         plus: explained.plus,
         minus: explained.minus,

@@ -6,13 +6,12 @@
 
 use super::clock::Clocks;
 use super::convert::{ConvertedParts, Converter};
-use super::recording::{Process, Recording};
+use super::recording::Recording;
 use anyhow::Result;
 use std::collections::{BTreeMap, HashMap};
 use trodden_waits::call::{Collective, CommunicatorId, Meeting, Message};
 use trodden_waits::offset::Bounds;
 use trodden_waits::{Call, ProcessId, Rule, WaitKind};
-use trodden_wire::waits::CallRecord;
 
 /// A host, by its first process.
 type Host = usize;
@@ -126,25 +125,14 @@ fn collect(recording: &Recording, clocks: &Clocks, hosts: &[Host]) -> Result<Tim
         for thread in &process.threads {
             let mut calls = thread.calls()?;
             while let Some(record) = calls.next() {
-                let call = convert(&mut converter, process, own.id, thread.token, &record, &mut calls);
+                let mut parts = ConvertedParts::take(&converter, process, own.id, &record, &mut calls);
+                let call = converter.call(process, own.id, thread.token, &record, &mut parts);
                 let [enter, exit] = [record.enter, record.exit].map(|ticks| clocks.clocks[index].absolute_ns(ticks));
                 own.call(&call, enter, Some(exit).filter(|_| record.exit != 0));
             }
         }
     }
     Ok(times)
-}
-
-fn convert(
-    converter: &mut Converter,
-    process: &Process,
-    id: ProcessId,
-    token: u64,
-    record: &CallRecord,
-    calls: &mut super::recording::RecordedCalls,
-) -> Call {
-    let mut parts = ConvertedParts::take(converter, process, id, record, calls);
-    converter.call(process, id, token, record, &mut parts)
 }
 
 /// Something that was begun, to be completed.

@@ -128,19 +128,19 @@ fn print_site(out: &mut impl Write, summary: &WaitSummary, site: &SiteSummary) -
 }
 
 fn print_class(out: &mut impl Write, summary: &WaitSummary, class: &ClassSummary) -> io::Result<()> {
-    let mut who: Vec<String> = class.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
-    if class.locations.len() > 4 {
-        who.push(format!("{} more", class.locations.len() - 4));
+    let mut who: Vec<String> = class.waits.locations.iter().take(4).map(|l| summary.location_name(*l)).collect();
+    if class.waits.locations.len() > 4 {
+        who.push(format!("{} more", class.waits.locations.len() - 4));
     }
     writeln!(
         out,
         "  {} times, {} ({} to {}): {} {}, because",
-        class.occurrences,
-        time(class.total_ns),
-        time(class.min_ns),
-        time(class.max_ns),
+        class.waits.occurrences,
+        time(class.waits.total_ns),
+        time(class.waits.min_ns),
+        time(class.waits.max_ns),
         who.join(", "),
-        if class.locations.len() == 1 { "waits" } else { "wait" }
+        if class.waits.locations.len() == 1 { "waits" } else { "wait" }
     )?;
     print_path(out, summary, "executed", &class.plus, class)?;
     print_path(out, summary, "instead of", &class.minus, class)?;
@@ -158,7 +158,7 @@ fn print_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             "    {:10} {:>10}  {:5.1} %  {} on {}",
             if index == 0 { what } else { "" },
             time(*ns),
-            percent(*ns, class.total_ns),
+            percent(*ns, class.waits.total_ns),
             step_name(summary, step),
             summary.location_name(step.location)
         )?;
@@ -170,7 +170,7 @@ fn print_path(out: &mut impl Write, summary: &WaitSummary, what: &str, path: &[(
             "    {:10} {:>10}  {:5.1} %  {}",
             "",
             time(rest),
-            percent(rest, class.total_ns),
+            percent(rest, class.waits.total_ns),
             plural((path.len() - STEPS) as u128, "more step", "more steps")
         )?;
     }

@@ -11,9 +11,10 @@ use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
 /// What a command line does, as far as instrumentation is concerned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompileKind {
     /// Makes no machine code: questions, preprocessing, checks, precompiled headers, intermediate code, assembling, merging of objects.
+    #[default]
     Neither,
     /// Makes objects or assembly from sources.
     Compile,
@@ -58,7 +59,7 @@ pub struct InputArgument {
 }
 
 /// A clang command line, read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CommandLine {
     /// Its arguments, response files expanded.
     pub arguments: Vec<OsString>,
@@ -96,7 +97,7 @@ impl CommandLine {
     /// Reads a command line (without the compiler's name). `response` gives the bytes of a response file, `None` if it cannot be read.
     pub fn read(arguments: &[OsString], response: &dyn Fn(&OsStr) -> Option<Vec<u8>>) -> CommandLine {
         let arguments = expand(arguments, response);
-        let mut reading = Reading::new();
+        let mut reading = Reading::default();
         let mut at = 0;
         while at < arguments.len() {
             at += reading.argument(&arguments, at);
@@ -120,6 +121,7 @@ impl CommandLine {
 }
 
 /// The state of reading from left to right.
+#[derive(Default)]
 struct Reading {
     line: CommandLine,
     language: Option<OsString>,
@@ -132,27 +134,6 @@ struct Reading {
 }
 
 impl Reading {
-    fn new() -> Reading {
-        let line = CommandLine {
-            arguments: Vec::new(),
-            kind: CompileKind::Neither,
-            inputs: Vec::new(),
-            output: None,
-            lto: false,
-            whole_program_vtables: false,
-            debug: false,
-            build_id: false,
-            dependency_file: None,
-            linker: None,
-            shared: false,
-            without_start_files: false,
-            entry: false,
-            codegen: Vec::new(),
-            foreign: None,
-        };
-        Reading { line, language: None, only_compile: false, nothing_made: false, relocatable: false, libraries: false, only_inputs: false }
-    }
-
     /// Takes in the argument at `at` and says how many arguments that were.
     fn argument(&mut self, arguments: &[OsString], at: usize) -> usize {
         let argument = &arguments[at];
@@ -219,20 +200,16 @@ impl Reading {
             self.line.lto = true;
         } else if text.starts_with("-g") {
             self.line.debug |= is_debug_level(text);
-        } else if text.starts_with("-o") {
-            self.line.output = Some(rest("-o").to_owned());
-        } else if text.starts_with("--output=") {
-            self.line.output = Some(rest("--output=").to_owned());
+        } else if let Some(prefix) = ["--output=", "-o"].into_iter().find(|prefix| text.starts_with(prefix)) {
+            self.line.output = Some(rest(prefix).to_owned());
         } else if text.starts_with("-x") {
             self.language(rest("-x"));
         } else if text.starts_with("-l") {
             self.libraries = true;
         } else if let Some(triple) = text.strip_prefix("--target=") {
             self.target(triple);
-        } else if text.starts_with("-fuse-ld=") {
-            self.line.linker = Some(rest("-fuse-ld=").to_owned());
-        } else if text.starts_with("--ld-path=") {
-            self.line.linker = Some(rest("--ld-path=").to_owned());
+        } else if let Some(prefix) = ["-fuse-ld=", "--ld-path="].into_iter().find(|prefix| text.starts_with(prefix)) {
+            self.line.linker = Some(rest(prefix).to_owned());
         } else if names_entry(text) {
             self.line.entry = true;
         } else if text.starts_with("-Wl,") {

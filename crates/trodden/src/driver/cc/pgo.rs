@@ -8,6 +8,7 @@
 
 use super::arguments::CommandLine;
 use crate::driver::experiment::of_environment;
+use crate::driver::other_programs::joined;
 use anyhow::{Result, bail};
 use std::env;
 use std::ffi::OsString;
@@ -83,9 +84,7 @@ impl LlvmCounters {
 /// does not know would be many.
 pub fn use_options(line: &CommandLine) -> Vec<OsString> {
     let Some(file) = used().filter(|_| line.kind.compiles()) else { return Vec::new() };
-    let mut option = OsString::from("-fprofile-use=");
-    option.push(file);
-    vec![option, "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
+    vec![joined("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
 /// The edge profile by which the environment asks to compile.
@@ -119,11 +118,7 @@ pub fn rustc_options() -> Result<Vec<OsString>> {
         options.extend(counters.rustc_options().iter().map(OsString::from));
         options.extend(LLVM_OPTIONS.into_iter().map(|a| OsString::from(format!("-Cllvm-args={a}"))));
     }
-    options.extend(used().map(|file| {
-        let mut option = OsString::from("-Cprofile-use=");
-        option.push(file);
-        option
-    }));
+    options.extend(used().map(|file| joined("-Cprofile-use=", file)));
     Ok(options)
 }
 

@@ -55,15 +55,8 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         }
         let next = processes.len() as u32;
         let process = *processes.entry(pid).or_insert(next);
-        let label = thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}"));
-        let name = LocationName {
-            process,
-            is_rank: false,
-            thread: tid.try_into().unwrap_or(0),
-            computing_ns: 0,
-            processor_ns: 0,
-            label: Some(label),
-        };
+        let label = Some(thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}")));
+        let name = LocationName { process, thread: tid.try_into().unwrap_or(0), label, ..LocationName::default() };
         let location = location(&mut imported, name, thread);
         imported.locations.push(location);
     }

@@ -10,7 +10,8 @@
 //! LTTng does not say who wakes: it is the thread that has the processor. Times may be seconds or hours, minutes and seconds.
 
 use super::Imported;
-use super::scheduler::Scheduler;
+use super::scheduler::{Scheduler, event_of, nanoseconds};
+use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
 use std::path::Path;
@@ -36,8 +37,7 @@ pub fn is_trace(folder: &Path) -> bool {
 pub fn read_trace(folder: &Path) -> Result<Imported> {
     let out = Command::new(READER).arg("--clock-seconds").arg(folder).output();
     let out = out.with_context(|| format!("cannot run {READER}, which reads {}: apt-get install {READER}", folder.display()))?;
-    ensure!(out.status.success(), "{READER} does not read {}: {}", folder.display(), String::from_utf8_lossy(&out.stderr).trim());
-    read(folder, &String::from_utf8_lossy(&out.stdout))
+    read(folder, &String::from_utf8_lossy(&succeeded(out, format_args!("{READER} does not read {}", folder.display()))?))
 }
 
 /// Whether a text is what `babeltrace2` prints of the scheduler's events.
@@ -55,8 +55,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let (mut last_ns, mut events) = (0, 0);
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}: write it by `{READER} --clock-seconds`", path.display());
-        let events_of = ["sched_switch: ", "sched_waking: "];
-        let Some(((head, fields), event)) = events_of.iter().find_map(|name| Some((line.split_once(name)?, *name))) else { continue };
+        let Some((head, fields, is_waking)) = event_of(line) else { continue };
         let time_ns = time(head).ok_or_else(|| place("no time at the line's beginning"))?;
         if time_ns < last_ns {
             bail!("{}:{number}: its time is before that of the line in front of it", path.display());
@@ -69,7 +68,7 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
         };
         let text = |name: &str| value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
         let processor: u32 = value(fields, "cpu_id").and_then(|t| t.parse().ok()).ok_or_else(|| place("no field cpu_id"))?;
-        if event == "sched_waking: " {
+        if is_waking {
             let recorded = value(fields, "perf_tid").and_then(|t| t.parse().ok());
             let waker = recorded.or_else(|| running.get(&processor).copied()).unwrap_or(0);
             scheduler.wake(waker, thread(["tid", "pid"])?, time_ns);
@@ -96,10 +95,8 @@ fn is_ready(state: &str) -> bool {
 fn time(head: &str) -> Option<u64> {
     let (text, _) = head.trim_start().strip_prefix('[')?.split_once(']')?;
     let (whole, fraction) = text.split_once('.')?;
-    let digits = fraction.len().min(9) as u32;
-    let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
     let seconds = whole.split(':').try_fold(0u64, |sum, part| sum.checked_mul(60)?.checked_add(part.parse().ok()?))?;
-    seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+    nanoseconds(seconds, fraction)
 }
 
 /// The value of `name = `: a number, a text without its quotes, or an enumeration's label.

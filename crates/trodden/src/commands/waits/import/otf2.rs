@@ -80,7 +80,7 @@ fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<
     for (id, thread) in threads {
         let index = order.get(&id).copied().ok_or_else(|| anyhow!("{}: location {id} is not defined", path.display()))?;
         let label = definitions.locations.get(&id).cloned();
-        let name = LocationName { process: index, is_rank: true, thread: 0, computing_ns: 0, processor_ns: 0, label };
+        let name = LocationName { process: index, is_rank: true, label, ..LocationName::default() };
         let begin_ns = thread.begin_ns.unwrap_or(0);
         imported.locations.push(ImportedLocation { name, process: ProcessId(index), begin_ns, events: thread.events });
     }

@@ -7,7 +7,7 @@
 //! ```
 
 use super::Imported;
-use super::scheduler::Scheduler;
+use super::scheduler::{Scheduler, event_of, nanoseconds};
 use anyhow::{Result, anyhow, bail};
 use std::path::Path;
 
@@ -20,17 +20,15 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
     let mut last_ns = 0;
     for (number, line) in (1..).zip(text.lines()) {
         let place = |what: &str| anyhow!("{}:{number}: {what}: write it by `perf script`", path.display());
-        let Some((head, event)) = ["sched_switch: ", "sched_waking: "].iter().find_map(|name| Some((line.split_once(name)?, *name))) else {
-            continue;
-        };
-        let time_ns = time(head.0).ok_or_else(|| place("no time before the event"))?;
+        let Some((head, fields, is_waking)) = event_of(line) else { continue };
+        let time_ns = time(head).ok_or_else(|| place("no time before the event"))?;
         if time_ns < last_ns {
             bail!("{}:{number}: its time is before that of the line in front of it", path.display());
         }
         last_ns = time_ns;
-        let field = |name: &str| field(head.1, name).ok_or_else(|| place(&format!("no field {name}")));
-        if event == "sched_waking: " {
-            let waker = pid_of_head(head.0).ok_or_else(|| place("no thread before the event"))?;
+        let field = |name: &str| field(fields, name).ok_or_else(|| place(&format!("no field {name}")));
+        if is_waking {
+            let waker = pid_of_head(head).ok_or_else(|| place("no thread before the event"))?;
             scheduler.wake(waker, number_of(&field("pid")?)?, time_ns);
         } else {
             let (from, to) = (number_of(&field("prev_pid")?)?, number_of(&field("next_pid")?)?);
@@ -48,9 +46,7 @@ fn time(head: &str) -> Option<u64> {
         word.contains('.').then_some(word)
     })?;
     let (seconds, fraction) = word.split_once('.')?;
-    let digits = fraction.len().min(9) as u32;
-    let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+    nanoseconds(seconds.parse().ok()?, fraction)
 }
 
 /// The thread that an event interrupted: the number before `[cpu]`.

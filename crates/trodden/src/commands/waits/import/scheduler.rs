@@ -26,6 +26,19 @@ struct Thread {
     events: Vec<ImportedEvent>,
 }
 
+/// A line that has an event: what is in front of it, its fields, and whether a thread is woken.
+pub fn event_of(line: &str) -> Option<(&str, &str, bool)> {
+    let found = [("sched_switch: ", false), ("sched_waking: ", true)];
+    found.into_iter().find_map(|(name, is_waking)| line.split_once(name).map(|(head, fields)| (head, fields, is_waking)))
+}
+
+/// A time of whole seconds and a fraction, at most nine digits of which count, in ns.
+pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
+    let digits = fraction.len().min(9) as u32;
+    let fraction: u64 = fraction.get(..digits as usize)?.parse().ok()?;
+    seconds.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+}
+
 /// The threads of a trace, while its events come in order of time.
 pub struct Scheduler {
     imported: Imported,
@@ -44,14 +57,63 @@ impl Scheduler {
     /// A thread leaves a processor, ready to run or asleep, and another one gets it.
     pub fn switch(&mut self, (from, name, is_ready): (u32, &str, bool), (to, next): (u32, &str), time_ns: u64) {
         self.events += 1;
-        leave(&mut self.imported, &mut self.threads, (from, name, is_ready), time_ns);
-        arrive(&mut self.imported, &mut self.threads, (to, next), time_ns);
+        self.leave((from, name, is_ready), time_ns);
+        self.arrive((to, next), time_ns);
     }
 
     /// A thread, or an interrupt (0), wakes another.
     pub fn wake(&mut self, waker: u32, woken: u32, time_ns: u64) {
         self.events += 1;
-        waking(&mut self.imported, &mut self.threads, (waker, woken), time_ns);
+        let by_thread = waker != 0;
+        if let Some(Thread { doing: Doing::Asleep(is_woken), .. }) = self.threads.get_mut(&woken) {
+            *is_woken |= by_thread;
+        }
+        if let Some(thread) = self.threads.get_mut(&waker).filter(|_| by_thread) {
+            let site = code(&mut self.imported.names, &[&thread.name], Some("wake"), "", 0);
+            let own = code(&mut self.imported.names, &[&thread.name], None, "", 0);
+            let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
+            let events = [What::Run(own, LocationState::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
+            thread.events.extend(events.map(|what| ImportedEvent { time_ns, what }));
+        }
+    }
+
+    fn leave(&mut self, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
+        if id == 0 {
+            return;
+        }
+        let thread = thread(&mut self.threads, id, name, time_ns);
+        let own = code(&mut self.imported.names, &[name], None, "", 0);
+        thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
+        if is_ready {
+            thread.doing = Doing::Runnable;
+        } else {
+            let site = code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
+            thread.doing = Doing::Asleep(false);
+            // How it ends is known when it is woken.
+            thread.events.push(ImportedEvent { time_ns, what: What::Enter(Call::Blocked, site) });
+        }
+    }
+
+    fn arrive(&mut self, (id, name): (u32, &str), time_ns: u64) {
+        if id == 0 {
+            return;
+        }
+        let thread = thread(&mut self.threads, id, name, time_ns);
+        match thread.doing {
+            Doing::Running => {}
+            Doing::Runnable => {
+                let queue = code(&mut self.imported.names, &[name, "(waits for a processor)"], None, "", 0);
+                thread.events.push(ImportedEvent { time_ns, what: What::Run(queue, LocationState::Blocked) });
+            }
+            Doing::Asleep(is_woken) => {
+                let call = if is_woken { Call::Sleep(ObjectId(u64::from(id)), SleepKind::Futex, true) } else { Call::Blocked };
+                if let Some(ImportedEvent { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
+                    *entered = call.clone();
+                }
+                thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
+            }
+        }
+        thread.doing = Doing::Running;
     }
 
     /// After the last event.
@@ -59,75 +121,14 @@ impl Scheduler {
         let Scheduler { mut imported, threads, events } = self;
         imported.notes.push(format!("{events} events of the scheduler without stacks: code is named by threads"));
         for (id, thread) in threads {
-            let name = LocationName {
-                process: id,
-                is_rank: false,
-                thread: 0,
-                computing_ns: 0,
-                processor_ns: 0,
-                label: Some(format!("{} {id}", thread.name)),
-            };
+            let label = Some(format!("{} {id}", thread.name));
+            let name = LocationName { process: id, label, ..LocationName::default() };
             // Objects are threads, of all processes at once.
             let process = ProcessId(0);
             imported.locations.push(ImportedLocation { name, process, begin_ns: thread.begin_ns, events: thread.events });
         }
         imported
     }
-}
-
-fn waking(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (waker, woken): (u32, u32), time_ns: u64) {
-    let by_thread = waker != 0;
-    if let Some(thread) = threads.get_mut(&woken)
-        && let Doing::Asleep(is_woken) = &mut thread.doing
-    {
-        *is_woken |= by_thread;
-    }
-    if let Some(thread) = threads.get_mut(&waker).filter(|_| by_thread) {
-        let site = code(&mut imported.names, &[&thread.name], Some("wake"), "", 0);
-        let own = code(&mut imported.names, &[&thread.name], None, "", 0);
-        let wake = Call::Wake(ObjectId(u64::from(woken)), 1);
-        let events = [What::Run(own, LocationState::Computing), What::Enter(wake.clone(), site), What::Exit(wake)];
-        thread.events.extend(events.map(|what| ImportedEvent { time_ns, what }));
-    }
-}
-
-fn leave(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, name, is_ready): (u32, &str, bool), time_ns: u64) {
-    if id == 0 {
-        return;
-    }
-    let thread = thread(threads, id, name, time_ns);
-    let own = code(&mut imported.names, &[name], None, "", 0);
-    thread.events.push(ImportedEvent { time_ns, what: What::Run(own, LocationState::Computing) });
-    if is_ready {
-        thread.doing = Doing::Runnable;
-    } else {
-        let site = code(&mut imported.names, &[name], Some("sleep"), "", 0);
-        thread.doing = Doing::Asleep(false);
-        // How it ends is known when it is woken.
-        thread.events.push(ImportedEvent { time_ns, what: What::Enter(Call::Blocked, site) });
-    }
-}
-
-fn arrive(imported: &mut Imported, threads: &mut BTreeMap<u32, Thread>, (id, name): (u32, &str), time_ns: u64) {
-    if id == 0 {
-        return;
-    }
-    let thread = thread(threads, id, name, time_ns);
-    match thread.doing {
-        Doing::Running => {}
-        Doing::Runnable => {
-            let queue = code(&mut imported.names, &[name, "(waits for a processor)"], None, "", 0);
-            thread.events.push(ImportedEvent { time_ns, what: What::Run(queue, LocationState::Blocked) });
-        }
-        Doing::Asleep(is_woken) => {
-            let call = if is_woken { Call::Sleep(ObjectId(u64::from(id)), SleepKind::Futex, true) } else { Call::Blocked };
-            if let Some(ImportedEvent { what: What::Enter(entered, _), .. }) = thread.events.last_mut() {
-                *entered = call.clone();
-            }
-            thread.events.push(ImportedEvent { time_ns, what: What::Exit(call) });
-        }
-    }
-    thread.doing = Doing::Running;
 }
 
 fn thread<'a>(threads: &'a mut BTreeMap<u32, Thread>, id: u32, name: &str, time_ns: u64) -> &'a mut Thread {
