@@ -198,8 +198,8 @@ impl Copier<'_> {
 
     /// Whether a jump can be written to an address in a block that ends at `end`.
     ///
-    /// A handler of signals may go on behind an instruction that traps, so what follows one is no padding. A goroutine's first frame returns
-    /// behind the `nop` at the start of `runtime.goexit`, though no instruction has that address.
+    /// A handler of signals may go on behind an instruction that traps, so what follows one is no padding. A goroutine's first frame
+    /// returns behind the `nop` at the start of `runtime.goexit`, where no graph has a block.
     fn fits(&self, address: u64, end: u64) -> bool {
         let inside = address + 1..address + JUMP;
         if inside.clone().any(|a| self.starts.contains(&a)) || self.request.standing.iter().any(|a| inside.contains(a)) {

@@ -22,7 +22,7 @@ pub fn text() -> Printable<StdoutLock<'static>> {
 
 /// Standard output for JSON.
 pub fn json() -> Printable<StdoutLock<'static>> {
-    Printable { to: io::stdout().lock(), escape: |c| format!("\\u{:04x}", u32::from(c)), tail: Vec::new() }
+    Printable { to: io::stdout().lock(), escape: escape_in_json, tail: Vec::new() }
 }
 
 /// Standard output for JSON or (not `json`) text.
@@ -109,11 +109,19 @@ fn width() -> usize {
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
-/// JSON with a line's end.
+/// JSON with a line's end. Control characters that JSON lets stand in strings (DEL, C1) are escaped.
 pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
-    let mut text = serde_json::to_vec_pretty(value)?;
-    text.push(b'\n');
-    Ok(text)
+    let mut text = serde_json::to_string_pretty(value)?;
+    if text.contains(|c: char| c.is_control() && c != '\n') {
+        let escaped = |c: char| if c.is_control() && c != '\n' { escape_in_json(c) } else { c.to_string() };
+        text = text.chars().map(escaped).collect();
+    }
+    text.push('\n');
+    Ok(text.into_bytes())
+}
+
+fn escape_in_json(c: char) -> String {
+    format!("\\u{:04x}", u32::from(c))
 }
 
 /// Prints JSON in which control characters do not pass.
@@ -195,8 +203,10 @@ mod tests {
     fn json_is_the_same_document() {
         let name = "a\u{1b}[2J\u{7f}\u{9b}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
-        let out = written(&[text.as_bytes()], |c| format!("\\u{:04x}", u32::from(c)));
-        assert!(!out.contains(char::is_control), "{out:?}");
-        assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
+        let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
+        for out in [written(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
+            assert!(!out.contains(char::is_control), "{out:?}");
+            assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
+        }
     }
 }

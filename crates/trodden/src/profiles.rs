@@ -38,7 +38,7 @@ pub fn recover(wanted: &str) -> Result<(Profile, Vec<String>)> {
         let found = Profile::recover(file)?;
         return Ok((found.profile, losses(file, &found.lost)));
     }
-    // Of a program that was built anew, the newest run says which build is meant.
+    // Of a program that was built again, the newest run says which build is meant.
     let merged = merge_files(files.iter().rev(), Builds::Refuse, |_| {});
     if let Some((file, reason)) = merged.refused.first() {
         let more = match merged.refused.len() - 1 {

@@ -2,7 +2,7 @@
 
 use crate::Rule;
 use crate::analysis::{Analysis, EndedCall, OpenCall};
-use crate::call::{Call, Collective, Completed, Meeting, Message, RequestId, SleepKind, WaitKind};
+use crate::call::{Call, Collective, Completed, Meeting, Message, RequestId, SleepKind, Token, WaitKind};
 use crate::classes::PathShares;
 use crate::collectives::{Membership, Waited};
 use crate::diagnostic::Diagnostic;
@@ -164,15 +164,17 @@ impl Analysis {
                 self.give_back(old);
                 wait
             }
-            Call::Join(token) => {
-                let found = self.objects.ended.remove(token);
-                let wait = self.expect(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
-                self.give_back(found);
-                wait
-            }
+            Call::Join(token) => self.complete_join(ended, *token),
             Call::Blocked => self.complete_without_wait(ended, LocationState::Blocked),
             _ => self.complete_without_wait(ended, LocationState::Communicating),
         }
+    }
+
+    fn complete_join(&mut self, ended: EndedCall, token: Token) -> Option<Wait> {
+        let found = self.objects.ended.remove(&token);
+        let wait = self.expect(ended, found.map(|m| (m, WaitKind::Join)), Diagnostic::JoinWithoutEnd);
+        self.give_back(found);
+        wait
     }
 
     /// A wait for a condition returns: until the wake the location waited for the condition, from then on for the mutex, if another

@@ -41,8 +41,8 @@ pub struct Plan {
     #[arg(long, value_name = "FOLDER")]
     pub make: Option<PathBuf>,
     /// The file to which copies write what they count, unless TRODDEN_OUTPUT says otherwise; as in TRODDEN_OUTPUT, %m
-    /// stands for the build, %p for the process. Where its folder does not exist, a copy counts for nobody and says
-    /// nothing: make the folder on machines whose users agreed to report.
+    /// stands for the build, %p for the process. Where its folder does not exist, a copy writes nothing and does not
+    /// complain: make the folder on machines whose users agreed to report.
     #[arg(long, value_name = "PATTERN", requires = "make")]
     pub writes: Option<String>,
     /// Print JSON.

@@ -236,8 +236,8 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
         |unit: &UnitProfile| is_sampled(&unit.map) && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some());
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
-            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden sample` of the \
-             running program, and `trodden record`, make a profile that says so",
+            "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden sample` of \
+             the running program, and `trodden record`, make a profile that says so",
             image.path
         );
     }

@@ -15,7 +15,7 @@ use crate::cli::TraceDiff;
 use crate::output;
 use anyhow::{Result, ensure};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
@@ -28,6 +28,8 @@ const KEPT: usize = 12;
 struct Side<'a> {
     trace: &'a TraceFile,
     events: Box<dyn Iterator<Item = Result<TraceEvent, trodden_trace::container::ContainerError>> + 'a>,
+    /// Events up to the next block, that included.
+    ahead: VecDeque<TraceEvent>,
     frames: TraceFrames,
     keys: &'a [Key],
     ignored: &'a HashSet<TraceFunction>,
@@ -148,13 +150,23 @@ fn next_difference(a: &mut Side, b: &mut Side, thread: u32) -> Result<Option<Dif
 impl<'a> Side<'a> {
     fn new(trace: &'a TraceFile, thread: u32, keys: &'a [Key], ignored: &'a HashSet<TraceFunction>) -> Self {
         let events = Box::new(trace.stream(ThreadNumber(thread)));
-        Self { trace, events, frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
+        Self { trace, events, ahead: VecDeque::new(), frames: TraceFrames::default(), keys, ignored, blocks: 0, last: None }
+    }
+
+    /// The next event. Returns behind the last block are none: whether the program still returned when it ended, not every collector sees.
+    fn event(&mut self) -> Result<Option<TraceEvent>> {
+        while self.ahead.back().is_none_or(|last| !matches!(last, TraceEvent::Block(_))) {
+            match self.events.next() {
+                Some(event) => self.ahead.push_back(event?),
+                None => return Ok(None),
+            }
+        }
+        Ok(self.ahead.pop_front())
     }
 
     /// The next step that is compared; `None` at the end.
     fn step(&mut self) -> Result<Option<(TraceEvent, Step)>> {
-        while let Some(event) = self.events.next() {
-            let event = event?;
+        while let Some(event) = self.event()? {
             let depth = self.frames.open.len();
             let was_ignored = self.is_ignored(depth);
             self.frames.follow(event, |block| self.trace.function_of(block));

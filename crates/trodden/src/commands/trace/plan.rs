@@ -269,7 +269,7 @@ impl Planner<'_> {
 
     fn pair(&self, violation: &Violation) -> String {
         let [one, other] = violation.targets.map(|t| self.target(violation.branch, t));
-        format!("where {} goes: {one} or {other}", self.branch(violation.branch))
+        format!("where {} goes: {one} or {other}", branch_in_words(self.model, self.code, violation.branch))
     }
 
     fn function(&self, f: WitnessFunctionId) -> &str {
@@ -278,16 +278,6 @@ impl Planner<'_> {
 
     fn node(&self, f: WitnessFunctionId, node: Node) -> String {
         place(self.model, self.code, self.model.program.node_witness(f, node))
-    }
-
-    fn branch(&self, branch: BranchNode) -> String {
-        match branch {
-            BranchNode::Node(f, n) => self.node(f, n),
-            BranchNode::Call(f, n) => format!("a call in {}", self.node(f, n)),
-            BranchNode::Opaque(f, n) => format!("the other file's function that {} calls", self.node(f, n)),
-            BranchNode::Unwinding(f, n) => format!("what is thrown in {}", self.node(f, n)),
-            BranchNode::Outside => "code of other files".to_owned(),
-        }
     }
 
     fn target(&self, branch: BranchNode, target: BranchTarget) -> String {
@@ -344,4 +334,16 @@ pub fn print(planner: &Planner, plan: &Plan) -> Result<()> {
     }
     let most = of_machines.into_iter().fold(0.0, f64::max);
     Ok(writeln!(out, "most on a machine: {most:.0}; no distribution is below {bound:.0}")?)
+}
+
+/// A branch by its place.
+pub fn branch_in_words(model: &Model, code: &Code, branch: BranchNode) -> String {
+    let node = |f, n| place(model, code, model.program.node_witness(f, n));
+    match branch {
+        BranchNode::Node(f, n) => node(f, n),
+        BranchNode::Call(f, n) => format!("a call in {}", node(f, n)),
+        BranchNode::Opaque(f, n) => format!("the other file's function that {} calls", node(f, n)),
+        BranchNode::Unwinding(f, n) => format!("what is thrown in {}", node(f, n)),
+        BranchNode::Outside => "code of other files".to_owned(),
+    }
 }

@@ -481,7 +481,8 @@ fn contradiction(model: &Model, code: &Code, error: &ReconstructError) -> String
         }
         ReconstructError::NoSuccessor { branch, next, blocks } => {
             let next: Vec<String> = next.iter().map(|w| w.map_or_else(|| "its end".to_owned(), at)).collect();
-            format!("after {blocks} blocks, {branch:?}: the runs come to {} next", next.join(", "))
+            let branch = plan::branch_in_words(model, code, *branch);
+            format!("after {blocks} blocks, from {branch}: the runs come to {} next", next.join(", "))
         }
         other => other.to_string(),
     }

@@ -290,7 +290,9 @@ impl<'a> RepeatedProgram<'a> {
         let registered = signals.iter().map(|signal| signal_hook::flag::register(*signal, flag.clone()));
         let registered = registered.collect::<io::Result<Vec<_>>>()?;
         let result = self.run_to_file(collector, (sites, jumps), None, &self.folder.join("run-1.partial"), (self.core(0), shows));
-        registered.into_iter().for_each(|id| drop(signal_hook::low_level::unregister(id)));
+        for id in registered {
+            signal_hook::low_level::unregister(id);
+        }
         result
     }
 

@@ -62,10 +62,10 @@ pub fn value(summary: &WaitSummary) -> Value {
 
 fn causes(summary: &WaitSummary, causes: &[Cause]) -> Vec<Value> {
     let value = |cause: &Cause| {
+        let callers = cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns}));
         let value = json!({
-            "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller),
-            "callers": cause.callers.iter().map(|(caller, ns)| json!({"function": caller, "ns": ns})).collect::<Vec<_>>(), "file": cause.file,
-            "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
+            "function": cause.function, "caller": cause.callers.first().map(|(caller, _)| caller), "callers": callers.collect::<Vec<_>>(),
+            "file": cause.file, "line": cause.line, "state": cause.state.name(), "ns": cause.ns,
         });
         with_location(summary, cause.location, value)
     };
