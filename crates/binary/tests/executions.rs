@@ -154,7 +154,12 @@ fn check(program: &Path, arguments: &[&str], folder: &Path) {
         assert!(amended.amend(&binary, None, GraphObservation { from, to }).unwrap(), "{from:#x} to {to:#x} changes nothing");
     }
     let allowed = Allowed::new(&binary, &amended);
-    assert!(transfers.iter().all(|t| allowed.allows(*t)), "amended, and still not known");
+    // `longjmp`: behind a call in another function a block begins, to which no edge leads.
+    let lands = |(from, to): Transfer| {
+        from.is_some_and(|from| amended.observations.contains(&GraphObservation { from, to }))
+            && amended.functions.iter().any(|function| function.blocks.iter().any(|block| block.start == to))
+    };
+    assert!(transfers.iter().all(|t| allowed.allows(*t) || lands(*t)), "amended, and still not known");
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl RunStore {
         }
         let store = RunStore::open(&folder)?;
         // What is to be recorded must not be lost when it is there.
-        store.check_writable()?;
+        store.writing(|_| Ok(()))?;
         Ok(store)
     }
 
@@ -319,16 +319,11 @@ impl RunStore {
         self.transact(TransactionBehavior::Deferred, work)
     }
 
-    fn check_writable(&self) -> Result<(), ProfileError> {
-        match &self.unwritable {
-            Some((_, why)) => Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() }),
-            None => Ok(()),
-        }
-    }
-
     /// Writes in one transaction that takes the lock at once, so that it never fails half-way for lack of it.
     fn writing<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
-        self.check_writable()?;
+        if let Some((_, why)) = &self.unwritable {
+            return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
+        }
         self.transact(TransactionBehavior::Immediate, work)
     }
 
@@ -339,7 +334,10 @@ impl RunStore {
             transaction.commit()?;
             Ok(out)
         };
-        run().map_err(|source| ProfileError::Database { path: self.folder.join(DATABASE), source })
+        run().map_err(|source| match is_unwritable(&source) {
+            true => ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() },
+            false => ProfileError::Database { path: self.folder.join(DATABASE), source },
+        })
     }
 }
 

@@ -18,18 +18,22 @@ fn a_store_that_cannot_be_written_is_read() {
     let store = RunStore::create(project.path()).unwrap();
     let first = store.add_run(&profile(0, 1)).unwrap();
     // The second run is in SQLite's log, and not in the database yet.
-    let copy = tempfile::tempdir().unwrap();
-    std::fs::create_dir(copy.path().join(FOLDER)).unwrap();
     store.add_run(&profile(0, 2)).unwrap();
-    for name in ["runs.db", "runs.db-wal"] {
-        std::fs::copy(folder.join(name), copy.path().join(FOLDER).join(name)).unwrap();
-    }
-    // Where a folder has its name, SQLite cannot make the memory that its users share.
-    std::fs::create_dir(copy.path().join(FOLDER).join("runs.db-shm")).unwrap();
+    let unwritable = || {
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::create_dir(copy.path().join(FOLDER)).unwrap();
+        for name in ["runs.db", "runs.db-wal"] {
+            std::fs::copy(folder.join(name), copy.path().join(FOLDER).join(name)).unwrap();
+        }
+        // Where a folder has its name, SQLite cannot make the memory that its users share.
+        std::fs::create_dir(copy.path().join(FOLDER).join("runs.db-shm")).unwrap();
+        copy
+    };
+    let copy = unwritable();
     let copied = RunStore::find(copy.path()).unwrap();
     assert_eq!(numbers(&copied, "last"), [2]);
     assert_eq!(copied.get("1").unwrap().run, first.run);
-    for error in [copied.set_suite(1, Some("smoke")).unwrap_err(), RunStore::create(copy.path()).unwrap_err()] {
+    for error in [copied.set_suite(1, Some("smoke")).unwrap_err(), RunStore::create(unwritable().path()).unwrap_err()] {
         assert!(matches!(error, ProfileError::StoreUnwritable { .. }), "{error}");
         assert!(error.to_string().contains("--no-store"), "{error}");
     }

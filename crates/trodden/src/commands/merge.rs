@@ -22,11 +22,9 @@ pub fn run(job: &Merge) -> Result<ExitCode> {
     for name in &job.profiles {
         files.extend(profiles::files(name)?);
     }
-    let named = files.len();
     let mut seen = HashSet::new();
-    files.retain(|file| seen.insert(file.canonicalize().unwrap_or_else(|_| file.clone())));
-    if files.len() < named {
-        warn(format_args!("{} named more than once, and added once", plural((named - files.len()) as u128, "profile is", "profiles are")));
+    if let Some(file) = files.iter().find(|file| !seen.insert(file.canonicalize().unwrap_or_else(|_| (*file).clone()))) {
+        warn(format_args!("{} is named more than once, and added as often", file.display()));
     }
     let builds = if job.separate_builds { Builds::Separate } else { Builds::Refuse };
     let progress = Progress::new(files.len(), "profiles");
