@@ -49,12 +49,14 @@ pub fn run(job: &Runs) -> Result<ExitCode> {
 
 /// Says what killed recordings left.
 fn report_left(left: &[Left]) {
+    // Of a recording that was killed before anything was counted there is only the folder.
+    let left: Vec<Left> = left.iter().filter(|one| one.bytes > 0).cloned().collect();
     if !left.is_empty() {
         note(format_args!(
             "recordings that were killed left {} ({}): `trodden collect FOLDER` makes a profile of raw counts, `trodden runs clean` \
                 removes all",
             plural(left.len() as u128, "file or folder", "files and folders"),
-            megabytes(left)
+            megabytes(&left)
         ));
         left.iter().for_each(|l| note(format_args!("  {}", l.path.display())));
     }

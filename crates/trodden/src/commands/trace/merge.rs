@@ -36,6 +36,22 @@ pub struct Merged {
     pub open: Vec<String>,
 }
 
+impl Merged {
+    /// How the trace ended, if not with the program.
+    pub fn ending_note(&self, ending: FollowEnding) -> Option<String> {
+        // Where the last certain step was, which may be far before the end.
+        let place = self.open.last().map(|f| format!(", in {f}")).unwrap_or_default();
+        match ending {
+            FollowEnding::Exited(_) => None,
+            FollowEnding::Killed(signal) => {
+                Some(format!("signal {signal} ended the program: the trace is exact up to the last witness before{place}"))
+            }
+            FollowEnding::Executed => Some(format!("the program executed another one: the trace ends there{place}")),
+            FollowEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
+        }
+    }
+}
+
 /// Merges the runs of a distribution. `sites` are the addresses that each run watched.
 ///
 /// # Errors

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{ReconstructError, Weights};
+use trodden_report::words::plural;
 use trodden_trace::{
     Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
     Trampolines,
@@ -132,7 +133,7 @@ impl Recording<'_> {
             self.observed.extend(&new);
             let before = observed_jumps(&self.graphs);
             self.graphs = self.amended()?;
-            notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+            notes.push(new_targets(new.len()));
             if observed_jumps(&self.graphs).iter().all(|jump| before.binary_search(jump).is_ok()) {
                 return Ok(first);
             }
@@ -201,7 +202,7 @@ impl Recording<'_> {
         let new: Vec<GraphObservation> = new.map(|(from, to)| GraphObservation { from, to }).collect();
         // A process that is attached to has no next run.
         if !new.is_empty() && self.job.pid.is_none() {
-            notes.push(format!("an execution showed {} targets of indirect jumps that the graphs did not have", new.len()));
+            notes.push(new_targets(new.len()));
             self.observed.extend(new);
             self.graphs = self.amended()?;
             return Ok(None);
@@ -369,16 +370,21 @@ impl Recording<'_> {
         mut notes: Vec<String>,
     ) -> Result<ExitCode> {
         let ending = followed.ending;
-        notes.extend(ending_note(ending, &merged));
+        notes.extend(merged.ending_note(ending));
         if followed.untraced_children > 0 {
-            notes.push(format!("{} processes that the program started were not traced", followed.untraced_children));
+            let children = plural(followed.untraced_children.into(), "process", "processes");
+            notes.push(format!("not traced: {children} that the program started"));
         }
         let blocks = writer.blocks();
         let hits: u64 = runs.iter().map(|r| r.hits).sum();
         let end = TraceEnd { ending: Some(ending), cut: merged.cut, notes: notes.clone(), runs };
         writer.finish(&end)?;
         notes.iter().for_each(note);
-        note(format_args!("{blocks} blocks in {}, from {hits} hits of witnesses in {}", self.job.output.display(), plural(end.runs.len())));
+        note(format_args!(
+            "{blocks} blocks in {}, from {hits} hits of witnesses in {}",
+            self.job.output.display(),
+            runs_in_words(end.runs.len())
+        ));
         Ok(match ending {
             FollowEnding::Exited(code) => ExitCode::from(code as u8),
             FollowEnding::Killed(signal) => ExitCode::from(128 + signal as u8),
@@ -387,7 +393,12 @@ impl Recording<'_> {
     }
 }
 
-fn plural(runs: usize) -> String {
+fn new_targets(count: usize) -> String {
+    let targets = plural(count as u128, "target of an indirect jump", "targets of indirect jumps");
+    format!("an execution showed {targets} that the graphs did not have")
+}
+
+fn runs_in_words(runs: usize) -> String {
     if runs == 1 { "one run".to_owned() } else { format!("{runs} runs") }
 }
 
@@ -396,18 +407,6 @@ fn status(status: Option<i32>) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let status = status.map(std::process::ExitStatus::from_raw);
     status.and_then(|s| s.code().or_else(|| s.signal().map(|signal| 128 + signal))).unwrap_or(0) as u8
-}
-
-fn ending_note(ending: FollowEnding, merged: &Merged) -> Option<String> {
-    let place = merged.open.last().map(|f| format!(" in {f}")).unwrap_or_default();
-    match ending {
-        FollowEnding::Exited(_) => None,
-        FollowEnding::Killed(signal) => {
-            Some(format!("signal {signal} ended the program{place}: the trace is exact up to the last witness before"))
-        }
-        FollowEnding::Executed => Some(format!("the program executed another one{place}: the trace ends there")),
-        FollowEnding::Detached => Some("the trace was ended by its limit or from outside; the program ran on".to_owned()),
-    }
 }
 
 fn about_run(sites: &[u64], result: &RunResult) -> RunAbout {
