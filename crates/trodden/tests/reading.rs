@@ -244,3 +244,33 @@ fn another_units_map_is_refused() {
         "{output:?}"
     );
 }
+
+/// A program that was built again between two runs of a suite: the newest run says which build is meant.
+#[test]
+fn of_a_suite_with_two_builds_the_newest_is_read() {
+    let place = Place::with(&[("prog.c", CUT)]);
+    for (source, argument) in [(CUT.to_owned(), "1"), (CUT.replace("flags & 4", "flags & 8"), "3")] {
+        fs::write(place.path("prog.c"), source).unwrap();
+        place.cc("-O1 -g prog.c -o prog");
+        must(place.command(trodden()).args(["record", "--suite", "nightly", "--", "./prog", argument]));
+    }
+    let report = run(&place, &["report", "nightly"]);
+    let text = said(&report);
+    assert!(text.contains("./prog 3") && text.contains("000001.trodden is left out") && !text.contains("./prog 1"), "{text}");
+}
+
+/// What is lost of a raw file is said in each report of the profile, not only when it is made.
+#[test]
+fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
+    let place = Place::with(&[("prog.c", CUT)]);
+    place.cc("-O1 -g prog.c -o prog");
+    must(place.command(place.path("prog")).args(["1", "3"]).env("TRODDEN_OUTPUT", place.path("raw/counts.raw")));
+    let bytes = fs::read(place.path("raw/counts.raw")).unwrap();
+    // Where the regions begin (`RawHeader`): of the first one a counter is left.
+    let start = u64::from_le_bytes(bytes[72..80].try_into().unwrap()) as usize;
+    fs::write(place.path("raw/counts.raw"), &bytes[..start + 8]).unwrap();
+    let collected = run(&place, &["collect", "--no-store", "-o", "c.trodden", "raw"]);
+    assert!(!collected.status.success() && said(&collected).contains("within region 0"), "{collected:?}");
+    assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
+    assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
+}

@@ -126,5 +126,6 @@ fn a_function_that_is_slow_in_all_of_its_parts_is_named_instead_of_them() {
         check(&report);
         assert_eq!(first(&report), ("kinematics".into(), 1), "{language}: {:#}", report["causes"]);
         assert_eq!(report["causes"][0]["caller"], "elements");
+        assert_eq!(report["causes"][0]["callers"][0]["function"], "elements");
     }
 }
