@@ -3,8 +3,8 @@
 //!
 //! The text is the trace of all branches as of Intel PT (`--itrace=b -F pid,tid,ip,addr`), from which windows of
 //! branches as of branch records (`-F pid,tid,ip,brstack`) can be taken ([`windows`]). System calls and signals look as
-//! they do when the kernel is not recorded. Whether an instruction branched is seen from where the next one is; only
-//! short jumps forward and system calls have to be known by their first bytes.
+//! they do when the kernel is not recorded. Whether an instruction branched is seen from where the next one is; jumps
+//! that may lead a few bytes forward and system calls have to be known by their first bytes.
 
 use crate::error::Error;
 use crate::subject::SubjectOutcome;
@@ -144,6 +144,8 @@ enum Kind {
     SystemCall,
     /// A direct jump or call of so many bytes.
     Jump(u64),
+    /// A return, an indirect jump or call: it branches, however near its target is.
+    Indirect,
     Other,
 }
 
@@ -331,6 +333,14 @@ fn kind_of(code: &[u8]) -> Kind {
         (Some(0x70..=0x7f | 0xeb | 0xe0..=0xe3), _) => length(2),
         (Some(0xe8 | 0xe9), _) => length(5),
         (Some(0x0f), Some(0x80..=0x8f)) => length(6),
+        (Some(0xc2 | 0xc3), _) | (Some(0xf3), Some(0xc3)) => Kind::Indirect,
+        (Some(0xff), Some(operands)) if is_transfer(*operands) => Kind::Indirect,
+        (Some(0x40..=0x4f), Some(0xff)) if code.get(prefixes + 2).is_some_and(|operands| is_transfer(*operands)) => Kind::Indirect,
         _ => Kind::Other,
     }
+}
+
+/// Whether an instruction of the opcode 0xff is a jump or a call, by the byte of its operands.
+fn is_transfer(operands: u8) -> bool {
+    (2..=5).contains(&(operands >> 3 & 7))
 }

@@ -2,7 +2,7 @@
 //!
 //! Sampling is described separately ([`crate::sampling`]).
 
-use crate::model::Profile;
+use crate::model::{Profile, UnitProfile};
 use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -200,6 +200,21 @@ pub fn of_units<'a>(maps: impl Iterator<Item = &'a UnitMap>) -> Vec<Inexact> {
 }
 
 impl Profile {
+    /// Whether executions of a function may be missing in its counts: a path of it that has no count may have been executed all the same.
+    pub fn may_lack(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
+        self.lacks_paths(unit, function) || [self.run.lost, self.run.interrupted, self.run.diverged] != [0; 3]
+    }
+
+    /// Whether a function's paths are not counted alike, so that the count of one says nothing of another's: it is sampled, counts a part
+    /// of its paths, or executions were counted without their path.
+    pub fn lacks_paths(&self, unit: &UnitProfile, function: &FunctionMap) -> bool {
+        let is_sampled = self.sampling.as_ref().is_some_and(|sampling| match sampling.branches() {
+            Some(branches) => !branches.is_complete(),
+            None => unit.map.experiment.is_sampled(),
+        });
+        is_sampled || unit.map.has_times() || function.is_partial() || unit.unattributed(function) > 0
+    }
+
     /// The reasons why counts are not exact; empty if all are exact.
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();

@@ -17,6 +17,8 @@ use trodden_flow::Node;
 
 /// The answer where it is unknown whether the pieces that match together were executed one after the other.
 pub const UNKNOWN: &str = "unknown: paths are cut";
+/// The answer where no path matches of those that were counted, and others may have been executed.
+const LACKING: &str = "unknown: no counted path, and not all executions are counted";
 
 /// Whether a path matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub enum FoundAnswer {
     Yes,
     /// No path matches.
     No,
-    /// Paths are cut, and it is unknown which pieces followed each other.
+    /// Paths are cut, and it is unknown which pieces followed each other; or not all executions are counted.
     Unknown,
 }
 
@@ -61,6 +63,8 @@ pub struct FoundPaths<'v, 'a> {
     matches: Vec<Match>,
     /// Functions whose paths are cut, and which may have executed further matching paths.
     open: Vec<usize>,
+    /// Functions of which executions may be missing in the counts.
+    lacking: Vec<usize>,
     /// Executions of paths of functions with a match, matching or not.
     executions: u128,
 }
@@ -75,12 +79,13 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             Some(name) => matching(view, name)?,
             None => view.functions.iter().collect(),
         };
-        let (mut matches, mut executions, mut open) = (Vec::new(), 0, Vec::new());
+        let (mut matches, mut executions, mut open, mut lacking) = (Vec::new(), 0, Vec::new(), Vec::new());
         let mut nowhere: Option<Vec<BlockSet>> = None;
         for (at, function) in functions.iter().enumerate() {
             let matcher = Matcher::new(expression, function.units_map(), function.map);
             let missing: Vec<BlockSet> = matcher.nowhere().into_iter().cloned().collect();
             nowhere = Some(nowhere.map_or(missing.clone(), |n| n.into_iter().filter(|p| missing.contains(p)).collect()));
+            lacking.extend((missing.is_empty() && view.profile.may_lack(function.unit, function.map)).then_some(at));
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
@@ -103,12 +108,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             return Err(ReportError::NoSuchPlace { place: words(place) });
         }
         matches.sort_by(|a, b| b.weight.cmp(&a.weight).then(b.count.cmp(&a.count)).then((a.function, &a.ids).cmp(&(b.function, &b.ids))));
-        Ok(FoundPaths { expression: text, view, functions, matches, open, executions })
+        Ok(FoundPaths { expression: text, view, functions, matches, open, lacking, executions })
     }
 
     /// Whether a path matches.
     pub fn answer(&self) -> FoundAnswer {
-        match (self.matches.is_empty(), self.open.is_empty()) {
+        match (self.matches.is_empty(), self.open.is_empty() && self.lacking.is_empty()) {
             (false, _) => FoundAnswer::Yes,
             (true, true) => FoundAnswer::No,
             (true, false) => FoundAnswer::Unknown,
@@ -117,7 +122,16 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
 
     /// Names of functions whose paths are cut so that others may match than those that were found.
     pub fn open(&self) -> Vec<&str> {
-        self.open.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
+        self.names(&self.open)
+    }
+
+    /// Names of functions that have what the expression names, and of which executions may be missing in the counts.
+    pub fn lacking(&self) -> Vec<&str> {
+        self.names(&self.lacking)
+    }
+
+    fn names(&self, functions: &[usize]) -> Vec<&str> {
+        functions.iter().map(|at| self.functions[*at].name.short.as_str()).collect()
     }
 
     /// Number of paths.
@@ -150,6 +164,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         let all = match self.matches.is_empty() {
             true if self.view.functions.is_empty() => "the profile has no executed path".to_owned(),
             true if !self.open.is_empty() => UNKNOWN.to_owned(),
+            true if !self.lacking.is_empty() => LACKING.to_owned(),
             true => "no executed path".to_owned(),
             false => format!(
                 "{paths}, {} of {} executions of {}, {} of the instructions of {}",
@@ -200,6 +215,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             "executions_of_functions": number(self.executions),
             "answer": self.answer().word(),
             "functions_cut": self.open(),
+            "functions_not_counted_whole": self.lacking(),
             "paths": self.matches.iter().take(limit(top)).map(path).collect::<Vec<_>>(),
         })
     }

@@ -85,7 +85,9 @@ fn source(view: &View, function: &Function, sources: &SourceCache) -> Value {
     json!({ "file": range.file, "lines": (range.first..=range.last).map(line).collect::<Vec<_>>() })
 }
 
-pub(crate) fn run(run: &Run) -> Value {
+/// A run, as every report has it.
+#[must_use]
+pub fn run(run: &Run) -> Value {
     let ending = run.ending.map(|e| match e {
         ProcessEnding::Exit(status) => json!({ "exit": status }),
         ProcessEnding::Signal(signal) => json!({ "signal": signal }),

@@ -82,10 +82,10 @@ pub struct ViewTotals {
 
 impl<'a> View<'a> {
     /// Decodes all functions of a profile. Unfinished paths are computed from the counts of all paths, so a function that counts only
-    /// some paths has none here.
+    /// some paths has none here, nor has one of which some executions were not seen.
     pub fn from_profile(profile: &'a Profile) -> View<'a> {
         // At the borders of bursts less is counted of a path's beginning than of its end, or more.
-        View::with(profile, |unit, map| unit.map.has_times() || map.is_partial() || unit.map.experiment.is_sampled())
+        View::with(profile, |unit, map| profile.lacks_paths(unit, map))
     }
 
     /// Decodes a profile that was filtered by known paths ([`trodden_analysis::untested`]). Apparent unfinished paths are kept: the caller

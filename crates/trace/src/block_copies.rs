@@ -170,10 +170,12 @@ impl Copier<'_> {
         if self.request.sleds.contains(&address) {
             return self.sled(address, site);
         }
-        let block = self.request.blocks.binary_search_by_key(&address, |b| b.start);
-        let end = block.map_or(address + 1, |at| self.request.blocks[at].end);
+        // A site may be behind a call, in the middle of a block.
+        let before = self.request.blocks.partition_point(|b| b.start <= address);
+        let block = self.request.blocks[..before].last().filter(|b| b.contains(&address));
+        let end = block.map_or(address + 1, |b| b.end);
         let guarded = self.request.guarded.contains(&address);
-        let fits = !guarded && self.fits(address, end);
+        let fits = !guarded && block.is_some() && self.fits(address, end);
         let entry = if fits { Entry::Jump } else { Entry::Breakpoint };
         self.head(address, site).map_err(|_| self.immovable(address))?;
         self.entries.push((address, self.instructions.len() - HEAD_LENGTH, entry));

@@ -60,7 +60,7 @@ struct Placed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InSlot {
     /// The instruction has not run.
-    Before(BreakpointSite, u64),
+    Before(u64),
     /// It has run; this is where it goes on.
     After(u64),
     /// In between, as calls can be.
@@ -137,7 +137,11 @@ impl Breakpoints {
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
     pub fn hit(&self, instruction_pointer: u64) -> Option<BreakpointSite> {
-        let address = instruction_pointer.wrapping_sub(1);
+        self.at(instruction_pointer.wrapping_sub(1))
+    }
+
+    /// The site at an address.
+    pub fn at(&self, address: u64) -> Option<BreakpointSite> {
         let in_part = |part: &Part| part.at.get(usize::try_from(address.wrapping_sub(part.start)).ok()?).copied();
         self.parts.iter().find_map(in_part).filter(|site| *site != NONE).map(BreakpointSite)
     }
@@ -174,7 +178,7 @@ impl Breakpoints {
         let number = part.first + (offset / SLOT) as usize;
         let site = &self.sites[number];
         Some(match offset % SLOT {
-            0 => InSlot::Before(BreakpointSite(number as u32), site.address),
+            0 => InSlot::Before(site.address),
             // Slots of plain instructions have the instruction as long as it was, then the jump.
             n if n == site.length => InSlot::After(site.address + site.length),
             _ => InSlot::Within,

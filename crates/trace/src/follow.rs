@@ -12,13 +12,14 @@
 //! | `fork` child | breakpoints are taken out of its copy of the memory; it runs as if it were not traced |
 //! | `exec` | the trace ends; the new program runs as if it were not traced |
 //!
-//! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction.
+//! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction: then the thread
+//! goes on behind the trap when the handler comes back, and if it does not, the hit has been.
 
 use crate::CollectError;
 use crate::breakpoints::InSlot;
 use crate::images::{self, Library};
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
 use crate::repeat::{CallEntry, Repeater};
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::{AREA, TracedProcess};
@@ -54,6 +55,8 @@ pub struct Followed {
     pub untraced_children: u32,
     /// Signals delivered while code of the image ran: they come at another place in another run.
     pub asynchronous_signals: u32,
+    /// Handlers that ran because of a fault of the program's own instruction, or of one in a library.
+    pub handled_faults: u32,
     /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost
     /// first, as addresses of the file.
     pub stack: Vec<u64>,
@@ -78,6 +81,7 @@ pub fn follow(
         threads: 0,
         untraced_children: 0,
         asynchronous_signals: 0,
+        handled_faults: 0,
         stack: Vec::new(),
     };
     let mut state =
@@ -130,13 +134,41 @@ enum Role {
     Guest,
 }
 
+/// Handlers of signals that a thread is in at most; more are those that did not come back.
+const MOST_INTERRUPTED: usize = 64;
+
 #[derive(Debug)]
 struct Task {
     role: Role,
-    /// A site whose instruction had not run when a signal was delivered, and the stack pointer then: its next hit there is the same one.
-    counted: Option<(u64, u64)>,
+    /// Where handlers of signals are to come back to, with the stack pointer there: the instruction there has not run, but is recorded.
+    interrupted: Vec<(u64, u64)>,
+    /// Whether a handler is about to come back.
+    returning: bool,
     /// What the program has in `rdi` and `rsi` while a system call gets something else there.
     replaced: Option<[u64; 2]>,
+}
+
+impl Task {
+    fn new(role: Role) -> Self {
+        Self { role, interrupted: Vec::new(), returning: false, replaced: None }
+    }
+
+    /// A handler of a signal is about to run in front of a recorded instruction.
+    fn interrupt(&mut self, place: (u64, u64)) {
+        // One that did not come back.
+        self.interrupted.retain(|other| *other != place);
+        if self.interrupted.len() == MOST_INTERRUPTED {
+            self.interrupted.remove(0);
+        }
+        self.interrupted.push(place);
+    }
+
+    /// A handler has come back: whether to an instruction that is recorded already. Handlers that ran above it are over.
+    fn come_back(&mut self, place: (u64, u64)) -> bool {
+        let found = self.interrupted.iter().rposition(|other| *other == place);
+        self.interrupted.truncate(found.unwrap_or(self.interrupted.len()));
+        found.is_some()
+    }
 }
 
 struct Following<'a, 'w> {
@@ -158,7 +190,7 @@ impl Following<'_, '_> {
     fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
-        (Task { role: Role::Recorded(number), counted: None, replaced: None }, number)
+        (Task::new(Role::Recorded(number)), number)
     }
 
     fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
@@ -180,7 +212,7 @@ impl Following<'_, '_> {
                 match thread == self.subject.process {
                     true => self.executed(thread),
                     // A vfork child has left the memory that it borrowed.
-                    false => drop(self.tasks.insert(thread, Task { role: Role::Guest, counted: None, replaced: None })),
+                    false => drop(self.tasks.insert(thread, Task::new(Role::Guest))),
                 }
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.go_on(thread, 0)?;
@@ -230,7 +262,7 @@ impl Following<'_, '_> {
         self.watch.replaced();
         self.followed.ending = FollowEnding::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
-        self.tasks.insert(thread, Task { role: Role::Guest, counted: None, replaced: None });
+        self.tasks.insert(thread, Task::new(Role::Guest));
     }
 
     fn made(&mut self, parent: Tid, child: Tid, kind: NewTask) -> Result<(), CollectError> {
@@ -238,7 +270,7 @@ impl Following<'_, '_> {
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
         let task = match shares && !self.over {
             true => self.new_thread().0,
-            false => Task { role: Role::Guest, counted: None, replaced: None },
+            false => Task::new(Role::Guest),
         };
         let copied = !shares && !from_guest && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
@@ -272,6 +304,7 @@ impl Following<'_, '_> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => {
                 self.watch.note_system_call(call, &arguments, memory)?;
+                self.tasks.get_mut(&thread).expect("the thread is known").returning = call as i64 == libc::SYS_rt_sigreturn;
                 if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
@@ -297,7 +330,10 @@ impl Following<'_, '_> {
                     ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
                 }
                 self.note_mapping(thread, result)?;
-                let flow = self.watch.after_system_call(self.subject, thread, number, self.sink)?;
+                let registers = ptrace::registers(thread)?;
+                let task = self.tasks.get_mut(&thread).expect("the thread is known");
+                let again = std::mem::take(&mut task.returning) && task.come_back((registers.rip, registers.rsp));
+                let flow = self.watch.after_system_call(self.subject, (thread, number), again, self.sink)?;
                 self.go_on(thread, 0)?;
                 return Ok(flow);
             }
@@ -333,8 +369,7 @@ impl Following<'_, '_> {
     }
 
     fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
-        let task = self.tasks.get_mut(&thread).expect("the thread is known");
-        match self.watch.trap(self.subject, thread, number, signal, &mut task.counted, self.sink)? {
+        match self.watch.trap(self.subject, thread, number, signal, self.sink)? {
             Trap::Recorded(flow) => {
                 self.go_on(thread, 0)?;
                 Ok(flow)
@@ -356,19 +391,31 @@ impl Following<'_, '_> {
         if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
             self.followed.asynchronous_signals += 1;
         }
-        if in_copy {
-            let information = ptrace::signal_information(thread)?;
-            self.watch.leave_copy(self.subject, thread, false, synchronous)?;
-            ptrace::set_signal_information(thread, &information)?;
+        let disposition = ptrace::disposition(thread, signal, synchronous);
+        if disposition == Disposition::Passed {
+            return Ok(());
         }
+        let mut is_recorded = self.watch.is_stepped(thread, at);
+        let information = ptrace::signal_information(thread)?;
+        if in_copy {
+            is_recorded = self.watch.leave_copy(self.subject, thread, false, synchronous)?;
+        }
+        if disposition == Disposition::Caught {
+            self.followed.handled_faults += u32::from(synchronous);
+            self.watch.before_handler(self.subject, thread)?;
+        }
+        ptrace::set_signal_information(thread, &information)?;
         match self.watch.in_slot(at) {
-            Some(InSlot::Before(_, address)) => {
-                let stack = ptrace::stack_pointer(thread)?;
+            Some(InSlot::Before(address)) => {
                 ptrace::set_instruction_pointer(thread, address)?;
-                self.tasks.get_mut(&thread).expect("the thread is known").counted = Some((address, stack));
+                is_recorded = true;
             }
             Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
             Some(InSlot::Within) | None => {}
+        }
+        if is_recorded && disposition == Disposition::Caught {
+            let registers = ptrace::registers(thread)?;
+            self.tasks.get_mut(&thread).expect("the thread is known").interrupt((registers.rip, registers.rsp));
         }
         Ok(())
     }

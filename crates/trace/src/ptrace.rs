@@ -78,15 +78,50 @@ pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
 }
 
-/// Whether a stopped thread has a signal of its own that is delivered as soon as it goes on (`SigPnd` and `SigBlk`, proc(5)).
-pub fn is_pending(thread: Tid, signal: i32) -> bool {
+/// Sets of signals of a stopped thread (proc(5)), as bits from signal 1 on; empty if it is gone.
+fn signals<const N: usize>(thread: Tid, names: [&str; N]) -> [u64; N] {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    let mask = |name: &str| {
-        let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+    let set = |name: &str| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         u64::from_str_radix(text.trim(), 16).ok()
     };
-    let deliverable = mask("SigPnd:").unwrap_or(0) & !mask("SigBlk:").unwrap_or(0);
-    deliverable >> (signal - 1) & 1 == 1
+    names.map(|name| set(name).unwrap_or(0))
+}
+
+/// Whether a stopped thread has a signal of its own that is delivered as soon as it goes on.
+pub fn is_pending(thread: Tid, signal: i32) -> bool {
+    let [pending, blocked] = signals(thread, ["SigPnd", "SigBlk"]);
+    (pending & !blocked) >> (signal - 1) & 1 == 1
+}
+
+/// Whether a stopped thread blocks a signal.
+pub fn is_blocked(thread: Tid, signal: i32) -> bool {
+    signals(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
+}
+
+/// What a signal does to a thread that it is delivered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// The program's handler runs.
+    Caught,
+    /// Nothing, but for a stop.
+    Passed,
+    /// It ends the process.
+    Fatal,
+}
+
+/// What a signal will do to a stopped thread, whose own instruction has caused it or not.
+pub fn disposition(thread: Tid, signal: i32, caused: bool) -> Disposition {
+    let [caught, ignored] = signals(thread, ["SigCgt", "SigIgn"]).map(|set| set >> (signal - 1) & 1 == 1);
+    let passes = matches!(
+        signal,
+        libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT | libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU
+    );
+    match (caught, ignored || passes) {
+        (true, _) => Disposition::Caught,
+        (false, true) if !caused => Disposition::Passed,
+        _ => Disposition::Fatal,
+    }
 }
 
 /// Stops a followed thread.

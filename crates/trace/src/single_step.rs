@@ -3,7 +3,8 @@
 //!
 //! Libraries run at full speed while there is one thread: when it leaves the image, the image's code is made
 //! unexecutable; the fault at which it comes back, by return or by a callback, is where stepping goes on. No assumption
-//! about the way back is made. With a second thread all are stepped everywhere.
+//! about the way back is made. A thread that blocks that fault's signal is stepped in libraries, too. With a second thread
+//! all are stepped everywhere.
 
 use crate::CollectError;
 use crate::images::{Image, Images};
@@ -34,8 +35,8 @@ pub struct Stepping {
 
 #[derive(Clone, Copy, Debug)]
 struct Stepped {
-    /// Whether it is in the image.
-    inside: bool,
+    /// Whether it is stepped: in the image, and in libraries where they cannot run at full speed.
+    stepping: bool,
     /// Where it was last.
     last: u64,
     /// Whether a system call comes next.
@@ -77,12 +78,12 @@ impl Stepping {
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        self.threads.insert(thread, Stepped { inside: false, last: 0, call: false });
+        self.threads.insert(thread, Stepped { stepping: false, last: 0, call: false });
         if self.threads.len() > 1 {
             self.everywhere = true;
             self.allow(subject, thread)?;
         }
-        self.step(subject, (thread, number), images, sink)
+        self.step(subject, (thread, number), false, images, sink)
     }
 
     /// A thread is gone.
@@ -93,9 +94,27 @@ impl Stepping {
     /// How a thread goes on.
     pub fn resume(&self, thread: Tid) -> Resume {
         match self.threads.get(&thread) {
-            Some(stepped) if (stepped.inside || self.everywhere) && !stepped.call => Resume::Step,
+            Some(stepped) if (stepped.stepping || self.everywhere) && !stepped.call => Resume::Step,
             _ => Resume::ToSystemCall,
         }
+    }
+
+    /// Whether a stopped thread stands at an instruction that is recorded already.
+    pub fn is_recorded(&self, thread: Tid, at: u64) -> bool {
+        self.is_inside(at) && self.threads.get(&thread).is_some_and(|stepped| stepped.stepping && stepped.last == at)
+    }
+
+    /// A stopped thread is about to begin a handler of a signal: it is stepped, wherever it stands. The handler may be code of the image,
+    /// and block the signal by which unexecutable code is noticed.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        if let Some(stepped) = self.threads.get_mut(&thread) {
+            *stepped = Stepped { stepping: true, call: false, ..*stepped };
+            self.allow(subject, thread)?;
+        }
+        Ok(())
     }
 
     /// What a signal stop is.
@@ -112,14 +131,14 @@ impl Stepping {
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
         let Some(stepped) = self.threads.get(&thread).copied() else { return Ok(Trap::Foreign) };
-        let stepping = stepped.inside || self.everywhere;
+        let stepping = stepped.stepping || self.everywhere;
         match signal {
             libc::SIGTRAP if stepping => {
                 let code = ptrace::signal_code(thread)?;
                 if code == BY_BREAKPOINT || code <= 0 {
                     return Ok(Trap::Foreign);
                 }
-                Ok(Trap::Recorded(self.step(subject, (thread, number), images, sink)?))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), false, images, sink)?))
             }
             // A program that saves and restores its flags (`pushf`, `popf`) while it is stepped sets the trap flag by itself.
             libc::SIGTRAP if !stepping && ptrace::signal_code(thread)? == BY_TRAP_FLAG => {
@@ -129,27 +148,30 @@ impl Stepping {
             }
             libc::SIGSEGV if !stepping && self.is_inside(ptrace::instruction_pointer(thread)?) => {
                 self.allow(subject, thread)?;
-                Ok(Trap::Recorded(self.step(subject, (thread, number), images, sink)?))
+                Ok(Trap::Recorded(self.step(subject, (thread, number), false, images, sink)?))
             }
             _ => Ok(Trap::Foreign),
         }
     }
 
-    /// A system call has ended.
+    /// A system call has ended. `again`: it has brought the thread back from a handler, to an instruction that is recorded already.
     ///
     /// # Errors
     /// The thread is gone, or the step cannot be stored.
     pub fn after_system_call(
         &mut self,
         subject: &TracedProcess,
-        thread: Tid,
-        number: ThreadNumber,
+        (thread, number): (Tid, ThreadNumber),
+        again: bool,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
-        match self.threads.get(&thread) {
-            Some(stepped) if stepped.inside || self.everywhere => self.step(subject, (thread, number), images, sink),
-            _ => Ok(SinkFlow::GoOn),
+        let Some(stepped) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
+        let stepping = stepped.stepping || self.everywhere;
+        let came_back = !stepping && self.is_inside(ptrace::instruction_pointer(thread)?);
+        match stepping || came_back || ptrace::is_blocked(thread, libc::SIGSEGV) {
+            true => self.step(subject, (thread, number), again, images, sink),
+            false => Ok(SinkFlow::GoOn),
         }
     }
 
@@ -158,23 +180,26 @@ impl Stepping {
         &mut self,
         subject: &TracedProcess,
         (thread, number): (Tid, ThreadNumber),
+        again: bool,
         images: &Images,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         let at = ptrace::instruction_pointer(thread)?;
         let inside = self.is_inside(at);
         let last = self.threads.get(&thread).map_or(0, |s| s.last);
-        if !inside && !self.everywhere {
-            self.threads.insert(thread, Stepped { inside, last: 0, call: false });
+        // A fault for which a program blocks the signal takes its handler away.
+        if !inside && !self.everywhere && !ptrace::is_blocked(thread, libc::SIGSEGV) {
+            self.threads.insert(thread, Stepped { stepping: false, last: 0, call: false });
             self.forbid(subject, thread)?;
             return Ok(SinkFlow::GoOn);
         }
+        self.allow(subject, thread)?;
         let code = subject.memory.read_some(at, 2);
         let call = code == [0x0f, 0x05];
-        self.threads.insert(thread, Stepped { inside, last: at, call });
+        self.threads.insert(thread, Stepped { stepping: true, last: at, call });
         // A repeated string instruction stops at each repetition.
         let repetition = at == last && matches!(code.first(), Some(0xf2 | 0xf3));
-        if inside && !repetition { Ok(sink.record(number, images.in_file(at))?) } else { Ok(SinkFlow::GoOn) }
+        if inside && !repetition && !again { Ok(sink.record(number, images.in_file(at))?) } else { Ok(SinkFlow::GoOn) }
     }
 
     fn is_inside(&self, address: u64) -> bool {

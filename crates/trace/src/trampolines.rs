@@ -66,8 +66,6 @@ struct Written {
 struct Recorded {
     ring: Ring,
     number: ThreadNumber,
-    /// A site that was taken back, for a signal to be delivered before it, and the cursor then.
-    taken_back: Option<(u32, i64)>,
 }
 
 /// Where a stopped thread is.
@@ -184,7 +182,7 @@ impl Trampolines {
         let ring = self.rings.acquire()?;
         let registers = ptrace::registers(thread)?;
         ptrace::set_registers(thread, &Registers { gs_base: self.rings.address(ring), ..registers })?;
-        self.threads.insert(thread, Recorded { ring, number, taken_back: None });
+        self.threads.insert(thread, Recorded { ring, number });
         Ok(())
     }
 
@@ -193,18 +191,10 @@ impl Trampolines {
     /// # Errors
     /// It cannot be stored.
     pub fn end_thread(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<()> {
-        let Some(ended) = self.threads.get(&thread).copied() else { return Ok(()) };
-        // Its last block is where the signal came that ended it.
-        let last = match ended.taken_back {
-            Some((site, cursor)) if cursor == self.rings.cursor(ended.ring)? => Some(site),
-            _ => None,
-        };
         self.drain(thread, sink)?;
-        if let Some(site) = last {
-            sink.record(ended.number, u64::from(site))?;
+        if let Some(ended) = self.threads.remove(&thread) {
+            self.rings.release(ended.ring);
         }
-        self.rings.release(ended.ring);
-        self.threads.remove(&thread);
         Ok(())
     }
 
@@ -219,8 +209,7 @@ impl Trampolines {
 
     /// Records what is in a stopped thread's ring.
     fn drain(&mut self, thread: Tid, sink: &mut dyn Sink) -> io::Result<SinkFlow> {
-        let Some(recorded) = self.threads.get_mut(&thread) else { return Ok(SinkFlow::GoOn) };
-        recorded.taken_back = None;
+        let Some(recorded) = self.threads.get(&thread) else { return Ok(SinkFlow::GoOn) };
         sink.record_sites(recorded.number, &self.rings.take(recorded.ring)?)
     }
 
@@ -276,33 +265,48 @@ impl Trampolines {
     }
 
     /// Lets a stopped thread stand in the image. `all`: it records no more, and every instruction is there, since patches are taken out;
-    /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over.
+    /// `caused`: the instruction that it stands at causes the signal that it has stopped for, and is not stepped over. Gives whether it
+    /// stands at a site that is recorded already.
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+    pub fn leave_copy(&self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
         if all {
             ptrace::set_registers(thread, &Registers { gs_base: 0, ..ptrace::registers(thread)? })?;
         }
         for _ in 0..MOST_STEPS {
             let registers = ptrace::registers(thread)?;
-            let (rip, rcx) = match self.standing(registers.rip) {
-                CodePlace::Outside => return Ok(()),
-                CodePlace::At(CopiedPlace::Head { site, saved }) => (self.sites[site as usize], self.register(thread, saved, &registers)?),
-                CodePlace::At(CopiedPlace::Recorded { site, saved }) => {
-                    self.take_back(thread, site)?;
+            let place = self.standing(registers.rip);
+            let (rip, rcx) = match place {
+                CodePlace::Outside => return Ok(false),
+                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
                     (self.sites[site as usize], self.register(thread, saved, &registers)?)
                 }
                 CodePlace::At(CopiedPlace::Body { original, intact }) if intact || all => (original, registers.rcx),
-                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between if caused => return Ok(()),
+                CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between if caused => return Ok(false),
                 CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between => {
                     subject.step(thread)?;
                     continue;
                 }
             };
-            return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
+            ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?;
+            return Ok(matches!(place, CodePlace::At(CopiedPlace::Recorded { .. })));
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// A stopped thread stands at a site that is recorded already: it goes on in the copy, behind what records it.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn go_on_recorded(&self, thread: Tid) -> io::Result<()> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let is_there =
+            |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
+        match self.areas.iter().flat_map(|(_, places)| places).find(|(_, place)| is_there(place)) {
+            Some((copied, _)) => ptrace::set_instruction_pointer(thread, *copied),
+            None => Ok(()),
+        }
     }
 
     /// Where in the image an address is.
@@ -337,16 +341,6 @@ impl Trampolines {
             Some(recorded) if saved => self.rings.saved(recorded.ring),
             _ => Ok(registers.rcx),
         }
-    }
-
-    /// The site is recorded when the thread comes to it again.
-    fn take_back(&mut self, thread: Tid, site: u32) -> io::Result<()> {
-        if let Some(recorded) = self.threads.get_mut(&thread) {
-            let cursor = self.rings.cursor(recorded.ring)? - 4;
-            self.rings.set_cursor(recorded.ring, cursor)?;
-            recorded.taken_back = Some((site, cursor));
-        }
-        Ok(())
     }
 
     fn standing(&self, address: u64) -> CodePlace {

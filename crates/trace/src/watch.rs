@@ -170,9 +170,25 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<(), CollectError> {
+    pub fn leave_copy(&mut self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.leave_copy(subject, thread, all, caused),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a stopped thread stands at an instruction that is recorded because each one is.
+    pub fn is_stepped(&self, thread: Tid, at: u64) -> bool {
+        matches!(&self.what, Watched::Steps(steps) if steps.is_recorded(thread, at))
+    }
+
+    /// A stopped thread is about to begin a handler of a signal.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn before_handler(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.what {
+            Watched::Steps(steps) => steps.before_handler(subject, thread),
             _ => Ok(()),
         }
     }
@@ -195,7 +211,6 @@ impl<'a> Watch<'a> {
         thread: Tid,
         number: ThreadNumber,
         signal: i32,
-        counted: &mut Option<(u64, u64)>,
         sink: &mut dyn Sink,
     ) -> Result<Trap, CollectError> {
         let trap = match &mut self.what {
@@ -208,7 +223,7 @@ impl<'a> Watch<'a> {
                 Some(site) => {
                     // What came before it comes before it.
                     drain(probes, sink)?;
-                    Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, counted, sink)?)
+                    Trap::Recorded(record_hit((rest, &self.images), subject, (thread, number), site, sink)?)
                 }
                 None => Trap::Foreign,
             },
@@ -217,7 +232,7 @@ impl<'a> Watch<'a> {
                 trampolines.trap(subject, thread, &self.images, sink)?.map_or(Trap::Foreign, Trap::Recorded)
             }
             Watched::Breakpoints(breakpoints) => match breakpoint_hit(breakpoints, thread)? {
-                Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, counted, sink)?),
+                Some(site) => Trap::Recorded(record_hit((breakpoints, &self.images), subject, (thread, number), site, sink)?),
                 None => Trap::Foreign,
             },
         };
@@ -308,21 +323,28 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// A system call has ended.
+    /// A system call has ended. `again`: it has brought the thread back from a handler, to an instruction that is recorded already.
     ///
     /// # Errors
-    /// What is seen cannot be stored.
+    /// The thread is gone, or what is seen cannot be stored.
     pub fn after_system_call(
         &mut self,
         subject: &TracedProcess,
-        thread: Tid,
-        number: ThreadNumber,
+        (thread, number): (Tid, ThreadNumber),
+        again: bool,
         sink: &mut dyn Sink,
     ) -> Result<SinkFlow, CollectError> {
         match &mut self.what {
-            Watched::Steps(steps) => steps.after_system_call(subject, thread, number, &self.images, sink),
-            _ => Ok(SinkFlow::GoOn),
+            Watched::Steps(steps) => return steps.after_system_call(subject, (thread, number), again, &self.images, sink),
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) if again => {
+                if let Some(site) = breakpoints.at(ptrace::instruction_pointer(thread)?) {
+                    ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
+                }
+            }
+            Watched::Trampolines(trampolines) if again => trampolines.go_on_recorded(thread)?,
+            _ => {}
         }
+        Ok(SinkFlow::GoOn)
     }
 
     /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
@@ -353,18 +375,9 @@ fn record_hit(
     subject: &TracedProcess,
     (thread, number): (Tid, ThreadNumber),
     site: BreakpointSite,
-    counted: &mut Option<(u64, u64)>,
     sink: &mut dyn Sink,
 ) -> Result<SinkFlow, CollectError> {
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
-    let again = match *counted {
-        Some((address, stack)) => address == breakpoints.address(site) && stack == ptrace::stack_pointer(thread)?,
-        None => false,
-    };
-    if again {
-        *counted = None;
-        return Ok(SinkFlow::GoOn);
-    }
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
         return Ok(sink.record(number, images.in_file(subject.step(thread)?))?);

@@ -66,6 +66,9 @@ fn windows_imported_rank_the_paths() {
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
     let hottest = |profile: &Profile| counts(profile, "collatz").into_iter().max_by_key(|c| c.1).unwrap().0;
     assert_eq!(hottest(&sampled), hottest(&counted));
+    // What began in a window and did not end there is no unfinished path of the program.
+    let report = String::from_utf8(place.trodden("report sampled.trodden").stdout).unwrap();
+    assert!(report.contains("sampled from branch records") && !report.to_lowercase().contains("unfinished"), "{report}");
 }
 
 #[test]

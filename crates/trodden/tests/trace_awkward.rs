@@ -87,6 +87,64 @@ fn a_jump_to_behind_a_call_of_another_function_leaves_both_functions_whole() {
     assert!(row("restore").is_some(), "{tree}");
 }
 
+/// Faults at the first instruction of a block: a handler leaves it by `siglongjmp`, or mends it and comes back; another comes in a library.
+const FAULTS: &str = r#"
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+static sigjmp_buf back;
+static int left, mended;
+static void leave(int s) { left++; siglongjmp(back, s); }
+static void mend(int s, siginfo_t *i, void *u) {
+    mended++;
+    mprotect((void *)((long)i->si_addr & ~4095), 4096, PROT_READ | PROT_WRITE);
+}
+void poke(volatile char *p) __attribute__((noinline));
+void poke(volatile char *p) { *p = 7; }
+int main(void) {
+    struct sigaction mends = { .sa_sigaction = mend, .sa_flags = SA_SIGINFO };
+    signal(SIGSEGV, leave);
+    for (volatile int i = 0; i < 3; i++)
+        if (!sigsetjmp(back, 1)) poke((char *)8);
+    sigaction(SIGSEGV, &mends, 0);
+    char *m = mmap(0, 16384, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int i = 0; i < 2; i++) poke(m + i * 4096);
+    memset(m + 8192, 1, 8192);
+    printf("%d %d\n", left, mended);
+    return 0;
+}
+"#;
+
+#[test]
+fn an_instruction_that_faults_is_recorded_once_whatever_its_handler_does() {
+    let folder = Folder::new();
+    folder.compile("cc", "faults.c", FAULTS);
+    equal(&folder, "3 4\n");
+    let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let calls = |name: &str| tree.lines().find(|line| line.split_whitespace().last() == Some(name)).map(str::to_owned);
+    for (name, number) in [("poke", "5 "), ("leave", "3 "), ("mend", "4 ")] {
+        assert!(calls(name).is_some_and(|row| row.trim_start().starts_with(number)), "{name}: {tree}");
+    }
+}
+
+/// A jump of assembly without sizes and unwind tables into code that nothing else leads to.
+const BARE: &str = ".globl main\n.text\nmain: push %rbx\nmov $4,%ebx\n7: lea table(%rip),%rdx\nmovslq (%rdx,%rbx,4),%rsi\n\
+add %rdx,%rsi\njmp *%rsi\n.p2align 2\ntable: .long 1f-table, 2f-table, 3f-table, 2f-table, 4f-table\n1: jmp 6f\n2: add $1,%eax\njmp 5f\n\
+3: add $7,%eax\n4: add $100,%eax\n5: dec %ebx\njns 7b\n6: pop %rbx\nxor %eax,%eax\nret\n.section .note.GNU-stack,\"\",@progbits\n";
+
+#[test]
+fn what_only_a_jump_leads_to_is_found_by_a_run_in_assembly_without_sizes() {
+    let folder = Folder::new();
+    folder.compile("cc", "bare.s", BARE);
+    let blocks = equal(&folder, "").len();
+    let alone = must(folder.trodden(&["trace", "show", "--blocks", "one.trace"]));
+    let rounds = alone.lines().filter(|line| line.contains(" main+")).count();
+    // Five rounds of the loop: each has a block that the table leads to, and all but the last the loop's end.
+    assert!(rounds >= 5 + 4 + 4, "{blocks} blocks: {alone}");
+}
+
 const TIME: &str = r#"
 #include <stdio.h>
 #include <x86intrin.h>

@@ -69,6 +69,12 @@ pub struct ObservedBranches {
 }
 
 impl BranchSampling {
+    /// Whether all that was executed was seen whole: only then does a path that began and did not end say something of the program.
+    pub fn is_complete(&self) -> bool {
+        let Losses { blocks: _, blocks_counted: _, cut_off, inconsistent, ambiguous, inferred: _, broken, gaps } = self.losses;
+        self.source == BranchSource::BranchTrace && [cut_off, inconsistent, ambiguous, broken, gaps] == [0; 5]
+    }
+
     /// In words, for the head of a report.
     pub fn summary(&self) -> String {
         if self.source == BranchSource::HotPaths {

@@ -55,9 +55,9 @@ pub struct Simulate {
     /// Which paths are detected.
     #[arg(long, value_parser = one_of(PRESETS), default_value = "ball-larus")]
     pub preset: Preset,
-    /// Backward branches or calls that extended paths go across, at most.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub extensions: u16,
+    /// Backward branches or calls that extended paths go across, at most (by default 1).
+    #[arg(long, value_name = "N")]
+    pub extensions: Option<u16>,
     /// A file (TOML) that says what each class of branches does, instead of a preset.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["preset", "extensions"])]
     pub mapping: Option<PathBuf>,
@@ -118,7 +118,7 @@ pub struct Simulate {
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// The program to run, and its arguments.
-    #[arg(last = true, required_unless_present = "from")]
+    #[arg(last = true)]
     pub command: Vec<OsString>,
 }
 

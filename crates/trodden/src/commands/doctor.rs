@@ -147,7 +147,9 @@ fn store() -> Result<String> {
 
 /// The runtime acquires regions of a raw file by such locks.
 fn locks() -> Result<String> {
-    let file = tempfile::tempfile()?;
+    let folder = std::env::temp_dir();
+    let file = tempfile::tempfile_in(&folder)
+        .with_context(|| format!("{} cannot be written: set TMPDIR to a folder that can", folder.display()))?;
     let lock = nix::libc::flock { l_type: nix::libc::F_WRLCK as _, l_whence: nix::libc::SEEK_SET as _, l_start: 0, l_len: 1, l_pid: 0 };
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).context("the kernel refuses")?;
     Ok(format!("they work in {}", std::env::temp_dir().display()))

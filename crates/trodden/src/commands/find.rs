@@ -2,7 +2,7 @@
 
 use crate::cli::{Color, Find};
 use crate::commands::remarks;
-use crate::notes::note;
+use crate::notes::{listed, note};
 use crate::output;
 use crate::profiles;
 use crate::sources;
@@ -36,13 +36,17 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
     let top = output::most(job.top, job.json);
     let text = || Ok(found.text(&sources, &output::text_options(color, job.steps), top));
     output::print_found(job.json, || output::json_text(&found.json(top)), text)?;
-    if let Some(first) = found.open().first() {
-        let more = match found.open().len() {
-            1 => String::new(),
-            n => format!(" and {} more", n - 1),
-        };
+    let open = found.open();
+    if !open.is_empty() {
         let what = if found.answer() == FoundAnswer::Unknown { "a path may match" } else { "more paths may match" };
-        note(format_args!("paths of `{first}`{more} are cut, and {what} whose pieces were counted separately: {REMEDY}"));
+        note(format_args!("paths of {} are cut, and {what} whose pieces were counted separately: {REMEDY}", first_of(&open)));
+    }
+    let lacking = found.lacking();
+    if found.answer() == FoundAnswer::Unknown && !lacking.is_empty() {
+        note(format_args!(
+            "not all executions of {} are counted, and others may match: record a build that counts all paths",
+            first_of(&lacking)
+        ));
     }
     remarks::report_partial(&profile);
     remarks::remarks(&view, &sources);
@@ -51,4 +55,8 @@ pub fn run(job: &Find, color: Color) -> Result<ExitCode> {
         FoundAnswer::Yes if job.fail => ExitCode::from(FOUND),
         FoundAnswer::Yes | FoundAnswer::No => ExitCode::SUCCESS,
     })
+}
+
+fn first_of(names: &[&str]) -> String {
+    listed(&names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>(), 1)
 }

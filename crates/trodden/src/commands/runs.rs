@@ -14,7 +14,7 @@ use trodden_profile::{ProcessEnding, RunEntry, RunStore};
 use trodden_report::words::plural;
 
 /// Version of the JSON.
-const SCHEMA_VERSION: u32 = 1;
+const SCHEMA_VERSION: u32 = 2;
 
 /// `trodden runs`
 ///
@@ -86,7 +86,13 @@ fn select(store: &RunStore, names: &[String]) -> Result<Vec<RunEntry>> {
 
 fn run_json(entry: &RunEntry) -> Value {
     let images = entry.images.iter().map(|i| json!({"path": i.path, "image": i.identity.to_string(), "build_id": i.build_id}));
-    json!({"number": entry.number, "run": entry.run, "profile": entry.profile, "bytes": entry.bytes, "images": images.collect::<Vec<_>>()})
+    json!({
+        "number": entry.number,
+        "run": trodden_report::json::run(&entry.run),
+        "profile": entry.profile,
+        "bytes": entry.bytes,
+        "images": images.collect::<Vec<_>>()
+    })
 }
 
 fn table(runs: &[RunEntry]) -> String {

@@ -6,6 +6,7 @@
 //! and archives of machine code take part as they are.
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
+use crate::driver::cc::pgo::{self, LlvmCounters};
 use crate::driver::compile_step::{read, with_added};
 use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
@@ -35,7 +36,7 @@ pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result
     if line.kind.compiles() && !line.debug {
         added.push("-gline-tables-only".into());
     }
-    added.extend(crate::driver::cc::pgo::compile_options(line)?);
+    added.extend(pgo::compile_options(line)?);
     if line.kind.links() {
         return link_whole(clang, arguments, line, added);
     }
@@ -53,6 +54,10 @@ fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut adde
         added.push(option.into());
     }
     added.push((&module).into());
+    if pgo::wanted()? == Some(LlvmCounters::Edges) {
+        // Nothing in the module refers to it, and it says what the counters are of.
+        added.push("-Wl,--undefined=__llvm_profile_raw_version".into());
+    }
     let merging =
         Command::new(clang).args(with_added(arguments, &added)).status().with_context(|| format!("cannot run {}", clang.display()))?;
     if !merging.success() {

@@ -118,12 +118,16 @@ impl CoverageMapping {
         let output = command.output().with_context(|| format!("cannot run {}", tool.display()))?;
         if !output.status.success() {
             let named: Vec<String> = self.images.iter().map(|i| i.display().to_string()).collect();
-            bail!(
-                "{} fails on {}: {}. If the file is damaged, build it again with --coverage, and record again",
-                tool.display(),
-                named.join(", "),
-                String::from_utf8_lossy(&output.stderr).trim().trim_end_matches('.')
-            );
+            let said = String::from_utf8_lossy(&output.stderr);
+            // It colours its errors wherever they go.
+            let mut pieces = said.split('\u{1b}');
+            let first = pieces.next().into_iter();
+            let said: String = first.chain(pieces.filter_map(|piece| Some(piece.split_once('m')?.1))).collect();
+            let remedy = match said.contains("malformed") || said.contains("oad coverage") {
+                true => ": the file is damaged; build it again with --coverage, and record again",
+                false => "",
+            };
+            bail!("{} fails on {}: {}{remedy}", tool.display(), named.join(", "), said.trim().trim_end_matches('.'));
         }
         Ok(output.stdout)
     }
@@ -136,19 +140,18 @@ const PROFILE: &str = "coverage.profdata";
 fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
     let counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
-    let mut used = vec![false; moved.len()];
-    let mut found = Vec::new();
-    for image in profile.images.iter().filter(counted) {
-        let place = moved.iter().position(|(_, id)| id.is_some() && *id == image.build_id);
-        place.into_iter().for_each(|at| used[at] = true);
-        let path = place.map_or_else(|| PathBuf::from(&image.path), |at| moved[at].0.clone());
+    let images: Vec<&ImageProfile> = profile.images.iter().filter(counted).collect();
+    let is_of = |id: &Option<String>, image: &ImageProfile| id.is_some() && *id == image.build_id;
+    if let Some((path, _)) = moved.iter().find(|(_, id)| !images.iter().any(|image| is_of(id, image))) {
+        bail!("{} is none of the programs that were recorded: its build id is that of no image of the profile", path.display());
+    }
+    let found = images.into_iter().map(|image| {
+        let named = moved.iter().find(|(_, id)| is_of(id, image));
+        let path = named.map_or_else(|| PathBuf::from(&image.path), |(path, _)| path.clone());
         check(&path, image)?;
-        found.push(path);
-    }
-    if let Some(at) = used.iter().position(|used| !used) {
-        bail!("{} is none of the programs that were recorded: its build id is that of no image of the profile", moved[at].0.display());
-    }
-    Ok(found)
+        Ok(path)
+    });
+    found.collect()
 }
 
 /// Whether a file is the image that ran, with its mapping.

@@ -43,7 +43,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_hardware::processor::{ProcessorEvent, ProcessorParameters};
 use trodden_hardware::{
-    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, ProfilerParameters, Repair, TableParameters, ThreadId,
+    CompletedPath, CounterWidth, DetectorParameters, Metric, OperationMapping, Preset, ProfilerParameters, Repair, TableParameters,
+    ThreadId,
 };
 use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNotes};
 
@@ -54,6 +55,9 @@ use trodden_trace::sources::{Batch, Level, RecordedWriter, Recording, SourceNote
 pub fn run(job: &Simulate) -> Result<ExitCode> {
     if let Some(SimulateAction::Sweep(sweep)) = &job.action {
         return sweep::run(sweep);
+    }
+    if job.from.is_none() && job.command.is_empty() {
+        bail!("nothing to simulate: name a program with its arguments behind `--`, or a recording or a trace with --from");
     }
     let mut parameters = parameters(job)?;
     let processor = processor(job)?;
@@ -152,7 +156,13 @@ fn parameters(job: &Simulate) -> Result<ProfilerParameters> {
             let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
             OperationMapping::from_toml(&text).with_context(|| file.display().to_string())?
         }
-        None => OperationMapping::preset(job.preset, job.extensions),
+        None => {
+            let is_extended = matches!(job.preset, Preset::ExtendedLoops | Preset::ExtendedCalls);
+            if job.extensions.is_some() && !is_extended {
+                bail!("--extensions is of extended paths: add --preset extended-loops or --preset extended-calls");
+            }
+            OperationMapping::preset(job.preset, job.extensions.unwrap_or(1))
+        }
     };
     let detector = DetectorParameters {
         length_limit: job.path_limit,

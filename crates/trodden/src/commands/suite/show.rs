@@ -100,12 +100,12 @@ impl RedundantTests<'_> {
             true => "no set needs less (proven)".to_owned(),
             false => format!("the search ended before the proof: any set needs at least {}", amount(best.bound)),
         };
-        let chosen = plural(best.selected.len() as u128, "test", "tests");
+        let chosen = plural(best.selected.len() as u128, "test takes them all", "tests take them all");
         let cost = match self.by {
             SuiteCost::Tests => String::new(),
             SuiteCost::Time => format!(" in {}", amount(best.cost)),
         };
-        let _ = writeln!(out, "{chosen}{cost} take them all: {proof}; greedy: {}", amount(self.greedy.cost));
+        let _ = writeln!(out, "{chosen}{cost}: {proof}; greedy: {}", amount(self.greedy.cost));
         let redundant: Vec<&SuiteTest> = self.redundant().collect();
         if redundant.is_empty() {
             let _ = writeln!(out, "\nno test is redundant beside those");

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use trodden_binary::graph::{BlockEnd, CallKind, CodeCallee, Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::linked::in_file;
 
 /// Whether a doubt is about where an indirect jump leads.
 pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
@@ -50,11 +51,23 @@ pub fn observed_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
-    let leaves = graphs.function_entered_at(target).is_some() || graphs.function_containing(target).is_none();
+    let is_observed = graphs.observations.contains(&GraphObservation { from: jump, to: target });
+    let is_elsewhere = || graphs.function_containing(target).is_none() && (is_observed || !is_unknown_code(graphs, target));
+    let leaves = graphs.function_entered_at(target).is_some() || is_elsewhere();
     let is_landing = || {
         let other = graphs.function_containing(target).map(|f| graphs.function(f)).filter(|other| other.entry != function.entry);
-        graphs.observations.contains(&GraphObservation { from: jump, to: target })
-            && other.is_some_and(|other| other.blocks.iter().any(|block| block.start == target))
+        is_observed && other.is_some_and(|other| other.blocks.iter().any(|block| block.start == target))
     };
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
+}
+
+/// Whether an address lies between the functions of a file, where no function has code as far as the graphs know. Stubs are known.
+fn is_unknown_code(graphs: &ProgramGraph, address: u64) -> bool {
+    let of_file = graphs.functions.iter().flat_map(|f| &f.blocks).filter(|block| in_file(block.start).0 == in_file(address).0);
+    let (mut begins_before, mut ends_behind) = (false, false);
+    for block in of_file {
+        begins_before |= block.start < address;
+        ends_behind |= block.end_address() > address;
+    }
+    begins_before && ends_behind && !graphs.stub_ranges.iter().any(|stubs| stubs.contains(&address))
 }

@@ -19,6 +19,7 @@ use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -245,7 +246,7 @@ impl Recording<'_> {
                 },
             };
             let results = self.runs(&plan, collector, &log)?;
-            equal(&results)?;
+            equal(&results, first.outcome.followed.ending)?;
             notes.extend(cut_runs(&results, first.outcome.followed.ending));
             let partials: Vec<PathBuf> = results.iter().map(|r| r.partial.clone()).collect();
             let mut writer = self.writer(&model, &code, collector, results.len() as u32)?;
@@ -439,12 +440,30 @@ fn repeatable(first: &FirstRun) -> Result<()> {
         followed.threads
     );
     ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
+    ensure!(
+        followed.handled_faults == 0,
+        "a handler ran because of a fault (SIGSEGV or the like), and which instruction it interrupted is not seen where only some blocks \
+         are watched: {one}"
+    );
     Ok(())
 }
 
+/// Signals by which a program ends itself.
+const FAULTS: [i32; 5] =
+    [Signal::SIGSEGV as i32, Signal::SIGBUS as i32, Signal::SIGILL as i32, Signal::SIGFPE as i32, Signal::SIGTRAP as i32];
+
 /// Whether all runs did what the first one did.
-fn equal(results: &[RunResult]) -> Result<()> {
+fn equal(results: &[RunResult], first: FollowEnding) -> Result<()> {
     for (number, result) in (1..).zip(results) {
+        let ending = result.outcome.followed.ending;
+        if let FollowEnding::Killed(signal) = ending
+            && ending != first
+            && FAULTS.contains(&signal)
+        {
+            bail!(
+                "signal {signal} ended run {number}, and not the first run: what differs from run to run cannot be merged: take `--runs 1`"
+            );
+        }
         if let Some(divergence) = &result.outcome.divergence {
             bail!(
                 "run {number} diverged from the first run at {divergence}; what differs from run to run cannot be merged: fix its cause \

@@ -12,7 +12,7 @@ use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::call::SleepKind;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId, WaitOutcome};
@@ -47,6 +47,9 @@ pub struct LocationName {
     pub label: Option<String>,
 }
 
+/// Functions that a message names at most.
+const LISTED: usize = 12;
+
 /// Analyses a recording, once, and once more for each question.
 ///
 /// # Errors
@@ -58,7 +61,13 @@ pub fn replay(recording: &Recording, job: &WaitsReport) -> Result<Replayed> {
     for (function, percent) in &job.what_if {
         let codes: HashSet<CodeId> = names.codes.iter().filter(|(_, code)| code.path.contains(function)).map(|(id, _)| id).collect();
         if codes.is_empty() {
-            anyhow::bail!("--what-if {function}: no code of the recording is in a function of that name");
+            let known: BTreeSet<&str> = names.codes.iter().flat_map(|(_, code)| &code.path).map(String::as_str).collect();
+            let known: Vec<&str> = known.into_iter().take(LISTED).collect();
+            anyhow::bail!(
+                "--what-if {function}: no code of the recording is in a function of that name, but in {}; a call such as `usleep` or \
+                 `MPI_Send` belongs to the function that makes it",
+                known.join(", ")
+            );
         }
         let question = AnalysisOptions { what_if: Some((codes, 1.0 - percent / 100.0)), ..options.clone() };
         let answer = pass(recording, question, &mut names, false)?.outcome;
