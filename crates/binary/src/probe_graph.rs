@@ -160,6 +160,18 @@ impl ProbeGraph {
         self.continuations[block as usize].then(|| self.enter.get(&block).copied().unwrap_or(0))
     }
 
+    /// The block behind a call that returned a second time, where it is `next`, or `next` is the first block with an address of its own
+    /// behind it: code generation puts its probe before the call. Nothing if it may be several.
+    pub fn restarted(&mut self, next: Option<u32>) -> Option<u32> {
+        if let Some(block) = next.filter(|block| self.restart(*block).is_some()) {
+            return Some(block);
+        }
+        let all: Vec<u32> = (0..).zip(&self.continuations).filter(|(_, is_one)| **is_one).map(|(block, _)| block).collect();
+        let leads = |block: &u32| matches!(self.connect(*block, next), Connection::Unique(_) | Connection::Inferred(_));
+        let leading: Vec<u32> = all.into_iter().filter(leads).collect();
+        if let [one] = leading[..] { Some(one) } else { None }
+    }
+
     /// How a block is connected with the exit when a conditional jump led to another function: a block that only made
     /// the call was folded into the jump, so the edges pass one without an address.
     pub fn connect_folded(&self, from: u32) -> Connection {

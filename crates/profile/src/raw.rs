@@ -186,6 +186,10 @@ impl RawFile {
     /// # Errors
     /// As of [`RawProfile::read`].
     pub fn open(path: &Path) -> Result<RawFile, ProfileError> {
+        // Opening a pipe would wait for who writes to it.
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err(ProfileError::io(path, "read")(io::Error::other("it is no regular file")));
+        }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
         let raw = Raw { path, file, length, magic: RAW_MAGIC };

@@ -45,6 +45,8 @@ pub struct FileCounts {
     pub functions: BTreeMap<(u32, String), u64>,
     /// Branches by line and column.
     pub branches: BTreeMap<(u32, u32), BTreeMap<Direction, TakenBranch>>,
+    /// Lines with code behind a call in which all executions of the block stopped.
+    pub stopped: BTreeSet<u32>,
 }
 
 /// The outcome of a branch, in the order of reports.
@@ -89,6 +91,7 @@ impl LineCounts {
         for function in &functions {
             let entries = inlined::entries(function);
             unentered.extend(counts.add_lines(function, &entries));
+            counts.add_stopped(function);
             counts.add_branches(function);
             counts.add_function(function);
             counts.add_inlined(function, &entries);
@@ -130,6 +133,20 @@ impl LineCounts {
             }
         }
         unentered
+    }
+
+    fn add_stopped(&mut self, function: &Function) {
+        let stopped = inlined::stopped(function);
+        for (at, (block, &count)) in function.map.blocks.iter().zip(&function.paths.blocks).enumerate() {
+            if count == 0 || stopped[at] < count {
+                continue;
+            }
+            for position in block.positions.iter().skip(block.up_to_calls as usize).filter(|p| p.line > 0) {
+                if let Some(file) = self.file(function, *position) {
+                    file.stopped.insert(position.line);
+                }
+            }
+        }
     }
 
     fn add(&mut self, function: &Function, position: Position, count: u64) {

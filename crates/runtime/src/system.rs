@@ -301,11 +301,12 @@ const MAP_NORESERVE: i32 = 0x4000;
 
 /// Where the next mapping of ours goes, if the kernel finds room there; 0: nothing was mapped yet.
 static NEXT_PLACE: AtomicUsize = AtomicUsize::new(0);
-/// Our mappings begin here: behind what sanitizers reserve, below where executables and libraries are loaded.
-const PLACES: usize = 0x2000_0000_0000;
+/// Our mappings begin here: below where position-independent executables are loaded, in what the address, memory and thread sanitizers
+/// (LLVM 22) all leave to the program.
+const PLACES: usize = 0x5500_0000_0000;
 /// Images of a process begin at places of their own within so many bytes.
-const PLACES_OF_IMAGES: usize = 0x1000_0000_0000;
-const PLACES_END: usize = 0x5000_0000_0000;
+const PLACES_OF_IMAGES: usize = 0x20_0000_0000;
+const PLACES_END: usize = 0x5550_0000_0000;
 
 /// Address to ask for: away from the subject's own mappings, whose addresses are then those that they have without ours. Programs may go by
 /// addresses (hash tables of pointers), and how much is mapped here differs from variant to variant of a program.

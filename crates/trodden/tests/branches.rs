@@ -21,11 +21,11 @@ int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink
 ";
 
 /// The program in both ways, and the trace of all branches of one without counters.
-fn traced() -> (Place, Profile, String) {
-    let place = Place::with(&[("prog.c", PROGRAM)]);
+fn traced(program: &str, status: i32) -> (Place, Profile, String) {
+    let place = Place::with(&[("prog.c", program)]);
     place.cc("-O1 prog.c -o counted");
     let output = place.command(trodden()).args(["record", "--no-store", "-o", "counted.trodden", "--", "./counted"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
     // Without the dynamic linker, which would take most of the steps.
     place.cc("--trodden-addresses -O1 -static prog.c -o marked");
     let mut trace = Vec::new();
@@ -41,7 +41,7 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 
 #[test]
 fn a_trace_imported_gives_the_counts() {
-    let (place, counted, trace) = traced();
+    let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("trace.txt", &trace);
     place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
     let traced = Profile::read(&place.path("traced.trodden")).unwrap();
@@ -58,9 +58,65 @@ fn a_trace_imported_gives_the_counts() {
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("--addresses"), "{output:?}");
 }
 
+/// Code generation puts the address of the block behind `setjmp` before it.
+const SECOND_RETURNS: &str = "\
+#include <setjmp.h>
+static jmp_buf back;
+volatile int sink;
+__attribute__((noinline)) static int leaf(int x) { return x > 2 ? x : -x; }
+__attribute__((noinline)) static void jump(int n) { if (n & 1) longjmp(back, 1); }
+__attribute__((noinline)) static int attempt(int n) { if (setjmp(back)) return leaf(n); jump(n); return 1; }
+int main(void) { int sum = 0; for (int i = 0; i < 8; i++) sum += attempt(i); sink = sum; return 0; }
+";
+
+#[test]
+fn a_second_return_begins_a_path() {
+    let (place, counted, trace) = traced(SECOND_RETURNS, 0);
+    place.write("trace.txt", &trace);
+    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    let traced = Profile::read(&place.path("traced.trodden")).unwrap();
+    for function in ["main", "attempt", "leaf"] {
+        assert_eq!(counts(&traced, function), counts(&counted, function), "{function}");
+    }
+}
+
+/// An interpreter whose indirect jump leads to the instruction behind it, too.
+const NEAR_JUMPS: &str = "\
+enum { INC, DEC, ADD, MUL, JNZ, OUT, SWAP, HALT };
+volatile long sink;
+__attribute__((noinline)) long run(const unsigned char *code, long a, long b) {
+    const unsigned char *at = code;
+    for (;;) switch (*at++) {
+        case INC: a++; break;
+        case DEC: b--; break;
+        case ADD: a += b; break;
+        case MUL: a = a * 3 & 0xffff; break;
+        case JNZ: if (b) at = code + *at; else at++; break;
+        case OUT: sink += a; break;
+        case SWAP: { long t = a; a = b; b = t; } break;
+        case HALT: return a;
+        default: return -1;
+    }
+}
+int main(void) {
+    unsigned char code[] = { INC, ADD, MUL, OUT, DEC, JNZ, 0, SWAP, INC, HALT };
+    for (int i = 1; i < 5; i++) sink += run(code, i, 10 * i);
+    return 0;
+}
+";
+
+#[test]
+fn a_jump_to_the_next_instruction_is_a_branch() {
+    let (place, counted, trace) = traced(NEAR_JUMPS, 0);
+    place.write("trace.txt", &trace);
+    place.trodden("import --perf trace.txt --program marked --no-store -o traced.trodden");
+    let traced = Profile::read(&place.path("traced.trodden")).unwrap();
+    assert_eq!(counts(&traced, "run"), counts(&counted, "run"));
+}
+
 #[test]
 fn windows_imported_rank_the_paths() {
-    let (place, counted, trace) = traced();
+    let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.trodden("import --perf windows.txt --program marked --no-store -o sampled.trodden");
     let sampled = Profile::read(&place.path("sampled.trodden")).unwrap();
@@ -73,7 +129,7 @@ fn windows_imported_rank_the_paths() {
 
 #[test]
 fn record_runs_perf_and_imports_what_it_prints() {
-    let (place, counted, trace) = traced();
+    let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("windows.txt", &step::windows(&trace, 32, 7));
     place.write("trace.txt", &trace);
     // Runs the command behind `--`, as `perf record` does; prints the text that fits the fields, as `perf script` does.

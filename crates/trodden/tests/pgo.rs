@@ -117,6 +117,10 @@ fn several_units_runs_and_merging() {
     place.trodden("record --no-store -o again.trodden -- ./again");
     place.trodden("export profdata again.trodden -o again.profdata");
     assert_equal(&read(&place, "one.profraw"), &read(&place, "again.profdata"), "a variant");
+    place.trodden("build --lto --pgo -- clang -O2 first.c second.c -o whole");
+    place.trodden("record --no-store -o whole.trodden -- ./whole");
+    place.trodden("export profdata whole.trodden -o whole.profdata");
+    assert_equal(&read(&place, "one.profraw"), &read(&place, "whole.profdata"), "optimised as a whole");
     place.trodden("instrument prog -o plain");
     place.trodden("record --no-store -o plain.trodden -- ./plain");
     let refused = place.command(trodden()).args(["export", "profdata", "plain.trodden"]).output().unwrap();

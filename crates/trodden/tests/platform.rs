@@ -393,6 +393,15 @@ fn parallel_make_by_trodden_build() {
 }
 
 #[test]
+fn sanitizers_find_their_addresses_free() {
+    let place = two_units();
+    for sanitizer in ["address", "memory", "thread", "undefined"] {
+        place.cc(&format!("-O1 -fsanitize={sanitizer} main.c step.c -o prog"));
+        place.check("prog", PRINTED, &[("step", 10)]);
+    }
+}
+
+#[test]
 fn whole_programs_by_lto() {
     let place = two_units();
     place.write(

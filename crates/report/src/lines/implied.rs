@@ -52,7 +52,10 @@ pub fn apply(counts: &mut LineCounts, functions: &[&Function]) {
         let flow = blocks.and_then(|blocks| graphs.flow(counts, (file, line), blocks));
         let Some(flow) = flow.filter(|flow| !flow.zero.is_empty() || !flow.jumps.is_empty()) else { continue };
         for (block, count) in flow.executed() {
-            for &line in flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0)) {
+            // A block may end in a call before its end: what is behind it was not executed.
+            let is_behind = |line: &u32| flow.may_end[block] && counts.files.get(file).is_some_and(|f| f.stopped.contains(line));
+            let zero = flow.blocks[block].lines.iter().filter(|l| counts.line(file, **l) == Some(0) && !is_behind(l));
+            for &line in zero {
                 // Blocks of one line are not added up: the most executed one counts.
                 let so_far = corrected.entry((file, line)).or_insert(count);
                 *so_far = so_far.zip(count).map(|(a, b)| a.max(b));

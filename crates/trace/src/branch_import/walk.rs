@@ -212,9 +212,8 @@ impl ThreadWalk {
         for at in (0..self.frames.len()).rev().filter(|_| !returned) {
             let Some((block, _)) = self.frames[at].at.filter(|_| is_own(&self.frames[at])) else { continue };
             let flow = world.graphs.of((image, function))?;
-            let fits = next.is_some_and(|n| {
-                flow.restart(n).is_some() || matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_))
-            });
+            let goes_on = |n| matches!(flow.connect(block, Some(n)), Connection::Unique(_) | Connection::Inferred(_));
+            let fits = next.is_some_and(goes_on) || flow.restarted(next).is_some();
             if fits {
                 landing = Some(at);
                 break;
@@ -248,14 +247,15 @@ impl ThreadWalk {
     fn restart(&mut self, world: &mut World, next: Option<u32>) -> Result<(), BinaryError> {
         let top = self.frames.last().expect("control landed in it");
         let (image, function) = (top.image, top.function);
-        let Some(block) = next else { return Ok(()) };
-        let Some(sum) = world.graphs.of((image, function))?.restart(block) else { return Ok(()) };
+        let flow = world.graphs.of((image, function))?;
+        let Some((block, sum)) = flow.restarted(next).and_then(|block| Some((block, flow.restart(block)?))) else { return Ok(()) };
         let frame = self.frames.last().expect("control landed in it").clone();
         self.leave_unfinished(world, frame);
         let path = Some(FramePath { sum, since: self.stretch + 1, reached: Vec::new(), blocks: 0 });
         let top = self.frames.last_mut().expect("control landed in it");
-        // The block behind the call, which is about to be seen, begins the path: so the path to it is not searched for.
-        *top = BranchFrame { path, fresh: true, ..BranchFrame::unknown(image, function) };
+        // The block behind the call begins the path: so the path to it is not searched for. It is about to be seen, if it has an address.
+        let at = (next != Some(block)).then_some((block, self.stretch + 1));
+        *top = BranchFrame { path, at, fresh: at.is_none(), ..BranchFrame::unknown(image, function) };
         Ok(())
     }
 

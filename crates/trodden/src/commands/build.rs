@@ -116,10 +116,10 @@ fn outcome(events: &[DriverEvent], exists: &dyn Fn(&Path) -> bool) -> Outcome {
     let mut linked = BTreeMap::new();
     for event in events {
         match event {
-            DriverEvent::Compile { output: Some(output), .. } | DriverEvent::Link { output, .. } if is_trial(output) => {}
-            DriverEvent::Compile { output: Some(output), .. } => _ = objects.insert(output),
+            DriverEvent::Compile { output: Some(output), .. } | DriverEvent::Link { output, .. } if is_trial(Path::new(output)) => {}
+            DriverEvent::Compile { output: Some(output), .. } => _ = objects.insert(PathBuf::from(output)),
             DriverEvent::Compile { output: None, .. } => {}
-            DriverEvent::Link { output, units, .. } => _ = linked.insert(output, units),
+            DriverEvent::Link { output, units, .. } => _ = linked.insert(PathBuf::from(output), units),
         }
     }
     let mut out = Outcome { objects: objects.into_iter().filter(|o| exists(o)).count(), ..Outcome::default() };

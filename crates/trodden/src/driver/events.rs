@@ -8,6 +8,7 @@ use crate::driver::compile_step::first_source;
 use crate::notes::warn;
 use serde::{Deserialize, Serialize};
 use std::env;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -24,13 +25,13 @@ pub enum DriverEvent {
     Compile {
         /// The (first) source.
         source: String,
-        /// The object, if it is named.
-        output: Option<PathBuf>,
+        /// The object, if it is named: any bytes, which paths have no place for in JSON.
+        output: Option<OsString>,
     },
     /// An image was linked.
     Link {
         /// The image.
-        output: PathBuf,
+        output: OsString,
         /// Its identity; `None` if nothing in it is instrumented.
         image: Option<String>,
         /// Its instrumented units.
@@ -41,7 +42,7 @@ pub enum DriverEvent {
 impl DriverEvent {
     /// A compile step is about to run.
     pub fn compiled(line: &CommandLine) -> DriverEvent {
-        let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok());
+        let output = line.output.as_ref().and_then(|o| std::path::absolute(Path::new(o)).ok()).map(PathBuf::into_os_string);
         DriverEvent::Compile { source: first_source(line).to_string_lossy().into_owned(), output }
     }
 
@@ -49,7 +50,7 @@ impl DriverEvent {
     pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
         let identity = image.map(|i: &Image| -> Identity { i.identity });
-        DriverEvent::Link { output: output.to_owned(), image: identity.map(|i| i.to_string()), units }
+        DriverEvent::Link { output: output.into(), image: identity.map(|i| i.to_string()), units }
     }
 }
 
@@ -72,4 +73,17 @@ pub fn read(path: &Path) -> anyhow::Result<Vec<DriverEvent>> {
     use anyhow::Context;
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the build's log {}", path.display()))?;
     text.lines().map(|line| serde_json::from_str(line).with_context(|| format!("not an event: {line}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    #[test]
+    fn names_may_hold_any_bytes() {
+        let event = DriverEvent::Link { output: OsString::from_vec(b"lat\xe91".to_vec()), image: None, units: Vec::new() };
+        let text = serde_json::to_string(&event).unwrap();
+        assert_eq!(serde_json::from_str::<DriverEvent>(&text).unwrap(), event);
+    }
 }

@@ -86,6 +86,11 @@ pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
 /// What indirect calls may have called in an image: the functions of its symbol table that the profile has names for.
 /// Nothing if the image is not there any more as it was.
 fn targets(image: &ImageProfile) -> Targets {
+    let edges = || image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
+    // Coverage has no use for them.
+    if edges().all(EdgeProfile::is_coverage) {
+        return Targets::new();
+    }
     let changed = || {
         let path = if image.path.is_empty() { "an image without a path" } else { &image.path };
         note(format_args!("{path} is not there as it ran: targets of indirect calls are left out"));
@@ -98,8 +103,7 @@ fn targets(image: &ImageProfile) -> Targets {
         return changed();
     }
     let Some(start) = file.segments().map(|s| s.address()).min() else { return changed() };
-    let edges = image.units.iter().filter_map(|u| u.map.edge_profile.as_ref());
-    let names = Names::new(edges.flat_map(|e| e.names.iter().map(String::as_str)));
+    let names = Names::new(edges().flat_map(|e| e.names.iter().map(String::as_str)));
     let mut targets = Targets::new();
     let mut source = String::new();
     for symbol in file.symbols() {
