@@ -13,7 +13,7 @@
 //!
 //! Nodes that cannot be reached from the entry have no part in it.
 
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, Graph, Node, indices, postorder};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -21,12 +21,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DagEdgeId(pub u32);
 
-impl DagEdgeId {
-    /// The edge as an index into per-edge tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+indices!(DagEdgeId);
 
 /// What an edge of the DAG stands for in the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -212,6 +207,50 @@ impl Dag {
         positions
     }
 
+    /// The nodes to which marked edges lead from one, itself among them.
+    pub fn reached_from(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
+        let mut reached = vec![false; self.node_count()];
+        reached[node.index()] = true;
+        for node in &self.order {
+            let mut into = self.incoming(*node).iter().filter(|id| marked(**id));
+            reached[node.index()] |= into.any(|id| reached[self.edge(*id).from.index()]);
+        }
+        reached
+    }
+
+    /// The nodes from which marked edges lead to one, itself among them.
+    pub fn leading_to(&self, node: Node, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
+        let mut leads = vec![false; self.node_count()];
+        leads[node.index()] = true;
+        for node in self.order.iter().rev() {
+            let mut out = self.out(*node).iter().filter(|id| marked(**id));
+            leads[node.index()] |= out.any(|id| leads[self.edge(*id).to.index()]);
+        }
+        leads
+    }
+
+    /// For each edge, whether it lies on a path from entry to exit whose every edge is marked.
+    pub fn on_whole_paths(&self, marked: impl Fn(DagEdgeId) -> bool) -> Vec<bool> {
+        let (reached, leads) = (self.reached_from(self.entry, &marked), self.leading_to(self.exit, &marked));
+        let lies = |id: DagEdgeId| marked(id) && reached[self.edge(id).from.index()] && leads[self.edge(id).to.index()];
+        self.edge_ids().map(lies).collect()
+    }
+
+    /// For each node the least and the greatest sum of values on a path from there to the exit, on edges that have one; none where no such
+    /// path leads there.
+    pub fn sums_to_exit(&self, value: impl Fn(DagEdgeId) -> Option<i64>) -> Vec<Option<(i128, i128)>> {
+        let mut behind: Vec<Option<(i128, i128)>> = vec![None; self.node_count()];
+        behind[self.exit.index()] = Some((0, 0));
+        for node in self.order.iter().rev().filter(|n| **n != self.exit) {
+            let through = |id: &DagEdgeId| {
+                let ((least, most), value) = (behind[self.edge(*id).to.index()]?, i128::from(value(*id)?));
+                Some((least + value, most + value))
+            };
+            behind[node.index()] = self.out(*node).iter().filter_map(through).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        }
+        behind
+    }
+
     /// The cut edges, in the order of their numbers.
     pub fn cuts(&self) -> &[Cut] {
         &self.cuts
@@ -344,29 +383,10 @@ fn build(graph: &Graph, cut: &[Option<CutReason>], reachable: &[bool], entries: 
     Dag::assemble(graph.node_count(), entry, exit, edges, cuts, graph.edge_count())
 }
 
-/// Reverse postorder from the entry, iteratively (graphs may be deep).
+/// Reverse postorder from the entry.
 fn topological_order(entry: Node, edges: &[DagEdge], out: &[Vec<DagEdgeId>]) -> Vec<Node> {
-    let mut seen = vec![false; out.len()];
-    let mut order = Vec::new();
-    let mut stack = vec![(entry, 0)];
-    seen[entry.index()] = true;
-    while let Some((node, next)) = stack.last_mut() {
-        match out[node.index()].get(*next) {
-            Some(id) => {
-                *next += 1;
-                let to = edges[id.index()].to;
-                if !std::mem::replace(&mut seen[to.index()], true) {
-                    stack.push((to, 0));
-                }
-            }
-            None => {
-                order.push(*node);
-                stack.pop();
-            }
-        }
-    }
-    order.reverse();
-    order
+    let next = |node: usize| out[node].iter().map(|id| edges[id.index()].to.index());
+    postorder(entry.index(), &mut vec![false; out.len()], next).into_iter().rev().map(|node| Node(node as u32)).collect()
 }
 
 #[cfg(test)]

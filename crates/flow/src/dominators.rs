@@ -3,24 +3,27 @@
 //! Of a graph with all edges turned, with the exit for its entry, they are postdominators. The algorithm is the iterative one of Cooper,
 //! Harvey and Kennedy ("A Simple, Fast Dominance Algorithm", 2001).
 
+use crate::graph::postorder;
+
 /// The immediate dominator of each node: the last of the nodes that every path from the entry to it goes through. The entry has itself,
 /// nodes that no path leads to have none.
 pub fn immediate_dominators(next: &[Vec<u32>], entry: u32) -> Vec<Option<u32>> {
     let mut into = vec![Vec::new(); next.len()];
     next.iter().zip(0u32..).for_each(|(next, node)| next.iter().for_each(|to| into[*to as usize].push(node)));
-    let order = postorder(next, entry);
+    let successors = |node: usize| next[node].iter().map(|to| *to as usize);
+    let order = postorder(entry as usize, &mut vec![false; next.len()], successors);
     let mut position = vec![u32::MAX; next.len()];
-    order.iter().rev().zip(0u32..).for_each(|(node, at)| position[*node as usize] = at);
+    order.iter().rev().zip(0u32..).for_each(|(node, at)| position[*node] = at);
     let mut dominator: Vec<Option<u32>> = vec![None; next.len()];
     dominator[entry as usize] = Some(entry);
     let mut changed = true;
     while changed {
         changed = false;
-        for &node in order.iter().rev().filter(|node| **node != entry) {
-            let known = into[node as usize].iter().copied().filter(|n| dominator[*n as usize].is_some());
+        for &node in order.iter().rev().filter(|node| **node != entry as usize) {
+            let known = into[node].iter().copied().filter(|n| dominator[*n as usize].is_some());
             let new = known.reduce(|a, b| meet(&dominator, &position, a, b));
-            changed |= new != dominator[node as usize];
-            dominator[node as usize] = new;
+            changed |= new != dominator[node];
+            dominator[node] = new;
         }
     }
     dominator
@@ -36,24 +39,4 @@ fn meet(dominator: &[Option<u32>], position: &[u32], mut a: u32, mut b: u32) -> 
         }
     }
     a
-}
-
-fn postorder(out: &[Vec<u32>], from: u32) -> Vec<u32> {
-    let (mut seen, mut order, mut walk) = (vec![false; out.len()], Vec::new(), vec![(from, 0)]);
-    seen[from as usize] = true;
-    while let Some((node, at)) = walk.last_mut() {
-        match out[*node as usize].get(*at) {
-            Some(&to) => {
-                *at += 1;
-                if !std::mem::replace(&mut seen[to as usize], true) {
-                    walk.push((to, 0));
-                }
-            }
-            None => {
-                order.push(*node);
-                walk.pop();
-            }
-        }
-    }
-    order
 }

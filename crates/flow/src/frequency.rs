@@ -5,7 +5,7 @@
 //! innermost first, each within the nodes of its loop. Retreating edges of irreducible regions count as back edges.
 //! O(blocks x loop depth).
 
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, Graph, Node, postorder};
 use std::collections::{HashMap, HashSet};
 
 /// Loops are assumed to iterate at most this often per entry, however probable their back edges. With 64 three programs execute 0 to
@@ -138,26 +138,9 @@ struct ReversePostorder {
 
 impl ReversePostorder {
     fn from_graph(graph: &Graph) -> ReversePostorder {
-        let mut seen = vec![false; graph.node_count()];
-        let mut nodes = Vec::new();
-        let mut stack = vec![(graph.entry(), 0)];
-        seen[graph.entry().index()] = true;
-        while let Some((node, next)) = stack.last_mut() {
-            match graph.out(*node).get(*next) {
-                Some(&edge) => {
-                    *next += 1;
-                    let to = graph.to(edge);
-                    if !std::mem::replace(&mut seen[to.index()], true) {
-                        stack.push((to, 0));
-                    }
-                }
-                None => {
-                    nodes.push(*node);
-                    stack.pop();
-                }
-            }
-        }
-        nodes.reverse();
+        let next = |node: usize| graph.out(Node(node as u32)).iter().map(|edge| graph.to(*edge).index());
+        let order = postorder(graph.entry().index(), &mut vec![false; graph.node_count()], next);
+        let nodes: Vec<Node> = order.into_iter().rev().map(|node| Node(node as u32)).collect();
         let mut position = vec![u32::MAX; graph.node_count()];
         for (i, node) in nodes.iter().enumerate() {
             position[node.index()] = i as u32;

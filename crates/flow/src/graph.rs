@@ -13,19 +13,20 @@ pub struct Node(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Edge(pub u32);
 
-impl Node {
-    /// The node as an index into per-node tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
+/// Has numbers of things be indices.
+macro_rules! indices {
+    ($($number:ident),*) => {
+        $(impl $number {
+            /// The number as an index into tables that have an entry for each of such things.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        })*
+    };
 }
+pub(crate) use indices;
 
-impl Edge {
-    /// The edge as an index into per-edge tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+indices!(Node, Edge);
 
 /// Why a list of nodes and edges is no graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,6 +131,25 @@ impl Graph {
     pub fn incoming(&self, node: Node) -> &[Edge] {
         &self.into[node.index()]
     }
+}
+
+/// What is reached from `from` and was not seen before, each behind all that it leads to, but for what leads back. Iteratively, for graphs
+/// may be deep.
+pub fn postorder<I: Iterator<Item = usize>>(from: usize, seen: &mut [bool], next: impl Fn(usize) -> I) -> Vec<usize> {
+    let (mut order, mut walk) = (Vec::new(), Vec::new());
+    if !std::mem::replace(&mut seen[from], true) {
+        walk.push((from, next(from)));
+    }
+    while let Some((node, rest)) = walk.last_mut() {
+        match rest.find(|to| !std::mem::replace(&mut seen[*to], true)) {
+            Some(to) => walk.push((to, next(to))),
+            None => {
+                order.push(*node);
+                walk.pop();
+            }
+        }
+    }
+    order
 }
 
 #[cfg(test)]

@@ -254,15 +254,7 @@ impl Distinguished<'_> {
     /// Whether no path's sum lies outside of a span.
     fn sums_lie_between(&self, low: i64, high: i64) -> bool {
         let values = &self.labelling.registers()[0].values;
-        let mut behind: Vec<Option<(i128, i128)>> = vec![None; self.dag.node_count()];
-        behind[self.dag.exit().index()] = Some((0, 0));
-        for &node in self.dag.order().iter().rev().filter(|n| **n != self.dag.exit()) {
-            let ends = self.dag.out(node).iter().filter_map(|e| {
-                let value = i128::from(values[e.index()]);
-                behind[self.dag.edge(*e).to.index()].map(|(least, most)| (least + value, most + value))
-            });
-            behind[node.index()] = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        }
+        let behind = self.dag.sums_to_exit(|e| Some(values[e.index()]));
         behind[self.dag.entry().index()].is_some_and(|(least, most)| least >= low.into() && most <= high.into())
     }
 }

@@ -13,7 +13,7 @@
 use crate::dag::{Cut, CutReason, Dag, Entries, Origin};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph};
-use crate::numbering::Numbering;
+use crate::numbering::{NumberedPaths, Numbering};
 use std::collections::HashSet;
 
 /// Iterations that make one cut. With 4, three programs cut to 64 paths a function execute -0.8 to +0.9 %; with 1,024, the same
@@ -23,19 +23,10 @@ const FINE: u32 = 64;
 /// the time of a build.
 const COARSER: u32 = 16;
 
-/// A DAG of at most `limit` paths where that can be had; see [`cut_to_limit`].
-#[derive(Debug)]
-pub struct Limited {
-    /// The graph, cut.
-    pub dag: Dag,
-    /// Its Ball-Larus numbering.
-    pub numbering: Numbering,
-}
-
 /// Cuts `graph` until it has at most `limit` paths (`limit` is at most 2^63 - 1), or nothing is left to cut.
 ///
 /// With every edge cut a function has about as many paths as edges: below that no limit can be met, and the result has more.
-pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> Limited {
+pub fn cut_to_limit(graph: &Graph, forced: &[(Edge, CutReason)], frequencies: &Frequencies, limit: u64, entries: Entries) -> NumberedPaths {
     cut_sparing(graph, forced, frequencies, limit, entries, &[])
 }
 
@@ -47,7 +38,7 @@ pub fn cut_sparing(
     limit: u64,
     entries: Entries,
     spared: &[Edge],
-) -> Limited {
+) -> NumberedPaths {
     let limit = limit.clamp(1, i64::MAX as u64);
     let mut forced = forced.to_vec();
     let spared: HashSet<Edge> = spared.iter().copied().collect();
@@ -56,12 +47,12 @@ pub fn cut_sparing(
         if let Ok(numbering) = Numbering::ball_larus(&dag)
             && numbering.paths() <= limit
         {
-            return Limited { dag, numbering };
+            return NumberedPaths { dag, numbering };
         }
         let chosen = Cutter::new(&dag, frequencies, entries, &spared).choose((limit as f64).log2());
         if chosen.is_empty() {
             let numbering = Numbering::ball_larus(&dag).expect("a graph without two edges in a row has few paths");
-            return Limited { dag, numbering };
+            return NumberedPaths { dag, numbering };
         }
         forced = dag.cuts().iter().map(|c: &Cut| (c.edge, c.reason)).collect();
         forced.extend(chosen.into_iter().map(|e| (e, CutReason::Limit)));
@@ -273,7 +264,7 @@ mod tests {
         Graph::new(3 * count + 1, Node(0), Node(3 * count), edges).unwrap()
     }
 
-    fn limited(graph: &Graph, limit: u64) -> Limited {
+    fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
         let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
         cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
     }

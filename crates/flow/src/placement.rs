@@ -28,16 +28,10 @@ impl Probes {
 
     /// Increments on chords of a maximum spanning tree under `weights` (one for each edge of the DAG; larger is executed more often).
     pub fn on_chords(dag: &Dag, values: &[i64], weights: &[f64]) -> Probes {
-        let tree = maximum_spanning_tree(dag, weights);
-        let potential = potentials(dag, values, &tree);
-        let increments = dag
-            .edge_ids()
-            .map(|id| {
-                let edge = dag.edge(id);
-                let drop = potential[edge.to.index()].wrapping_sub(potential[edge.from.index()]);
-                values[id.index()].wrapping_sub(drop)
-            })
-            .collect();
+        // Ties go to the lower edge number.
+        let mut heaviest_first: Vec<DagEdgeId> = dag.edge_ids().collect();
+        heaviest_first.sort_by(|a, b| weights[b.index()].total_cmp(&weights[a.index()]).then(a.cmp(b)));
+        let (increments, _) = on_chords(dag, &heaviest_first, values, |id| dag.edge(id).to, true);
         Probes { increments }
     }
 
@@ -57,40 +51,42 @@ impl Probes {
     }
 }
 
-/// Kruskal's algorithm; the edge exit -> entry is in the tree from the start. Ties go to the lower edge number.
-fn maximum_spanning_tree(dag: &Dag, weights: &[f64]) -> Vec<bool> {
-    let mut sorted: Vec<DagEdgeId> = dag.edge_ids().collect();
-    sorted.sort_by(|a, b| weights[b.index()].total_cmp(&weights[a.index()]).then(a.cmp(b)));
-    let mut sets = DisjointSets::new(dag.node_count());
-    sets.join(dag.exit(), dag.entry());
-    let mut tree = vec![false; dag.edges().len()];
-    for id in sorted {
-        let edge = dag.edge(id);
-        tree[id.index()] = sets.join(edge.from, edge.to);
+/// The same sums on the chords of the spanning tree that Kruskal's algorithm makes of edges in this order, each of which leads to its
+/// `head`; and the constant that all sums lack. Other edges keep what they have. If the tree is `closed`, the edge exit -> entry is in it
+/// from the start, and no sum lacks anything.
+pub(crate) fn on_chords(dag: &Dag, edges: &[DagEdgeId], values: &[i64], head: impl Fn(DagEdgeId) -> Node, closed: bool) -> (Vec<i64>, i64) {
+    let (mut sets, mut stack) = (DisjointSets::new(dag.node_count()), vec![dag.entry()]);
+    if closed {
+        sets.join(dag.exit(), dag.entry());
+        stack.push(dag.exit());
     }
-    tree
-}
-
-/// Potentials of the nodes, zero at entry and exit, such that each tree edge's value is the difference of its ends'.
-fn potentials(dag: &Dag, values: &[i64], tree: &[bool]) -> Vec<i64> {
-    let mut potential = vec![0i64; dag.node_count()];
-    let mut seen = vec![false; dag.node_count()];
-    let mut stack = vec![dag.entry(), dag.exit()];
-    seen[dag.entry().index()] = true;
-    seen[dag.exit().index()] = true;
+    let mut tree: Vec<Vec<(Node, i64)>> = vec![Vec::new(); dag.node_count()];
+    for &edge in edges {
+        let (from, to, value) = (dag.edge(edge).from, head(edge), values[edge.index()]);
+        if sets.join(from, to) {
+            tree[from.index()].push((to, value));
+            tree[to.index()].push((from, value.wrapping_neg()));
+        }
+    }
+    // Each tree edge's value is the difference of the potentials of its ends.
+    let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
+    stack.iter().for_each(|n| potential[n.index()] = Some(0));
     while let Some(node) = stack.pop() {
-        let here = potential[node.index()];
-        let forward = dag.out(node).iter().map(|&e| (e, dag.edge(e).to, values[e.index()]));
-        let backward = dag.incoming(node).iter().map(|&e| (e, dag.edge(e).from, values[e.index()].wrapping_neg()));
-        for (edge, other, step) in forward.chain(backward) {
-            if tree[edge.index()] && !seen[other.index()] {
-                seen[other.index()] = true;
-                potential[other.index()] = here.wrapping_add(step);
+        let here = potential[node.index()].unwrap_or(0);
+        for &(other, step) in &tree[node.index()] {
+            if potential[other.index()].is_none() {
+                potential[other.index()] = Some(here.wrapping_add(step));
                 stack.push(other);
             }
         }
     }
-    potential
+    let mut increments = values.to_vec();
+    let height = |n: Node| potential[n.index()].unwrap_or(0);
+    for &edge in edges {
+        let drop = height(head(edge)).wrapping_sub(height(dag.edge(edge).from));
+        increments[edge.index()] = values[edge.index()].wrapping_sub(drop);
+    }
+    (increments, height(dag.exit()))
 }
 
 /// Disjoint sets of nodes, with path halving.
@@ -104,7 +100,8 @@ impl DisjointSets {
         DisjointSets { parent: (0..nodes as u32).collect() }
     }
 
-    fn root(&mut self, mut node: u32) -> u32 {
+    /// The node that stands for a node's set.
+    pub(crate) fn root(&mut self, mut node: u32) -> u32 {
         while self.parent[node as usize] != node {
             let up = self.parent[self.parent[node as usize] as usize];
             self.parent[node as usize] = up;

@@ -94,6 +94,11 @@ impl Plan {
             false => (limited.dag, limited.numbering),
             true => hottest_first(&limited.dag, graph, frequencies),
         };
+        Plan::from_numbering(dag, numbering, graph, frequencies, options)
+    }
+
+    /// Path profiling of the paths of an acyclic graph, by these numbers.
+    pub fn from_numbering(dag: Dag, numbering: Numbering, graph: &Graph, frequencies: &Frequencies, options: &PlanOptions) -> Plan {
         let probes = match options.chords {
             true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, graph, frequencies)),
             false => Probes::direct(numbering.values()),
@@ -134,6 +139,11 @@ impl Plan {
         let dag = Dag::new(graph, cuts, entries);
         let numbering = Numbering::ball_larus(&dag)?;
         Ok((dag, numbering))
+    }
+
+    /// The same, if there are as many paths as there were then.
+    pub fn cut_as(graph: &Graph, cuts: &[(Edge, CutReason)], entries: Entries, paths: u64) -> Option<(Dag, Numbering)> {
+        Plan::cut_at(graph, cuts, entries).ok().filter(|(_, numbering)| numbering.paths() == paths)
     }
 
     /// What happens when control takes an edge of the graph the plan was made for. Of a plan with a [`PartPlan`] that is a

@@ -131,7 +131,7 @@ impl ResidualPlan {
         let needed = self.region.needed(dag);
         let mut costs = crate::plan::probe_costs(dag, graph, frequencies);
         let mut is_met = vec![false; costs.len()];
-        for transition in self.region.states().iter().flat_map(|s| &s.transitions) {
+        for transition in self.region.states.iter().flat_map(|s| &s.transitions) {
             is_met[transition.edge.index()] |= transition.to.is_none_or(|to| needed[to]);
         }
         costs.iter_mut().zip(is_met).filter(|(_, met)| !met).for_each(|(cost, _)| *cost *= NEVER);

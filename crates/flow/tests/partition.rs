@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use trodden_flow::dag::Entries;
-use trodden_flow::partition::labels::{closure, pspp};
+use trodden_flow::partition::labels::pspp;
 use trodden_flow::partition::lower_bound::bound;
 use trodden_flow::partition::tasks::tasks;
 use trodden_flow::partition::{
@@ -147,7 +147,7 @@ fn selective_labels_are_valid_for_any_set_of_edges() {
         let dag = &subject.procedure.dag;
         let share = random.pick(&[30, 60, 80, 95]);
         let marked: Vec<bool> = dag.edges().iter().map(|_| random.chance(share)).collect();
-        let interesting = closure(dag, &marked);
+        let interesting = dag.on_whole_paths(|e| marked[e.index()]);
         let values = pspp(dag, &interesting);
         let id = |path: &[DagEdgeId]| path.iter().map(|e| values[e.index()]).sum::<i64>();
         let is_interesting = |path: &[DagEdgeId]| path.iter().all(|e| marked[e.index()]);

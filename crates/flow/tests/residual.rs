@@ -220,10 +220,10 @@ fn known_paths_are_separated_from_combinations_of_them_by_what_costs_least() {
         let mut known = vec![(one, counts[0]), (other, counts[1])];
         known.sort();
         let residual = ResidualPlan::new(&plan.dag, &plan.numbering, ResidualInput { paths: &known, single, excluded: &[false; 8] });
-        let transitions = || residual.region().states().iter().flat_map(|s| &s.transitions);
+        let transitions = || residual.region().states.iter().flat_map(|s| &s.transitions);
         let mut region: Vec<u32> = transitions().filter_map(|w| plan.dag.underlying(w.edge)).map(|e| e.0).collect();
         region.sort();
-        (region, transitions().filter(|w| w.unclear).count(), residual.region().states().iter().filter(|s| s.node == Node(3)).count())
+        (region, transitions().filter(|w| w.unclear).count(), residual.region().states.iter().filter(|s| s.node == Node(3)).count())
     };
     // Known edges can be combined to two unknown paths: what is rare gives way.
     assert_eq!(of([1_000_000, 1], &[]), (vec![0, 2, 4, 6], 0, 1));

@@ -2,7 +2,8 @@
 
 use trodden_flow::dag::Entries;
 use trodden_flow::frequency::Frequencies;
-use trodden_flow::limit::{Limited, cut_to_limit};
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::numbering::NumberedPaths;
 use trodden_flow::partition::tasks::{are_too_many, tasks};
 use trodden_flow::partition::{Measure, PartitionOptions, PartitionStrategy, Procedure, hits, plan};
 use trodden_flow::{Graph, Node};
@@ -25,7 +26,7 @@ fn dense(nodes: u32) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), edges).unwrap()
 }
 
-fn limited(graph: &Graph, limit: u64) -> Limited {
+fn limited(graph: &Graph, limit: u64) -> NumberedPaths {
     let frequencies = Frequencies::estimate(graph, &vec![1.0; graph.edge_count()]);
     cut_to_limit(graph, &[], &frequencies, limit, Entries::Shared)
 }

@@ -30,7 +30,7 @@ fn traces(program: &WitnessProgram, distribution: &Distribution, execution: &Exe
 fn random_distribution(random: &mut Random, program: &WitnessProgram) -> Distribution {
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
     let percent = random.pick(&[30, 50, 70, 90, 95, 100]);
-    let all: Vec<Witness> = program.function_ids().flat_map(|f| program.witnesses_of(kind, f).collect::<Vec<_>>()).collect();
+    let all: Vec<Witness> = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
     let profiles = 1 + random.below(3);
     let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(percent)).collect();
     let profiles = (0..profiles).map(|_| profile(random)).collect();
@@ -46,7 +46,7 @@ fn holds(program: &WitnessProgram, distribution: &Distribution, executions: &[Ex
     for execution in executions {
         let traces = traces(program, distribution, execution);
         let mut walk = reconstruction.start(traces.iter().map(|t| t.iter().copied()).collect(), TraceEnding::Complete).unwrap();
-        let blocks = walk.blocks_to_end().unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
+        let blocks = programs::blocks_of(&mut walk).unwrap_or_else(|e| panic!("{e}: {distribution:?} {program:?} {execution:?}"));
         assert_eq!(blocks, execution.blocks, "{distribution:?} {program:?}");
         assert!(matches!(walk.outcome(), Some(ReconstructionOutcome::Complete(_))));
         cut(&reconstruction, &traces, execution);
@@ -59,7 +59,7 @@ fn cut(reconstruction: &Reconstruction, traces: &[Vec<Witness>], execution: &Exe
     for part in [0, 1, 2] {
         let short = traces.iter().enumerate().map(|(i, t)| t[..t.len() * ((part + i) % 3) / 3].iter().copied()).collect();
         let mut walk = reconstruction.start(short, TraceEnding::Cut).unwrap();
-        let blocks = walk.blocks_to_end().unwrap();
+        let blocks = programs::blocks_of(&mut walk).unwrap();
         assert!(execution.blocks.starts_with(&blocks), "{blocks:?} {execution:?}");
     }
 }
@@ -158,7 +158,7 @@ fn executions_shown_for_a_violation_are_ambiguous() {
 /// Every strategy gives a distribution that is realizable, if all witnesses in one profile are.
 fn strategies(random: &mut Random, program: &WitnessProgram, executions: &[Execution]) {
     let kind = random.pick(&[WitnessKind::Nodes, WitnessKind::Edges]);
-    let all = program.function_ids().flat_map(|f| program.witnesses_of(kind, f).collect::<Vec<_>>()).collect();
+    let all = program.function_ids().flat_map(|f| programs::witnesses_of(program, kind, f)).collect();
     let all = Distribution::new(program, kind, vec![all]).unwrap();
     let structure = Structure::new(Pushdown::new(program, kind));
     let members = condition::members(program, &all);

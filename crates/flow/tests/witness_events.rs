@@ -7,6 +7,7 @@ use trodden_flow::witness::{
     check_pairwise,
 };
 use trodden_flow::{Graph, Node};
+use trodden_testkit::programs::witnesses_of;
 
 const MAIN: WitnessFunctionId = WitnessFunctionId(0);
 const F: WitnessFunctionId = WitnessFunctionId(1);
@@ -24,7 +25,7 @@ fn program(functions: Vec<WitnessFunction>) -> WitnessProgram {
 
 /// All nodes that can be are witnesses of one profile.
 fn everything(program: &WitnessProgram) -> Distribution {
-    let all = program.function_ids().flat_map(|f| program.witnesses_of(WitnessKind::Nodes, f).collect::<Vec<_>>()).collect();
+    let all = program.function_ids().flat_map(|f| witnesses_of(program, WitnessKind::Nodes, f)).collect();
     Distribution::new(program, WitnessKind::Nodes, vec![all]).unwrap()
 }
 

@@ -13,6 +13,7 @@ use trodden_flow::witness::{ambiguous, condition, distribution};
 use trodden_flow::{Graph, Node};
 use trodden_testkit::Random;
 use trodden_testkit::graphs::{self, Cycles};
+use trodden_testkit::programs;
 
 fn graph(nodes: u32, edges: &[(u32, u32)]) -> Graph {
     Graph::new(nodes, Node(0), Node(nodes - 1), edges.iter().map(|&(a, b)| (Node(a), Node(b))).collect()).unwrap()
@@ -60,7 +61,7 @@ fn rebuilt(program: &WitnessProgram, distribution: &Distribution, execution: &[u
     let all: Vec<Witness> = execution.iter().map(|n| Witness(*n)).collect();
     let traces = distribution.profiles.iter().map(|p| all.iter().copied().filter(|w| p.contains(w)).collect::<Vec<_>>().into_iter());
     let reconstruction = Reconstruction::new(program, distribution);
-    let blocks = reconstruction.start(traces.collect(), TraceEnding::Complete).unwrap().blocks_to_end().unwrap();
+    let blocks = programs::blocks_of(&mut reconstruction.start(traces.collect(), TraceEnding::Complete).unwrap()).unwrap();
     blocks.iter().map(|(f, n)| program.node_witness(*f, *n).0).collect()
 }
 
@@ -207,7 +208,7 @@ fn the_papers_path_condition_is_stricter_than_the_pairwise_one() {
     let (mut pairwise, mut path, mut graph, mut only_graph) = (0, 0, 0, [0, 0]);
     for _ in 0..3000 {
         let program = random_program(&mut random, 6, 9);
-        let all: Vec<Witness> = program.witnesses_of(WitnessKind::Nodes, WitnessFunctionId(0)).collect();
+        let all: Vec<Witness> = programs::witnesses_of(&program, WitnessKind::Nodes, WitnessFunctionId(0));
         let profile = |random: &mut Random| all.iter().copied().filter(|_| random.chance(60)).collect();
         let profiles = (0..2).map(|_| profile(&mut random)).collect();
         let distribution = Distribution::new(&program, WitnessKind::Nodes, profiles).unwrap();

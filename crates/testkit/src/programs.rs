@@ -8,7 +8,8 @@ use crate::graphs::{self, Cycles};
 use crate::random::Random;
 use std::collections::VecDeque;
 use trodden_flow::witness::{
-    NodeKind, Opaque, ProgramCall, ProgramStart, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram, WitnessSite,
+    ExecutionEvent, NodeKind, Opaque, ProgramCall, ProgramStart, ReconstructError, Reconstructor, Witness, WitnessEdgeKind,
+    WitnessFunction, WitnessFunctionId, WitnessKind, WitnessProgram, WitnessSite,
 };
 use trodden_flow::{Edge, Graph, Node};
 
@@ -244,4 +245,30 @@ impl Running {
         }
         next
     }
+}
+
+/// The witnesses that a function can have.
+pub fn witnesses_of(program: &WitnessProgram, kind: WitnessKind, function: WitnessFunctionId) -> Vec<Witness> {
+    let WitnessFunction { graph, nodes, .. } = program.function(function);
+    match kind {
+        WitnessKind::Nodes => {
+            let code = graph.nodes().filter(|n| nodes[n.index()] != NodeKind::Virtual);
+            code.map(|n| program.node_witness(function, n)).collect()
+        }
+        WitnessKind::Edges => graph.edges().map(|e| program.edge_witness(function, e)).collect(),
+    }
+}
+
+/// All blocks of a reconstructed execution.
+///
+/// # Errors
+/// The traces contradict the graph, or do not determine the execution.
+pub fn blocks_of<I: Iterator<Item = Witness>>(walk: &mut Reconstructor<I>) -> Result<Vec<(WitnessFunctionId, Node)>, ReconstructError> {
+    let mut blocks = Vec::new();
+    while let Some(event) = walk.next_event()? {
+        if let ExecutionEvent::Block(function, node) = event {
+            blocks.push((function, node));
+        }
+    }
+    Ok(blocks)
 }

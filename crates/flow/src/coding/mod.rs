@@ -171,8 +171,7 @@ impl CodingModel {
 
     /// A model whose contexts are the nodes.
     fn from_nodes(dag: &Dag, size: BigInt, share: impl Fn(DagEdgeId) -> BigRational) -> CodingModel {
-        let mut place = vec![0; dag.node_count()];
-        dag.order().iter().enumerate().for_each(|(i, n)| place[n.index()] = i);
+        let place = dag.positions();
         let context = |node: &crate::graph::Node| {
             let mut low = BigRational::zero();
             let choice = |edge: &DagEdgeId| {

@@ -65,10 +65,7 @@ impl InterestingSet {
     /// # Errors
     /// There is no such path.
     pub fn from_edges(dag: &Dag, marked: &[bool]) -> Result<InterestingSet, NumberingError> {
-        let forward = reach(dag, marked, dag.order().iter(), |e| (dag.edge(e).from, dag.edge(e).to), dag.entry());
-        let backward = reach(dag, marked, dag.order().iter().rev(), |e| (dag.edge(e).to, dag.edge(e).from), dag.exit());
-        let lies = |e: DagEdgeId| marked[e.index()] && forward[dag.edge(e).from.index()] && backward[dag.edge(e).to.index()];
-        let edges: Vec<bool> = dag.edge_ids().map(lies).collect();
+        let edges = dag.on_whole_paths(|e| marked[e.index()]);
         match count(dag, &edges) {
             0 => Err(NumberingError::NothingInteresting),
             closure => Ok(InterestingSet { edges, closure, listed: None }),
@@ -82,8 +79,7 @@ impl InterestingSet {
     pub fn through(dag: &Dag, nodes: &[Node]) -> Result<InterestingSet, NumberingError> {
         let mut marked = vec![true; dag.edges().len()];
         for &node in nodes {
-            let after = reach(dag, &marked, dag.order().iter(), |e| (dag.edge(e).from, dag.edge(e).to), node);
-            let before = reach(dag, &marked, dag.order().iter().rev(), |e| (dag.edge(e).to, dag.edge(e).from), node);
+            let (after, before) = (dag.reached_from(node, |e| marked[e.index()]), dag.leading_to(node, |e| marked[e.index()]));
             for id in dag.edge_ids() {
                 marked[id.index()] &= after[dag.edge(id).from.index()] || before[dag.edge(id).to.index()];
             }
@@ -170,26 +166,6 @@ fn check_path(dag: &Dag, path: &[DagEdgeId]) -> Result<(), String> {
         at = dag.edge(edge).to;
     }
     if at == dag.exit() { Ok(()) } else { Err(format!("it ends at node {}, which is not the exit", at.0)) }
-}
-
-/// Nodes that marked edges reach from `start`, with `ends` giving the direction of edges and nodes in a matching order.
-fn reach<'a>(
-    dag: &Dag,
-    marked: &[bool],
-    order: impl Iterator<Item = &'a Node>,
-    ends: impl Fn(DagEdgeId) -> (Node, Node),
-    start: Node,
-) -> Vec<bool> {
-    let mut reached = vec![false; dag.node_count()];
-    reached[start.index()] = true;
-    for &node in order {
-        if reached[node.index()] {
-            for &edge in dag.out(node).iter().chain(dag.incoming(node)).filter(|e| marked[e.index()] && ends(**e).0 == node) {
-                reached[ends(edge).1.index()] = true;
-            }
-        }
-    }
-    reached
 }
 
 /// Number of paths from entry to exit over the marked edges.

@@ -241,10 +241,13 @@ impl Labelling {
         dag.edge_ids().filter(|e| self.registers().iter().any(|r| r.values[e.index()] != 0)).count()
     }
 
+    fn new(scheme: NumberingScheme, placed: PlacedRegisters, classification: Classification, span: Span, interesting: u128) -> Labelling {
+        Labelling { scheme, placed, classification, span, interesting, proof: None }
+    }
+
     pub(super) fn every(placed: PlacedRegisters, all: &Numbering) -> Labelling {
         let span = Span { low: 0, high: all.paths() as i64 - 1 };
-        let (interesting, classification) = (all.paths().into(), Classification::Every { paths: all.paths() });
-        Labelling { scheme: NumberingScheme::BallLarus, placed, classification, span, interesting, proof: None }
+        Labelling::new(NumberingScheme::BallLarus, placed, Classification::Every { paths: all.paths() }, span, all.paths().into())
     }
 
     pub(super) fn closure(
@@ -257,20 +260,12 @@ impl Labelling {
         let member = SetMember::new(dag, set.edges(), values);
         let (low, high) = member.behind[dag.entry().index()].expect("a set has a path");
         let span = Span { low: low as i64, high: high as i64 };
-        Labelling { scheme, placed, classification: Classification::Closure { member }, span, interesting: set.count(), proof: None }
+        Labelling::new(scheme, placed, Classification::Closure { member }, span, set.count())
     }
 
     pub(super) fn hashed(placed: PlacedRegisters, table: PerfectHash, ids: &[u64]) -> Labelling {
         let span = Span { low: ids[0] as i64, high: ids[ids.len() - 1] as i64 };
-        let interesting = ids.len() as u128;
-        Labelling {
-            scheme: NumberingScheme::KnownTable,
-            placed,
-            classification: Classification::Hashed(table),
-            span,
-            interesting,
-            proof: None,
-        }
+        Labelling::new(NumberingScheme::KnownTable, placed, Classification::Hashed(table), span, ids.len() as u128)
     }
 
     pub(super) fn checked(
@@ -290,22 +285,15 @@ impl Labelling {
             let slot = span.slot(sum(path, values)).expect("the span was made of them");
             expected[slot as usize] = Some(all.id(path));
         }
-        let interesting = paths.len() as u128;
-        Ok(Labelling { scheme, placed, classification: Classification::Checked { expected }, span, interesting, proof })
+        let classification = Classification::Checked { expected };
+        Ok(Labelling { proof, ..Labelling::new(scheme, placed, classification, span, paths.len() as u128) })
     }
 
     pub(super) fn unchecked(placed: PlacedRegisters, values: &[i64], all: &Numbering, paths: &[Vec<DagEdgeId>]) -> Labelling {
         let mut ids: Vec<(i64, u64)> = paths.iter().map(|p| (sum(p, values), all.id(p))).collect();
         ids.sort_unstable();
-        let (span, interesting) = (span_of(paths, values), paths.len() as u128);
-        Labelling {
-            scheme: NumberingScheme::Approximate,
-            placed,
-            classification: Classification::Listed { ids },
-            span,
-            interesting,
-            proof: None,
-        }
+        let (span, count) = (span_of(paths, values), paths.len() as u128);
+        Labelling::new(NumberingScheme::Approximate, placed, Classification::Listed { ids }, span, count)
     }
 }
 
@@ -320,16 +308,7 @@ fn span_of(paths: &[Vec<DagEdgeId>], values: &[i64]) -> Span {
 
 impl SetMember {
     fn new(dag: &Dag, interesting: &[bool], values: Vec<i64>) -> SetMember {
-        let mut behind: Vec<Option<(i128, i128)>> = vec![None; dag.node_count()];
-        behind[dag.exit().index()] = Some((0, 0));
-        for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-            for &edge in dag.out(node).iter().filter(|e| interesting[e.index()]) {
-                let Some((low, high)) = behind[dag.edge(edge).to.index()] else { continue };
-                let ends = (low + i128::from(values[edge.index()]), high + i128::from(values[edge.index()]));
-                let here = &mut behind[node.index()];
-                *here = Some(here.map_or(ends, |h| (h.0.min(ends.0), h.1.max(ends.1))));
-            }
-        }
+        let behind = dag.sums_to_exit(|e| interesting[e.index()].then_some(values[e.index()]));
         SetMember { interesting: interesting.to_vec(), values, behind }
     }
 

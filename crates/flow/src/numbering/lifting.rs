@@ -29,11 +29,7 @@ pub fn find(lattice: &Lattice, span: u64, patience: Patience, shuffle: &mut Shuf
     let parities = lattice.rows.iter().map(|row| row.iter().enumerate().fold(0u64, |p, (at, v)| p | ((*v as u64 & 1) << at))).collect();
     let mut search = Lifting { lattice, span, parities, patience, shuffle };
     let values = vec![0i64; lattice.rows.len()];
-    match search.lift(0, &coefficients, &values) {
-        Step::Found(coefficients) => NumberSearch::Numbers(coefficients),
-        Step::Nothing => NumberSearch::Nothing,
-        Step::Unfinished => NumberSearch::Unfinished,
-    }
+    search.lift(0, &coefficients, &values)
 }
 
 struct Lifting<'a> {
@@ -43,12 +39,6 @@ struct Lifting<'a> {
     parities: Vec<u64>,
     patience: Patience<'a>,
     shuffle: &'a mut Shuffle,
-}
-
-enum Step {
-    Found(Vec<i64>),
-    Nothing,
-    Unfinished,
 }
 
 /// Paths whose numbers agree so far, and how many of them may have the next bit.
@@ -135,12 +125,12 @@ impl Equations {
 
 impl Lifting<'_> {
     /// Chooses the bits of coefficients from `level` on, those below being chosen; `values` are what coefficients give, modulo the word.
-    fn lift(&mut self, level: u32, coefficients: &[i64], values: &[i64]) -> Step {
+    fn lift(&mut self, level: u32, coefficients: &[i64], values: &[i64]) -> NumberSearch {
         if 1u64 << level >= self.span {
             return self.exactly(values, (1 << level) - 1);
         }
-        let Some(groups) = self.groups(level, values) else { return Step::Nothing };
-        let Some(mut equations) = self.equations(&groups, level, values) else { return Step::Nothing };
+        let Some(groups) = self.groups(level, values) else { return NumberSearch::Nothing };
+        let Some(mut equations) = self.equations(&groups, level, values) else { return NumberSearch::Nothing };
         let place = |(group, row): (usize, usize)| {
             let (choices, own) = equations.place(self.parities[row]);
             Place { group, base: values[row] >> level & 1 == 1, choices, own }
@@ -152,19 +142,19 @@ impl Lifting<'_> {
     }
 
     /// Whether integers give these numbers.
-    fn exactly(&self, values: &[i64], mask: i64) -> Step {
+    fn exactly(&self, values: &[i64], mask: i64) -> NumberSearch {
         let mut coefficients: Vec<i64> = Vec::with_capacity(self.lattice.rank());
         for ((row, pivot), value) in self.lattice.rows.iter().zip(&self.lattice.pivots).zip(values) {
             let known = row.iter().zip(&coefficients).try_fold(0i64, |sum, (a, y)| sum.checked_add(a.checked_mul(*y)?));
             // Numbers beyond the word would be a solution, but none that could be used; nothing is claimed of them.
-            let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return Step::Unfinished };
+            let Some(left) = known.and_then(|known| (value & mask).checked_sub(known)) else { return NumberSearch::Unfinished };
             match pivot {
                 Some(pivot) if left % pivot == 0 => coefficients.push(left / pivot),
                 None if left == 0 => {}
-                _ => return Step::Nothing,
+                _ => return NumberSearch::Nothing,
             }
         }
-        Step::Found(coefficients)
+        NumberSearch::Numbers(coefficients)
     }
 
     /// How many numbers have a residue.
@@ -215,10 +205,16 @@ impl Lifting<'_> {
     }
 
     /// Chooses bits of the places. `counts`: how many of each group may still be clear, and set.
-    fn choose(&mut self, places: &[Place], counts: &mut [[usize; 2]], choices: u64, next: &mut dyn FnMut(&mut Self, u64) -> Step) -> Step {
+    fn choose(
+        &mut self,
+        places: &[Place],
+        counts: &mut [[usize; 2]],
+        choices: u64,
+        next: &mut dyn FnMut(&mut Self, u64) -> NumberSearch,
+    ) -> NumberSearch {
         let Some((place, rest)) = places.split_first() else { return next(self, choices) };
         if !(self.patience)() {
-            return Step::Unfinished;
+            return NumberSearch::Unfinished;
         }
         let follows = (place.choices & choices).count_ones() & 1 == 1;
         let (first, values) = match place.own {
@@ -233,15 +229,15 @@ impl Lifting<'_> {
             counts[group][bit_of_number] -= 1;
             let step = self.choose(rest, counts, place.own.map_or(choices, |own| choices | u64::from(bit) << own), next);
             counts[group][bit_of_number] += 1;
-            if !matches!(step, Step::Nothing) {
+            if !matches!(step, NumberSearch::Nothing) {
                 return step;
             }
         }
-        Step::Nothing
+        NumberSearch::Nothing
     }
 
     /// Goes on with coefficients that have the chosen bits. Coefficients that no bit depends on may have either.
-    fn next(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> Step {
+    fn next(&mut self, level: u32, coefficients: &[i64], values: &[i64], equations: &Equations, choices: u64) -> NumberSearch {
         let free: Vec<usize> = (0..equations.of.len()).filter(|at| equations.of[*at].vector == 0).collect();
         let mut free_bits = 0u64;
         loop {
@@ -255,11 +251,11 @@ impl Lifting<'_> {
             let values: Vec<i64> = self.lattice.rows.iter().zip(values).map(value).collect();
             let step = self.lift(level + 1, &coefficients, &values);
             free_bits += 1;
-            if !matches!(step, Step::Nothing) || free_bits >> free.len() != 0 {
+            if !matches!(step, NumberSearch::Nothing) || free_bits >> free.len() != 0 {
                 return step;
             }
             if !(self.patience)() {
-                return Step::Unfinished;
+                return NumberSearch::Unfinished;
             }
         }
     }

@@ -24,7 +24,7 @@ mod lifting;
 mod optimal;
 mod preferential;
 mod selective;
-mod sequence;
+pub(crate) mod sequence;
 
 pub use ball_larus::{Numbering, TooManyPaths};
 pub use interesting::{InterestingSet, MOST_LISTED};
@@ -33,10 +33,20 @@ pub use labelling::{Class, Classification, Increments, Labelling, PlacedRegister
 pub use lattice::Lattice;
 pub use optimal::{Assignment, Budget, Proof, SearchEnd};
 pub use preferential::{MOST_RESTARTS, PreferentialIds, preferential};
+pub(crate) use selective::{absorb, initial, number_within, push_down};
 pub use selective::{modified_selective, pertinent, precise_selective, selective};
 
 use crate::dag::Dag;
 use serde::{Deserialize, Serialize};
+
+/// Paths that have numbers.
+#[derive(Clone, Debug)]
+pub struct NumberedPaths {
+    /// Their acyclic graph.
+    pub dag: Dag,
+    /// Their numbers.
+    pub numbering: Numbering,
+}
 
 /// How paths are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -143,22 +143,28 @@ struct Search<'a> {
 impl Search<'_> {
     /// The same bit by bit, for as many paths as that can be done for.
     fn lift(&mut self, span: u64, patience: u64, shuffle: &mut Shuffle) -> NumberSearch {
-        let last = self.steps.saturating_add(patience).min(self.budget.steps);
-        let (steps, stopped, budget) = (&mut self.steps, &mut self.stopped, &self.budget);
-        let mut go_on = || {
-            *steps += 1;
-            if *steps >= last || (steps.is_multiple_of(PATIENCE) && (budget.stop)()) {
-                *stopped |= *steps >= budget.steps || (budget.stop)();
-                return false;
-            }
-            true
-        };
-        lifting::find(self.lattice, span, &mut go_on, shuffle)
+        let (lattice, last) = (self.lattice, self.last(patience));
+        lifting::find(lattice, span, &mut || self.go_on(last), shuffle)
+    }
+
+    /// The last step of a search of so many.
+    fn last(&self, patience: u64) -> u64 {
+        self.steps.saturating_add(patience).min(self.budget.steps)
+    }
+
+    /// One step more; false if it is the last one, or the whole search is stopped.
+    fn go_on(&mut self, last: u64) -> bool {
+        self.steps += 1;
+        let ends = self.steps >= last || (self.steps.is_multiple_of(PATIENCE) && (self.budget.stop)());
+        if ends {
+            self.stopped |= self.steps >= self.budget.steps || (self.budget.stop)();
+        }
+        !ends
     }
 
     /// Numbers from 0 to `span - 1` for all paths, all different; with a shuffle, numbers are tried in another order.
     fn find(&mut self, span: u64, patience: u64, mut shuffle: Option<&mut Shuffle>) -> NumberSearch {
-        let last = self.steps.saturating_add(patience).min(self.budget.steps);
+        let last = self.last(patience);
         let Some(width) = usize::try_from(span).ok().filter(|width| *width <= MOST_NUMBERS) else { return NumberSearch::Unfinished };
         let mut candidates: Vec<i64> = (0..width as i64).collect();
         if let Some(shuffle) = shuffle.as_mut() {
@@ -173,9 +179,7 @@ impl Search<'_> {
             Advance::Conflict => return NumberSearch::Nothing,
         };
         loop {
-            self.steps += 1;
-            if self.steps >= last || (self.steps.is_multiple_of(PATIENCE) && (self.budget.stop)()) {
-                self.stopped |= self.steps >= self.budget.steps || (self.budget.stop)();
+            if !self.go_on(last) {
                 return NumberSearch::Unfinished;
             }
             let step = state.numbers.len();

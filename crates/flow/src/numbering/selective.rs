@@ -26,12 +26,7 @@ const MOST_REPAIRED: u64 = 1 << 16;
 /// # Errors
 /// Too many paths.
 pub fn selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
-    let mut values = initial(dag, set, false)?;
-    if !dag.edge_ids().all(|e| set.has(e)) {
-        push_down(dag, &mut values);
-        absorb(dag, set, &mut values);
-    }
-    Ok(values)
+    with_zeros(dag, set, false)
 }
 
 /// Precise selective path profiling: always valid.
@@ -39,10 +34,14 @@ pub fn selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingE
 /// # Errors
 /// Too many paths.
 pub fn precise_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
-    let mut values = initial(dag, set, true)?;
-    if !dag.edge_ids().all(|e| set.has(e)) {
+    with_zeros(dag, set, true)
+}
+
+fn with_zeros(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, NumberingError> {
+    let mut values = initial(dag, set.edges(), sorted)?;
+    if set.edges().contains(&false) {
         push_down(dag, &mut values);
-        absorb(dag, set, &mut values);
+        absorb(set.edges(), &mut values);
     }
     Ok(values)
 }
@@ -57,8 +56,8 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
         return Err(NumberingError::TooLargeForRepair { paths: all.paths(), limit: MOST_REPAIRED });
     }
     let paths: Vec<Vec<DagEdgeId>> = (0..all.paths()).filter_map(|id| all.path(dag, id)).collect();
-    let mut values = initial(dag, set, false)?;
-    if !dag.edge_ids().all(|e| set.has(e)) {
+    let mut values = initial(dag, set.edges(), false)?;
+    if set.edges().contains(&false) {
         push_down(dag, &mut values);
     }
     for edge in dag.edge_ids().filter(|e| !set.has(*e)) {
@@ -78,27 +77,32 @@ pub fn modified_selective(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, N
 /// More than 2^31 interesting paths or edges, so that sums might not fit a word, or too many paths in all.
 pub fn pertinent(dag: &Dag, set: &InterestingSet) -> Result<Vec<i64>, NumberingError> {
     let total = i64::try_from(set.closure()).ok().filter(|t| *t <= i64::MAX / 2).ok_or(TooManyPaths(dag.entry().0))?;
-    let mut values = vec![0i64; dag.edges().len()];
-    let mut behind = vec![0i64; dag.node_count()];
-    behind[dag.exit().index()] = 1;
-    let mut region = vec![false; dag.node_count()];
-    region[dag.entry().index()] = true;
-    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let mut sum = 0i64;
-        for &edge in dag.out(node).iter().filter(|e| set.has(**e)) {
-            values[edge.index()] = sum;
-            sum += behind[dag.edge(edge).to.index()];
-        }
-        behind[node.index()] = sum;
-        region[node.index()] |= sum > 0;
-    }
+    let (mut values, behind) = number_within(dag, set.edges());
     // A path that left may come back and leave again: only the first time matters, but the sum must fit a word.
-    let leaves = |e: DagEdgeId| !set.has(e) && region[dag.edge(e).from.index()];
+    let region = |node: Node| node == dag.entry() || behind[node.index()] > 0;
+    let leaves = |e: DagEdgeId| !set.has(e) && region(dag.edge(e).from);
     dag.edge_ids().filter(|e| leaves(*e)).for_each(|e| values[e.index()] = total);
     match most(dag, &values) {
         Some(_) => Ok(values),
         None => Err(TooManyPaths(dag.entry().0).into()),
     }
+}
+
+/// Ball-Larus among marked edges, and the number of paths along them from each node: numbers from 0 to one less than the paths. Zero
+/// elsewhere.
+pub(crate) fn number_within(dag: &Dag, marked: &[bool]) -> (Vec<i64>, Vec<i64>) {
+    let mut values = vec![0i64; dag.edges().len()];
+    let mut paths = vec![0i64; dag.node_count()];
+    paths[dag.exit().index()] = 1;
+    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
+        let mut sum = 0;
+        for &edge in dag.out(node).iter().filter(|e| marked[e.index()]) {
+            values[edge.index()] = sum;
+            sum += paths[dag.edge(edge).to.index()];
+        }
+        paths[node.index()] = sum;
+    }
+    (values, paths)
 }
 
 /// The greatest sum of a path, if it fits a word.
@@ -114,7 +118,7 @@ fn most(dag: &Dag, values: &[i64]) -> Option<i64> {
 }
 
 /// Numbers of all paths, uninteresting out-edges first; interesting ones by decreasing least number behind them if `sorted`.
-fn initial(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
+pub(crate) fn initial(dag: &Dag, interesting: &[bool], sorted: bool) -> Result<Vec<i64>, TooManyPaths> {
     let mut values = vec![0i64; dag.edges().len()];
     let mut paths = vec![0i64; dag.node_count()];
     let mut least = vec![i64::MAX; dag.node_count()];
@@ -123,15 +127,17 @@ fn initial(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, To
     for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
         let mut out = dag.out(node).to_vec();
         // Stable sorts: among equals the order of the graph remains.
-        out.sort_by_key(|e| set.has(*e));
+        out.sort_by_key(|e| interesting[e.index()]);
         if sorted {
-            out.sort_by_key(|e| (set.has(*e), std::cmp::Reverse(if set.has(*e) { least[dag.edge(*e).to.index()] } else { 0 })));
+            out.sort_by_key(|e| {
+                (interesting[e.index()], std::cmp::Reverse(if interesting[e.index()] { least[dag.edge(*e).to.index()] } else { 0 }))
+            });
         }
         let mut sum = 0i64;
         for edge in out {
             let to = dag.edge(edge).to.index();
             values[edge.index()] = sum;
-            if set.has(edge) {
+            if interesting[edge.index()] {
                 least[node.index()] = least[node.index()].min(least[to].saturating_add(sum));
             }
             sum = sum.checked_add(paths[to]).ok_or(TooManyPaths(node.0))?;
@@ -142,7 +148,7 @@ fn initial(dag: &Dag, set: &InterestingSet, sorted: bool) -> Result<Vec<i64>, To
 }
 
 /// Moves the value of each edge that is the only one into its head to the edges behind, from the entry on.
-fn push_down(dag: &Dag, values: &mut [i64]) {
+pub(crate) fn push_down(dag: &Dag, values: &mut [i64]) {
     let movable = |n: &&Node| **n != dag.exit() && dag.incoming(**n).len() == 1;
     for &node in dag.order().iter().filter(movable) {
         let moved = std::mem::take(&mut values[dag.incoming(node)[0].index()]);
@@ -151,8 +157,8 @@ fn push_down(dag: &Dag, values: &mut [i64]) {
 }
 
 /// Drops the values of uninteresting edges.
-fn absorb(dag: &Dag, set: &InterestingSet, values: &mut [i64]) {
-    dag.edge_ids().filter(|e| !set.has(*e)).for_each(|e| values[e.index()] = 0);
+pub(crate) fn absorb(interesting: &[bool], values: &mut [i64]) {
+    values.iter_mut().zip(interesting).filter(|(_, interesting)| !**interesting).for_each(|(value, _)| *value = 0);
 }
 
 /// Whether interesting paths have identities of their own.

@@ -10,7 +10,12 @@ pub struct Shuffle {
 impl Shuffle {
     /// From the beginning.
     pub fn new() -> Shuffle {
-        Shuffle { state: 0x7472_6f64_6465_6e21 }
+        Shuffle::from_seed(0x7472_6f64_6465_6e21)
+    }
+
+    /// From behind a number.
+    pub fn from_seed(state: u64) -> Shuffle {
+        Shuffle { state }
     }
 
     /// The next number.
@@ -25,6 +30,11 @@ impl Shuffle {
     /// A number below `bound`, which is not zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.number() % bound as u64) as usize
+    }
+
+    /// A number from 0 on, below 1.
+    pub fn fraction(&mut self) -> f64 {
+        (self.number() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Puts things into another order.

@@ -9,6 +9,7 @@
 //! The numbers that decide are those of a fixed sequence: the same input has the same result.
 
 use super::weighing::{EndPartition, EndSet, Weigher};
+use crate::numbering::sequence::Shuffle;
 
 /// Edges that may be looked at: bounds the time. What other values of the rest change is in docs/benchmarks/constants.md.
 const MOST_WORK: u64 = 60_000_000;
@@ -56,7 +57,7 @@ struct State<'a> {
     /// Procedures whose ends move.
     movable: Vec<usize>,
     mean: f64,
-    random: Sequence,
+    random: Shuffle,
 }
 
 impl State<'_> {
@@ -68,7 +69,7 @@ impl State<'_> {
         let mean = (loads.iter().sum::<u64>() as f64 / copies.max(1) as f64).max(1.0);
         let expensive = |at: &usize| costs[*at].iter().sum::<u64>() as f64 >= LEAST_FRACTION * mean;
         let movable = (0..costs.len()).filter(expensive).collect();
-        State { weighers, partition, costs, loads, movable, mean, random: Sequence(1) }
+        State { weighers, partition, costs, loads, movable, mean, random: Shuffle::from_seed(1) }
     }
 
     fn work(&self) -> u64 {
@@ -125,26 +126,5 @@ impl State<'_> {
                 weigher.of_these(at.into_iter())
             }
         }
-    }
-}
-
-/// A fixed sequence of numbers that look random (splitmix64).
-struct Sequence(u64);
-
-impl Sequence {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
-    }
-
-    fn fraction(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

@@ -24,17 +24,9 @@ impl Hits {
     }
 }
 
-impl std::ops::Add for Hits {
-    type Output = Hits;
-
-    fn add(self, other: Hits) -> Hits {
-        Hits { labels: self.labels + other.labels, all: self.all + other.all }
-    }
-}
-
 impl std::iter::Sum for Hits {
     fn sum<I: Iterator<Item = Hits>>(all: I) -> Hits {
-        all.fold(Hits::default(), |a, b| a + b)
+        all.fold(Hits::default(), |a, b| Hits { labels: a.labels + b.labels, all: a.all + b.all })
     }
 }
 

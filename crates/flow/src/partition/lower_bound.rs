@@ -75,7 +75,7 @@ pub fn bound(procedures: &[Procedure], copies: usize, measure: Measure) -> Lower
         sum += counts.iter().sum::<u64>();
         bound.path = procedures.iter().flat_map(|p| &p.paths).map(|p| p.count).max().unwrap_or(0);
         bound.together = together(&counts, copies as usize);
-        bound.whole_end = most_expensive_end(&known, sum.div_ceil(copies), |k, end, count| k.of_whole_end(end, count));
+        bound.whole_end = most_expensive_end(&known, sum.div_ceil(copies));
         bound.end = sufficient(&expensive_ends(&known, sum.div_ceil(copies)), copies, sum);
     }
     bound.average = sum.div_ceil(copies);
@@ -127,8 +127,8 @@ fn together(counts: &[u64], copies: usize) -> u64 {
     (0..=counts.len() / copies).map(of).max().unwrap_or(0)
 }
 
-/// The greatest bound of an end, or less than `uninteresting`.
-fn most_expensive_end(known: &[Known], uninteresting: u64, bound: impl Fn(&Known, DagEdgeId, u64) -> u64) -> u64 {
+/// The most that a whole end costs, or less than `uninteresting`.
+fn most_expensive_end(known: &[Known], uninteresting: u64) -> u64 {
     let all = known.iter().flat_map(|k| k.counts.iter().map(move |(end, count)| (count.saturating_add(k.labels), k, *end, *count)));
     let mut order: Vec<_> = all.filter(|(most, ..)| *most > uninteresting).collect();
     order.sort_by_key(|(most, ..)| Reverse(*most));
@@ -137,7 +137,7 @@ fn most_expensive_end(known: &[Known], uninteresting: u64, bound: impl Fn(&Known
         if most <= most_expensive {
             break;
         }
-        most_expensive = most_expensive.max(bound(known, end, count));
+        most_expensive = most_expensive.max(known.of_whole_end(end, count));
     }
     most_expensive
 }

@@ -9,12 +9,11 @@
 //!   labels, and nothing is counted at other ends; so uninteresting paths, which all leave by other ends, need no sums
 //!   of their own.
 
-use super::labels::{LabelSums, closure, pspp};
+use super::labels::{LabelSums, pspp};
 use super::{Ends, Measure};
 use crate::dag::{Dag, DagEdgeId};
-use crate::graph::Node;
-use crate::numbering::Numbering;
-use crate::placement::DisjointSets;
+use crate::numbering::{Numbering, number_within};
+use crate::placement::on_chords;
 use serde::{Deserialize, Serialize};
 
 /// A copy's part of a procedure. All tables are by edge of the DAG.
@@ -51,7 +50,7 @@ impl Part {
 
     /// The paths all of whose edges are in `interesting_ends`; counts are made at every end. The DAG has less than 2^63 paths.
     pub fn selective(dag: &Dag, interesting_ends: &[bool], frequencies: &[u64], measure: Measure) -> Part {
-        let interesting = closure(dag, interesting_ends);
+        let interesting = dag.on_whole_paths(|e| interesting_ends[e.index()]);
         let values = pspp(dag, &interesting);
         Part::counting_all(dag, interesting, values, frequencies, measure)
     }
@@ -59,7 +58,7 @@ impl Part {
     /// The paths with one of the `interesting_ends` ends. The DAG has less than 2^63 paths.
     pub fn by_ends(dag: &Dag, interesting_ends: &[DagEdgeId], frequencies: &[u64], measure: Measure) -> Part {
         let interesting = leading_to(dag, interesting_ends);
-        let values = number_within(dag, &interesting);
+        let (values, _) = number_within(dag, &interesting);
         let mut part =
             Part::placed(dag, &Chords { live: &interesting, free_exit: true }, interesting.clone(), values, frequencies, measure);
         interesting_ends.iter().for_each(|e| part.counted[e.index()] = true);
@@ -136,8 +135,11 @@ impl Part {
         let direct = resolved(dag, &found, &values);
         let weight = |at: usize| if ends[at] && measure == Measure::All { 0 } else { frequencies[at] };
         let inner = |e: &DagEdgeId| chords.live[e.index()] && !found.is_decided(dag.edge(*e).from);
-        let inner = dag.edge_ids().filter(inner).collect();
-        let (chords, offset) = on_chords(dag, inner, &direct, chords.free_exit, weight);
+        let mut inner: Vec<DagEdgeId> = dag.edge_ids().filter(inner).collect();
+        inner.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
+        // Edges that end paths lead to the exit at once.
+        let head = |e: DagEdgeId| if found.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
+        let (chords, offset) = on_chords(dag, &inner, &direct, head, !chords.free_exit);
         let cost = |increments: &[i64]| {
             let labelled = || (0..increments.len()).filter(|at| increments[*at] != 0);
             (labelled().map(weight).sum::<u64>(), labelled().count())
@@ -160,83 +162,10 @@ fn resolved(dag: &Dag, ends: &Ends, values: &[i64]) -> Vec<i64> {
     resolved
 }
 
-/// The same sums on the chords of a spanning tree of greatest weight among `edges`, of which those that end paths lead
-/// to the exit at once (see [`crate::placement`]), and the constant that all sums lack. Other edges keep what they
-/// have.
-fn on_chords(dag: &Dag, mut edges: Vec<DagEdgeId>, values: &[i64], free_exit: bool, weight: impl Fn(usize) -> u64) -> (Vec<i64>, i64) {
-    edges.sort_by_key(|e| (std::cmp::Reverse(weight(e.index())), *e));
-    let decided = Ends::from_dag(dag);
-    let head = |e: DagEdgeId| if decided.is_decided(dag.edge(e).to) { dag.exit() } else { dag.edge(e).to };
-    let mut sets = DisjointSets::new(dag.node_count());
-    if !free_exit {
-        sets.join(dag.entry(), dag.exit());
-    }
-    let mut tree: Vec<Vec<(Node, i64)>> = vec![Vec::new(); dag.node_count()];
-    for &edge in &edges {
-        let (from, to) = (dag.edge(edge).from, head(edge));
-        if sets.join(from, to) {
-            tree[from.index()].push((to, values[edge.index()]));
-            tree[to.index()].push((from, -values[edge.index()]));
-        }
-    }
-    let mut potential: Vec<Option<i64>> = vec![None; dag.node_count()];
-    let mut stack = if free_exit { vec![dag.entry()] } else { vec![dag.entry(), dag.exit()] };
-    stack.iter().for_each(|n| potential[n.index()] = Some(0));
-    while let Some(node) = stack.pop() {
-        let here = potential[node.index()].unwrap_or(0);
-        for &(other, step) in &tree[node.index()] {
-            if potential[other.index()].is_none() {
-                potential[other.index()] = Some(here.wrapping_add(step));
-                stack.push(other);
-            }
-        }
-    }
-    let mut increments = values.to_vec();
-    let height = |n: Node| potential[n.index()].unwrap_or(0);
-    for edge in edges {
-        increments[edge.index()] = values[edge.index()].wrapping_sub(height(head(edge)).wrapping_sub(height(dag.edge(edge).from)));
-    }
-    (increments, height(dag.exit()))
-}
-
 /// The edges on paths with one of the interesting ends.
 fn leading_to(dag: &Dag, interesting_ends: &[DagEdgeId]) -> Vec<bool> {
-    let ends = Ends::from_dag(dag);
-    let mut interesting = vec![false; dag.edges().len()];
-    interesting_ends.iter().for_each(|e| interesting[e.index()] = true);
-    let mut leads = vec![false; dag.node_count()];
-    for &node in dag.order().iter().rev().filter(|n| !ends.is_decided(**n)) {
-        for &edge in dag.out(node) {
-            interesting[edge.index()] |= leads[dag.edge(edge).to.index()];
-            leads[node.index()] |= interesting[edge.index()];
-        }
-    }
-    // And on from there.
-    let mut passed = vec![false; dag.node_count()];
-    interesting_ends.iter().for_each(|e| passed[dag.edge(*e).to.index()] = true);
-    for &node in dag.order().iter().filter(|n| ends.is_decided(**n)) {
-        if passed[node.index()] {
-            for &edge in dag.out(node) {
-                interesting[edge.index()] = true;
-                passed[dag.edge(edge).to.index()] = true;
-            }
-        }
-    }
-    interesting
-}
-
-/// Ball-Larus among the interesting edges: numbers from 0 to one less than the interesting paths. Zero elsewhere.
-fn number_within(dag: &Dag, interesting: &[bool]) -> Vec<i64> {
-    let mut values = vec![0; dag.edges().len()];
-    let mut paths = vec![0i64; dag.node_count()];
-    paths[dag.exit().index()] = 1;
-    for &node in dag.order().iter().rev().filter(|n| **n != dag.exit()) {
-        let mut sum = 0;
-        for &edge in dag.out(node).iter().filter(|e| interesting[e.index()]) {
-            values[edge.index()] = sum;
-            sum += paths[dag.edge(edge).to.index()];
-        }
-        paths[node.index()] = sum;
-    }
-    values
+    let mut marked = vec![true; dag.edges().len()];
+    Ends::from_dag(dag).edges().iter().for_each(|e| marked[e.index()] = false);
+    interesting_ends.iter().for_each(|e| marked[e.index()] = true);
+    dag.on_whole_paths(|e| marked[e.index()])
 }

@@ -4,7 +4,6 @@
 //! order of which tasks go to the copy with the least load. Frequencies serve for one thing: labels are moved to chords
 //! where that is hit less. Where probes are equal, the lower number goes first.
 
-use super::labels::closure;
 use super::tasks::{are_too_many, tasks};
 use super::{CopyPlan, Measure, Part, PartitionOptions, PartitionPlan, Procedure};
 
@@ -78,7 +77,7 @@ fn distribute(procedures: &[Procedure], mut all: Vec<Task>, options: &PartitionO
     }
     let part = |(procedure, edges): (&Procedure, Option<Vec<bool>>)| {
         let edges = edges?;
-        match closure(&procedure.dag, &edges).iter().all(|e| *e) {
+        match procedure.dag.on_whole_paths(|e| edges[e.index()]).iter().all(|e| *e) {
             true => whole(procedure, options.measure),
             false => Some(Part::selective(&procedure.dag, &edges, &procedure.frequencies, options.measure)),
         }

@@ -19,7 +19,7 @@
 use super::anneal::refine;
 use super::exact;
 use super::weighing::{EndPartition, EndSet, Weigher};
-use super::{CopyPlan, Measure, Part, PartitionOptions, PartitionPlan, Procedure};
+use super::{CopyPlan, Part, PartitionOptions, PartitionPlan, Procedure};
 use crate::dag::DagEdgeId;
 use std::collections::{BTreeSet, HashMap};
 
@@ -48,7 +48,7 @@ pub fn plan(procedures: &[Procedure], options: &PartitionOptions) -> PartitionPl
         plan.profitable += usize::from(sets.iter().filter(|s| !s.is_empty()).count() > 1);
         for (copy, set) in plan.copies.iter_mut().zip(sets).filter(|(_, set)| !set.is_empty()) {
             let ends: Vec<DagEdgeId> = set.iter().map(|e| weigher.ends[e]).collect();
-            copy.parts[at] = Some(part(&procedures[at], &ends, options.measure));
+            copy.parts[at] = Some(Part::by_ends(&procedures[at].dag, &ends, &procedures[at].frequencies, options.measure));
         }
     }
     plan
@@ -67,10 +67,6 @@ pub fn whole(procedures: &[Procedure], options: &PartitionOptions) -> PartitionP
         }
     }
     plan
-}
-
-fn part(procedure: &Procedure, ends: &[DagEdgeId], measure: Measure) -> Part {
-    Part::by_ends(&procedure.dag, ends, &procedure.frequencies, measure)
 }
 
 struct Search<'a> {

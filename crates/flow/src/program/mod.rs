@@ -33,7 +33,7 @@ use crate::dag::{Cut, Dag};
 use crate::frequency::Frequencies;
 use crate::graph::{Edge, Graph, Node};
 use crate::interesting::InterestingPlan;
-use crate::numbering::Numbering;
+use crate::numbering::NumberedPaths;
 use crate::partition::Hits;
 use crate::placement::Probes;
 use crate::plan::{PartPlan, Plan, RegisterAction};
@@ -156,15 +156,6 @@ enum EarlyCounts {
     Necessary,
     /// Where that pays, too.
     Worthwhile,
-}
-
-/// The paths that have numbers.
-#[derive(Clone, Debug)]
-pub struct NumberedPaths {
-    /// Their acyclic graph.
-    pub dag: Dag,
-    /// Their numbers.
-    pub numbering: Numbering,
 }
 
 /// What has to be done on the edges of a graph, and what the counters mean.

@@ -75,20 +75,8 @@ pub enum Operation {
 impl Operation {
     /// Whether it becomes code. Setting the register does not: it is in SSA form, and what is set is a constant.
     pub fn needs_code(self) -> bool {
-        match self {
-            Operation::Unreachable | Operation::Set(_) | Operation::Discard | Operation::Iterate(_) => false,
-            Operation::Add(increment) => increment != 0,
-            Operation::Count { .. }
-            | Operation::CountIteration { .. }
-            | Operation::Check { .. }
-            | Operation::Flush { .. }
-            | Operation::FlushDominant(_)
-            | Operation::CountHits(_)
-            | Operation::Emit { .. }
-            | Operation::NoteCall
-            | Operation::EnterCall
-            | Operation::LeaveCall => true,
-        }
+        use Operation::{Add, Discard, Iterate, Set, Unreachable};
+        !matches!(self, Unreachable | Set(_) | Discard | Iterate(_) | Add(0))
     }
 
     /// Whether it makes what was in the register before irrelevant.

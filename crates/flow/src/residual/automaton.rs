@@ -32,15 +32,11 @@ pub struct RegionState {
 /// the known-path region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automaton {
-    states: Vec<RegionState>,
+    /// The states, as the invariants have them.
+    pub states: Vec<RegionState>,
 }
 
 impl Automaton {
-    /// Of states as the invariants have them.
-    pub fn new(states: Vec<RegionState>) -> Automaton {
-        Automaton { states }
-    }
-
     /// One state for each node; the transitions are the edges of the region.
     pub fn from_edges(dag: &Dag, region: &[bool], unclear: &[bool]) -> Automaton {
         // The entry first: it changes places with node 0.
@@ -62,11 +58,6 @@ impl Automaton {
                 .collect();
         }
         Automaton { states }
-    }
-
-    /// The states.
-    pub fn states(&self) -> &[RegionState] {
-        &self.states
     }
 
     /// The transition on an edge from a state, if that stays in the region.

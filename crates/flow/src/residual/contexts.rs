@@ -180,6 +180,6 @@ impl Contexts {
             debug_assert!(transitions.iter().all(|(e, _)| dag.edge(*e).from == *node));
             RegionState { node: *node, transitions: transitions.iter().map(transition).collect() }
         };
-        Automaton::new(self.states.iter().map(state).collect())
+        Automaton { states: self.states.iter().map(state).collect() }
     }
 }

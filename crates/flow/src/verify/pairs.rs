@@ -54,8 +54,7 @@ pub fn search(dag: &Dag, members: &MarkedPaths, labelling: &Labelling, most: usi
     if !outside[dag.entry().index()].as_ref().is_some_and(fits) {
         return None;
     }
-    let mut place = vec![0; dag.node_count()];
-    dag.order().iter().enumerate().for_each(|(i, n)| place[n.index()] = i);
+    let place = dag.positions();
     let start = State { first: (dag.entry(), 0), second: (dag.entry(), Some(0)), differ: false, difference: [0, 0] };
     let mut visits = vec![Visit { state: start, before: 0, edges: (None, None) }];
     let mut seen = HashSet::from([start]);

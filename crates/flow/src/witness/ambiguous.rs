@@ -40,7 +40,7 @@ pub fn find(structure: &Structure, members: &[Vec<bool>], violations: &[Violatio
         for (stack, before) in prefixes.get(&violation.state).into_iter().flatten() {
             let mut pairs = PAIRS.min(budget);
             budget -= pairs;
-            let found = Search::new(&structure.pushdown, members, violation, stack).run(&mut pairs);
+            let found = Search { pushdown: &structure.pushdown, members, violation, stack }.run(&mut pairs);
             budget += pairs;
             if let Some(behind) = found {
                 return Some(behind.map(|blocks| before.iter().copied().chain(blocks).collect()));
@@ -200,11 +200,7 @@ struct Met {
     steps: [u32; 2],
 }
 
-impl<'a> Search<'a> {
-    fn new(pushdown: &'a Pushdown, members: &'a [Vec<bool>], violation: &'a Violation, stack: &'a [AutomatonState]) -> Search<'a> {
-        Search { pushdown, members, violation, stack }
-    }
-
+impl Search<'_> {
     fn run(&self, budget: &mut usize) -> Option<[Blocks; 2]> {
         let nothing = Lead { second: false, symbols: VecDeque::new() };
         let runs = self.violation.successors.map(|s| Run { state: Some(s), stack: self.stack.to_vec() });

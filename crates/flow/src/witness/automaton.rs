@@ -1,18 +1,13 @@
 //! The states of a program's pushdown automaton ([`pushdown`](super::pushdown)), each with at most one witness and one action.
 
 use super::program::{Witness, WitnessFunctionId};
-use crate::graph::Node;
+use crate::graph::{Node, indices};
 
 /// A state of the automaton.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AutomatonState(pub u32);
 
-impl AutomatonState {
-    /// The state as an index into per-state tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+indices!(AutomatonState);
 
 /// What follows when a state has been entered.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 //! conservation that is what a maximum spanning tree leaves, or less. Each try costs the sets that have `w`, and a search behind `w` to
 //! the next witnesses.
 
-use super::view::View;
-use super::view::{Scratch, disjoint};
+use super::sets::disjoint;
+use super::view::{Scratch, View};
 use std::collections::HashMap;
 
 /// Successors of a branch that must be distinguished.

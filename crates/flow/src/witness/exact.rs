@@ -6,14 +6,14 @@
 //! than the best so far. The number of steps is limited; whether the search was finished is said.
 
 use super::eliminate::Requirement;
-use super::view::View;
-use super::view::{disjoint, first_of};
+use super::sets::disjoint;
+use super::view::{View, first_of};
 use std::collections::HashSet;
 
 /// The cheapest set that distinguishes the required successors, from one that does, and whether it is proven to be so.
 pub fn exact(view: &View, required: &[Requirement], known: Vec<bool>, steps: usize) -> (Vec<bool>, bool) {
     let mut search = Search { view, required, best_cost: view.sum(&known), best: known, steps };
-    let (mut taken, mut excluded) = (vec![false; view.len()], vec![false; view.len()]);
+    let (mut taken, mut excluded) = (vec![false; view.state_count()], vec![false; view.state_count()]);
     let finished = search.go(&mut taken, &mut excluded, 0.0);
     (search.best, finished)
 }

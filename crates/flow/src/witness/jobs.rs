@@ -11,6 +11,8 @@
 use super::eliminate::Requirement;
 use super::sets::{Lists, components};
 use super::view::View;
+use crate::graph::Node;
+use crate::placement::DisjointSets;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// How branches make jobs.
@@ -57,7 +59,7 @@ pub fn jobs(view: &View, place: usize, grouping: Grouping) -> Vec<WitnessJob> {
 
 fn job(view: &View, place: usize, branches: Vec<usize>, whole: bool) -> WitnessJob {
     let region = match whole {
-        true => (0..view.len() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
+        true => (0..view.state_count() as u32).filter(|s| view.witness[*s as usize].is_some()).collect(),
         false => {
             let near: HashSet<u32> = branches.iter().flat_map(|b| near(view, *b)).collect();
             let mut near: Vec<u32> = near.into_iter().collect();
@@ -95,29 +97,31 @@ pub fn near(view: &View, branch: usize) -> Vec<u32> {
 /// Branches that share a cycle or an edge, as groups in the order of their first branches.
 fn groups(view: &View) -> Vec<Vec<usize>> {
     let pairs: Vec<(u32, u32)> = (0u32..).zip(&view.next).flat_map(|(s, next)| next.iter().map(move |n| (s, *n))).collect();
-    let component = components(&Lists::new(view.len(), &pairs));
-    let mut sets = Groups::new(view.branches.len());
+    let component = components(&Lists::new(view.state_count(), &pairs));
+    let mut sets = DisjointSets::new(view.branches.len());
     let mut first_in: BTreeMap<u32, usize> = BTreeMap::new();
     for (branch, of) in view.branches.iter().enumerate() {
         let own = component[of.state as usize];
         // A branch on a cycle has a successor in its own component.
         if of.next.iter().any(|n| component[*n as usize] == own) {
             let first = *first_in.entry(own).or_insert(branch);
-            sets.join(first, branch);
+            sets.join(Node(first as u32), Node(branch as u32));
         }
     }
     if view.branches.len() <= MOST_NESTED {
         join_nested(view, &mut sets);
     }
-    let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    (0..view.branches.len()).for_each(|b| groups.entry(sets.root(b)).or_default().push(b));
-    groups.into_values().collect()
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    (0..view.branches.len()).for_each(|b| groups.entry(sets.root(b as u32)).or_default().push(b));
+    let mut groups: Vec<Vec<usize>> = groups.into_values().collect();
+    groups.sort_unstable();
+    groups
 }
 
 /// Joins each branch with those between it and its immediate postdominator.
-fn join_nested(view: &View, sets: &mut Groups) {
+fn join_nested(view: &View, sets: &mut DisjointSets) {
     let postdominator = view.postdominators();
-    let mut branch_at = vec![None; view.len()];
+    let mut branch_at = vec![None; view.state_count()];
     view.branches.iter().enumerate().for_each(|(i, b)| branch_at[b.state as usize] = Some(i));
     for (branch, of) in view.branches.iter().enumerate() {
         let stop = postdominator[of.state as usize];
@@ -127,32 +131,9 @@ fn join_nested(view: &View, sets: &mut Groups) {
                 continue;
             }
             if let Some(inner) = branch_at[state as usize] {
-                sets.join(branch, inner);
+                sets.join(Node(branch as u32), Node(inner as u32));
             }
             work.extend(&view.next[state as usize]);
         }
-    }
-}
-
-/// Disjoint sets.
-struct Groups(Vec<usize>);
-
-impl Groups {
-    fn new(count: usize) -> Groups {
-        Groups((0..count).collect())
-    }
-
-    fn root(&mut self, mut at: usize) -> usize {
-        while self.0[at] != at {
-            self.0[at] = self.0[self.0[at]];
-            at = self.0[at];
-        }
-        at
-    }
-
-    /// The lower number stays.
-    fn join(&mut self, a: usize, b: usize) {
-        let (a, b) = (self.root(a), self.root(b));
-        self.0[a.max(b)] = a.min(b);
     }
 }

@@ -19,10 +19,9 @@ use super::automaton::{AutomatonState, Role, StateAction};
 use super::condition::{Violation, branch, members, target};
 use super::program::{WitnessFunctionId, WitnessKind, WitnessProgram};
 use super::pushdown::Pushdown;
-use super::sets::{Lists, components};
+use super::sets::{Lists, components, disjoint};
 use super::structure::Structure;
-use super::view::{END, View};
-use super::view::{disjoint, first_of};
+use super::view::{END, View, first_of};
 use super::{Distribution, Weights};
 use std::collections::HashSet;
 
@@ -97,7 +96,7 @@ impl Function<'_> {
     fn check(&self, check: &mut PaperCheck) {
         let all = self.union(&(0..self.profiles.len()).collect::<Vec<_>>());
         let unbroken = self.on_cycle(&all);
-        for state in 0..self.view.len() as u32 {
+        for state in 0..self.view.state_count() as u32 {
             let data = self.structure.pushdown.state(AutomatonState(self.view.first.0 + state));
             let chooses = matches!(data.action, StateAction::Choose(_)) && data.role != Role::Call;
             if !chooses || !self.structure.reached[self.view.first.index() + state as usize] {
@@ -128,18 +127,18 @@ impl Function<'_> {
 
     /// States with a witness of one of some profiles.
     fn union(&self, of: &[usize]) -> Vec<bool> {
-        (0..self.view.len()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
+        (0..self.view.state_count()).map(|s| of.iter().any(|m| self.profiles[*m][s])).collect()
     }
 
     /// States on directed cycles without a witness.
     fn on_cycle(&self, member: &[bool]) -> Vec<bool> {
         let free = |s: u32| !member[s as usize];
-        let pairs: Vec<(u32, u32)> = (0..self.view.len() as u32)
+        let pairs: Vec<(u32, u32)> = (0..self.view.state_count() as u32)
             .filter(|s| free(*s))
             .flat_map(|s| self.view.next[s as usize].iter().filter(|n| free(**n)).map(move |n| (s, *n)))
             .collect();
-        let component = components(&Lists::new(self.view.len(), &pairs));
-        let mut cyclic = vec![false; self.view.len() + 1];
+        let component = components(&Lists::new(self.view.state_count(), &pairs));
+        let mut cyclic = vec![false; self.view.state_count() + 1];
         pairs.iter().filter(|(a, b)| component[*a as usize] == component[*b as usize]).for_each(|(a, _)| {
             cyclic[component[*a as usize] as usize] = true;
         });
@@ -174,7 +173,7 @@ impl Function<'_> {
     }
 
     fn path_condition(&self, fork: u32, a: u32, b: u32) -> bool {
-        let none = vec![false; self.view.len()];
+        let none = vec![false; self.view.state_count()];
         let loops = |q: u32| self.reach(q, &none).contains(&fork);
         let sets: Vec<[Vec<u32>; 2]> = self.profiles.iter().map(|m| [a, b].map(|q| first_of(self.view, m, q))).collect();
         if loops(a) && loops(b) {

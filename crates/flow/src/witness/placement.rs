@@ -114,7 +114,7 @@ pub fn fewest(view: &View) -> Vec<bool> {
 }
 
 fn targets(view: &View) -> Vec<bool> {
-    let mut member = vec![false; view.len()];
+    let mut member = vec![false; view.state_count()];
     for target in view.next.iter().filter(|next| next.len() > 1).flatten() {
         member[*target as usize] = view.witness[*target as usize].is_some();
     }
@@ -139,9 +139,9 @@ fn repair(view: &View, member: &mut [bool]) {
 
 /// Edges outside of a maximum spanning tree, as states. What carries no witness is in the tree first, the edge exit -> entry among it.
 fn outside_spanning_tree(view: &View) -> Vec<bool> {
-    let end = Node(view.len() as u32);
-    let mut sets = DisjointSets::new(view.len() + 1);
-    let mut before = vec![None; view.len()];
+    let end = Node(view.state_count() as u32);
+    let mut sets = DisjointSets::new(view.state_count() + 1);
+    let mut before = vec![None; view.state_count()];
     for (state, next) in (0u32..).zip(&view.next) {
         if view.ends[state as usize] {
             sets.join(Node(state), end);
@@ -176,7 +176,7 @@ fn paper_nodes(program: &WitnessProgram, structure: &Structure, view: &View, wei
     let weight = |e: Edge| weights.edge(program, view.function, e);
     others.sort_by(|a, b| weight(*b).total_cmp(&weight(*a)).then(a.cmp(b)));
     let outside: Vec<Edge> = special.into_iter().chain(others).filter(|e| !sets.join(graph.from(*e), graph.to(*e))).collect();
-    let mut member = vec![false; view.len()];
+    let mut member = vec![false; view.state_count()];
     for edge in outside {
         let node = node_for(function, edge, |n| weights.node(program, view.function, n));
         let state = structure.pushdown.node(view.function, node).0 - view.first.0;

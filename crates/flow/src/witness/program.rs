@@ -3,29 +3,17 @@
 //! The model is described in the [module header](super). Invariants of a [`WitnessProgram`]: calls, kinds and entries name what exists;
 //! nodes and edges of all functions are numbered consecutively, function after function, and these numbers are the witnesses.
 
-use crate::graph::{Edge, Graph, Node};
+use crate::graph::{Edge, Graph, Node, indices};
 
 /// A function, by its place in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WitnessFunctionId(pub u32);
 
-impl WitnessFunctionId {
-    /// The function as an index into per-function tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
 /// A node or an edge of a program whose executions are recorded: its number among the nodes, or the edges, of all functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Witness(pub u32);
 
-impl Witness {
-    /// The witness as an index into per-witness tables.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+indices!(WitnessFunctionId, Witness);
 
 /// What witnesses are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -319,13 +307,6 @@ impl WitnessProgram {
     /// The function of a witness.
     pub fn function_of(&self, kind: WitnessKind, witness: Witness) -> WitnessFunctionId {
         WitnessFunctionId(self.bases(kind).partition_point(|base| *base <= witness.0) as u32 - 1)
-    }
-
-    /// The witnesses that a function can have.
-    pub fn witnesses_of(&self, kind: WitnessKind, function: WitnessFunctionId) -> impl Iterator<Item = Witness> + '_ {
-        let bases = self.bases(kind);
-        let range = bases[function.index()]..bases[function.index() + 1];
-        range.map(Witness).filter(move |w| self.check_witness(kind, *w).is_ok())
     }
 
     pub(super) fn check_witness(&self, kind: WitnessKind, witness: Witness) -> Result<(), WitnessError> {

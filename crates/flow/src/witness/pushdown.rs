@@ -43,13 +43,8 @@ impl Pushdown {
     }
 
     /// Number of states.
-    pub fn len(&self) -> usize {
+    pub fn state_count(&self) -> usize {
         self.states.len()
-    }
-
-    /// Never: there is a root.
-    pub fn is_empty(&self) -> bool {
-        self.states.is_empty()
     }
 
     /// All states.

@@ -276,20 +276,6 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         self.frames.iter().filter_map(|call| self.place(*call)).collect()
     }
 
-    /// All blocks to the end.
-    ///
-    /// # Errors
-    /// As for [`next_event`](Self::next_event).
-    pub fn blocks_to_end(&mut self) -> Result<Vec<(WitnessFunctionId, Node)>, ReconstructError> {
-        let mut blocks = Vec::new();
-        while let Some(event) = self.next_event()? {
-            if let ExecutionEvent::Block(function, node) = event {
-                blocks.push((function, node));
-            }
-        }
-        Ok(blocks)
-    }
-
     fn pushdown(&self) -> &Pushdown {
         &self.of.structure.pushdown
     }

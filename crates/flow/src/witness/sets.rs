@@ -74,11 +74,7 @@ impl Sets {
         if a == b {
             return a == EMPTY;
         }
-        let (mut few, mut many) = (self.get(a), self.get(b));
-        if few.len() > many.len() {
-            std::mem::swap(&mut few, &mut many);
-        }
-        !few.iter().any(|symbol| many.binary_search(symbol).is_ok())
+        disjoint(self.get(a), self.get(b))
     }
 
     fn intern(&mut self, symbols: Vec<u32>) -> SetId {
@@ -91,6 +87,12 @@ impl Sets {
         self.numbers.insert(symbols, number);
         number
     }
+}
+
+/// Whether two ascending lists have nothing in common.
+pub fn disjoint(a: &[u32], b: &[u32]) -> bool {
+    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    !few.iter().any(|x| many.binary_search(x).is_ok())
 }
 
 /// A graph as lists of successors, one behind the other.

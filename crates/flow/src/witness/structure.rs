@@ -123,7 +123,7 @@ impl Structure {
     }
 
     fn reachable(&self) -> Vec<bool> {
-        let mut reached = vec![false; self.pushdown.len()];
+        let mut reached = vec![false; self.pushdown.state_count()];
         let mut work = vec![self.pushdown.root()];
         while let Some(state) = work.pop() {
             if std::mem::replace(&mut reached[state.index()], true) {
@@ -199,7 +199,7 @@ impl Structure {
     fn in_cycle(&self) -> Vec<bool> {
         let mut pairs = Vec::new();
         self.pushdown.states().for_each(|s| self.pushdown.for_each_next(s, |to| pairs.push((s.0, to.0))));
-        let component = components(&Lists::new(self.pushdown.len(), &pairs));
+        let component = components(&Lists::new(self.pushdown.state_count(), &pairs));
         let mut in_cycle = vec![false; component.len()];
         let mut first = vec![u32::MAX; component.len()];
         for (state, of) in (0u32..).zip(&component) {
@@ -236,7 +236,7 @@ fn dependents(pushdown: &Pushdown) -> Lists {
             pairs.push((pushdown.entry(callee).0, state.0));
         }
     }
-    Lists::new(pushdown.len(), &pairs)
+    Lists::new(pushdown.state_count(), &pairs)
 }
 
 /// Functions whose witnesses are seen: all, or those of one recursive component.

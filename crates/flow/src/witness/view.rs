@@ -9,6 +9,7 @@
 use super::WitnessKind;
 use super::automaton::{AutomatonState, Role, StateAction};
 use super::program::{Witness, WitnessFunctionId};
+use super::sets::disjoint;
 use super::structure::{ENDS, RETURNS, Structure, UNWINDS};
 use super::weights::Weights;
 use crate::dominators::immediate_dominators;
@@ -89,7 +90,7 @@ impl View {
 
     /// The immediate postdominator of each state, without the edge exit -> entry; `None` where only the end follows, or nothing.
     pub fn postdominators(&self) -> Vec<Option<u32>> {
-        let count = self.len();
+        let count = self.state_count();
         let exit = count as u32;
         let mut into = vec![Vec::new(); count + 1];
         for state in 0..exit {
@@ -111,7 +112,7 @@ impl View {
         if self.branches.len() < MANY {
             return BTreeSet::new();
         }
-        let mut is_branch = vec![false; self.len()];
+        let mut is_branch = vec![false; self.state_count()];
         self.branches.iter().for_each(|branch| is_branch[branch.state as usize] = true);
         let postdominators = self.postdominators();
         let every: Vec<u32> = std::iter::successors(Some(entry), |state| postdominators[*state as usize]).collect();
@@ -131,7 +132,7 @@ impl View {
 
     /// Marks the separators.
     pub fn separated(&self) -> Vec<bool> {
-        let mut member = vec![false; self.len()];
+        let mut member = vec![false; self.state_count()];
         self.separators.iter().for_each(|state| member[*state as usize] = true);
         member
     }
@@ -159,10 +160,10 @@ impl View {
 
     /// Where no end can be reached, as in the main loop of a server, the run ends from outside, anywhere.
     fn end_endless(&mut self) {
-        let mut before = vec![Vec::new(); self.len()];
-        (0..self.len()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
-        let mut can_end = vec![false; self.len()];
-        let mut work: Vec<usize> = (0..self.len()).filter(|s| self.ends[*s]).collect();
+        let mut before = vec![Vec::new(); self.state_count()];
+        (0..self.state_count()).for_each(|s| self.next[s].iter().for_each(|n| before[*n as usize].push(s)));
+        let mut can_end = vec![false; self.state_count()];
+        let mut work: Vec<usize> = (0..self.state_count()).filter(|s| self.ends[*s]).collect();
         while let Some(state) = work.pop() {
             if !std::mem::replace(&mut can_end[state], true) {
                 work.extend(&before[state]);
@@ -196,7 +197,7 @@ impl View {
                 continue;
             }
             let sets: Vec<Vec<u32>> = next.iter().map(|n| scratch.first_of(self, &all, *n)).collect();
-            let differ = |i: usize| (0..i).all(|j| !sets[i].iter().any(|s| sets[j].binary_search(s).is_ok()));
+            let differ = |i: usize| (0..i).all(|j| disjoint(&sets[i], &sets[j]));
             if (1..next.len()).all(differ) {
                 self.branches.push(ViewBranch { state: place, next });
             }
@@ -204,13 +205,8 @@ impl View {
     }
 
     /// Number of states.
-    pub fn len(&self) -> usize {
+    pub fn state_count(&self) -> usize {
         self.next.len()
-    }
-
-    /// Never: a function has an entry.
-    pub fn is_empty(&self) -> bool {
-        self.next.is_empty()
     }
 
     /// What the marked states cost as witnesses.
@@ -255,7 +251,7 @@ impl Scratch {
     }
 
     fn first_from(&mut self, view: &View, member: &[bool], from: &[u32]) -> Vec<u32> {
-        self.met.resize(view.len(), 0);
+        self.met.resize(view.state_count(), 0);
         self.search += 1;
         self.work.extend(from);
         let mut found = Vec::new();
@@ -281,10 +277,4 @@ impl Scratch {
 /// One search of [`Scratch::first_of`].
 pub fn first_of(view: &View, member: &[bool], from: u32) -> Vec<u32> {
     Scratch::default().first_of(view, member, from)
-}
-
-/// Whether two ascending lists have nothing in common.
-pub fn disjoint(a: &[u32], b: &[u32]) -> bool {
-    let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
-    !few.iter().any(|x| many.binary_search(x).is_ok())
 }

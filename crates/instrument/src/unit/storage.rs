@@ -7,7 +7,8 @@ use crate::interesting;
 use crate::llvm::Value;
 use crate::options::Threads;
 use crate::sample::PlannedFunction;
-use trodden_flow::program::{Cells, NumberedPaths};
+use trodden_flow::numbering::NumberedPaths;
+use trodden_flow::program::Cells;
 use trodden_unit::{CountTable, FunctionMap, LabelWords, Storage, shape};
 
 impl Unit {

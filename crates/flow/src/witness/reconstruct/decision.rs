@@ -38,6 +38,11 @@ struct ComponentSets {
     sets: Vec<FirstSets>,
 }
 
+/// What comes next in a trace: at its end the symbol for that, or anything if it was cut.
+fn symbol(next: Option<Witness>, ending: TraceEnding) -> Option<u32> {
+    next.map(|witness| witness.0).or((ending == TraceEnding::Complete).then_some(END))
+}
+
 impl MetBranch {
     /// The only successor that agrees with the next symbols, if there is one and the successors are few.
     fn agreeing<I: Iterator<Item = Witness>>(
@@ -51,11 +56,7 @@ impl MetBranch {
         }
         let mut left = u64::MAX >> (u64::BITS as usize - self.next.len());
         for (profile, trace) in traces.iter_mut().enumerate() {
-            let symbol = match (trace.peek(), ending) {
-                (Some(symbol), _) => symbol.0,
-                (None, TraceEnding::Complete) => END,
-                (None, TraceEnding::Cut) => continue,
-            };
+            let Some(symbol) = symbol(trace.peek(), ending) else { continue };
             let remembered = &mut self.remembered[profile][symbol as usize % REMEMBERED];
             if remembered.0 != symbol {
                 let has = |(at, parts): (usize, &SymbolSets)| u64::from(sets[profile].has(*parts, symbol)) << at;
@@ -78,13 +79,9 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         let mut at_end = false;
         let mut left: Vec<usize> = (0..met.next.len()).collect();
         for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let symbol = match (trace.peek(), self.ending) {
-                (Some(symbol), _) => symbol.0,
-                (None, TraceEnding::Complete) => END,
-                (None, TraceEnding::Cut) => {
-                    at_end = true;
-                    continue;
-                }
+            let Some(symbol) = symbol(trace.peek(), self.ending) else {
+                at_end = true;
+                continue;
             };
             left.retain(|i| of.sets[profile].has(met.parts[profile][*i], symbol));
         }
@@ -115,13 +112,10 @@ impl<I: Iterator<Item = Witness>> Reconstructor<'_, I> {
         let component = of.structure.component[function.index()];
         let own = self.tables.components.entry(component).or_insert_with(|| of.component(function));
         for (profile, trace) in self.traces.iter_mut().enumerate() {
-            let symbol = match (trace.find(|w| of.component_of.get(w.index()) == Some(&component)), self.ending) {
-                (Some(symbol), _) => symbol.0,
-                (None, TraceEnding::Complete) => END,
-                (None, TraceEnding::Cut) => {
-                    at_end = true;
-                    continue;
-                }
+            let found = trace.find(|w| of.component_of.get(w.index()) == Some(&component));
+            let Some(symbol) = symbol(found, self.ending) else {
+                at_end = true;
+                continue;
             };
             let sets = &own.sets[profile];
             left.retain(|i| sets.has(sets.parts(&of.structure, &own.scope, next[*i]), symbol));

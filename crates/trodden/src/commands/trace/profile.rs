@@ -18,7 +18,8 @@ use trodden_binary::linked::in_file;
 use trodden_flow::dag::{Dag, Entries};
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::graph::{Edge, Graph, Node};
-use trodden_flow::limit::{Limited, cut_to_limit};
+use trodden_flow::limit::cut_to_limit;
+use trodden_flow::numbering::NumberedPaths;
 use trodden_profile::{Collected, Counts, ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use trodden_trace::{FollowEnding, ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 use trodden_unit::{
@@ -207,7 +208,7 @@ fn number(trace: &TraceFile, seen: &SeenFlow, function: TraceFunction, blocks: &
     }
     let graph = Graph::new(blocks.len() as u32 + 1, Node(0), exit, flow.iter().map(|e| (e.from, e.to)).collect())?;
     let frequencies = Frequencies::estimate(&graph, &branch_weights(&graph, &vec![Hint::None; graph.edge_count()]));
-    let Limited { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
+    let NumberedPaths { dag, numbering } = cut_to_limit(&graph, &[], &frequencies, MOST_PATHS, Entries::Shared);
     let map_blocks: Vec<UnitBlock> = blocks.iter().map(|b| block_of_map(trace, *b)).collect();
     let map = FunctionMap {
         name: name_in_file(trace, &trace.about().functions[function.0 as usize]).to_owned(),
