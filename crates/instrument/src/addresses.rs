@@ -9,12 +9,12 @@
 //! and its code must stay as it is. Probes are carried over by the places of instructions in their blocks.
 
 use crate::describe::{EdgeSite, FunctionCfg};
+use crate::flags::set_option;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use llvm_sys::support::LLVMParseCommandLineOptions;
 use trodden_unit::probes::{PseudoProbe, probe_function};
 use trodden_unit::{EdgeKind, Identity};
 
@@ -66,9 +66,7 @@ impl PseudoProbes {
         let mut at = Vec::new();
         for (number, block) in cfg.nodes.iter().enumerate() {
             let Some(block) = block else { continue };
-            let is_alloca = |i: &Value| !llvm!(LLVMIsAAllocaInst(i.0)).is_null();
-            let is_head = |i: &Value| i.is(LLVMOpcode::LLVMPHI) || i.is(LLVMOpcode::LLVMLandingPad) || is_alloca(i);
-            let first = block.instructions().find(|i| !is_head(i)).expect("a block has a terminator");
+            let first = block.behind_head();
             if number > 0 && is_between_two(*block) {
                 continue;
             }
@@ -117,21 +115,19 @@ fn only_jumps(block: Block) -> Option<Block> {
 /// Whether another call of the same block comes before: only then is an instruction not sure to be reached with its block.
 fn has_call_before(instruction: Value) -> bool {
     let before = instruction.block().instructions().take_while(|i| *i != instruction);
-    before.filter(|i| i.is_call()).any(|call| !(call.callee().is_function() && call.callee().intrinsic() != 0))
+    before.filter(|i| i.is_call()).any(|call| !call.calls_intrinsic())
 }
 
 /// Has code generation leave equal ends of blocks where they are. Where it merges them, they lose their probes.
 pub fn forbid_tail_merging() {
-    let words = [c"trodden".as_ptr(), c"-enable-tail-merge=0".as_ptr()];
-    llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
+    set_option(c"-enable-tail-merge=0");
 }
 
 /// Puts the probes into the module that is to become code. They stand in the order of the unit's functions.
 pub fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
     llvm!(LLVMGetOrInsertNamedMetadata(module.raw, PROBES_METADATA.as_ptr().cast(), PROBES_METADATA.len()));
-    let name = "llvm.pseudoprobe";
-    let id = llvm!(LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len()));
-    let probe = Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
+    let probe = module.intrinsic("llvm.pseudoprobe", &mut []);
+    let whole = Value(llvm!(LLVMConstInt(llvm!(LLVMInt32TypeInContext(module.context())), 0, 0)));
     let functions: IndexMap<String, Value> = module.functions().map(|f| (f.name(), f)).collect();
     for (number, probes) in probes.iter().enumerate() {
         let function = functions[&probes.function];
@@ -139,16 +135,9 @@ pub fn insert(module: Module, unit: Identity, probes: &[FunctionProbes]) {
         let location = crate::debug::no_line(module, function);
         for &((block, place), at) in &probes.at {
             let builder = Builder::before(module, blocks[block][place], location);
-            call(module, &builder, probe, [probe_function(unit, number as u32), at.number()]);
+            let [function, number] = [probe_function(unit, number as u32), at.number()].map(|word| builder.constant(word));
+            // The last two: a probe of a block; its share of the block's executions, all of them.
+            builder.call(probe, &[function, number, whole, module.constant(-1)]);
         }
     }
-}
-
-fn call(module: Module, builder: &Builder, probe: Value, [function, number]: [u64; 2]) {
-    let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
-    // The last two: a probe of a block; its share of the block's executions, all of them.
-    let mut arguments =
-        [module.constant(function as i64).0, module.constant(number as i64).0, llvm!(LLVMConstInt(i32, 0, 0)), module.constant(-1).0];
-    let kind = llvm!(LLVMGlobalGetValueType(probe.0));
-    llvm!(LLVMBuildCall2(builder.raw(), kind, probe.0, arguments.as_mut_ptr(), 4, c"".as_ptr()));
 }

@@ -6,7 +6,7 @@
 
 use crate::debug::Positions;
 use crate::describe::{FunctionCfg, is_placeholder};
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, attribute_kind, llvm, owned};
 use crate::no_return::NoReturnAnalysis;
 use crate::shape::prepare;
 use indexmap::IndexMap;
@@ -15,13 +15,12 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMTypeRef;
 use llvm_sys::target::{LLVMGetModuleDataLayout, LLVMStoreSizeOfType};
-use std::ffi::CStr;
 use trodden_flow::Node;
 use trodden_unit::properties::*;
 
 /// The properties of the functions that would be instrumented.
 pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut positions: Positions) -> UnitProperties {
-    let mut names = Names { module, operations: Vec::new(), numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
+    let mut names = Names { module, numbers: IndexMap::new(), types: IndexMap::new(), classes: Classes::default() };
     let mut functions = Vec::new();
     for &function in chosen {
         positions.of_function(function);
@@ -33,7 +32,7 @@ pub fn of(module: Module, chosen: &[Value], no_return: &NoReturnAnalysis, mut po
         version: PROPERTIES_VERSION,
         files: positions.files,
         scopes: positions.scopes,
-        operations: names.operations,
+        operations: names.numbers.into_keys().collect(),
         classes: names.classes.parents,
         functions,
     }
@@ -87,21 +86,20 @@ impl Collector<'_> {
     }
 
     fn operands(&mut self, instruction: Value) -> Vec<ValueId> {
-        let count = llvm!(LLVMGetNumOperands(instruction.0)) as u32;
-        (0..count).map(|i| self.value(Value(llvm!(LLVMGetOperand(instruction.0, i))))).collect()
+        instruction.operands().map(|operand| self.value(operand)).collect()
     }
 
     fn load(&mut self, load: Value) -> BlockAction {
-        let address = Value(llvm!(LLVMGetOperand(load.0, 0)));
+        let address = load.operand(0);
         let root = linked_object(address).map_or(address, |(object, _)| object);
-        let constant = is_global(root) && llvm!(LLVMIsGlobalConstant(root.0)) != 0;
+        let constant = root.is_global_variable() && llvm!(LLVMIsGlobalConstant(root.0)) != 0;
         let constant = constant || load.metadata("invariant.load").is_some();
         let operation = self.names.loaded(load.kind());
         BlockAction::Load { result: self.value(load), operation, access: self.access(load, address, load.kind()), constant }
     }
 
     fn store(&mut self, store: Value) -> BlockAction {
-        let [value, address] = [0, 1].map(|i| Value(llvm!(LLVMGetOperand(store.0, i))));
+        let [value, address] = [0, 1].map(|i| store.operand(i));
         let operation = self.names.loaded(value.kind());
         BlockAction::Store { value: self.value(value), operation, access: self.access(store, address, value.kind()) }
     }
@@ -129,7 +127,7 @@ impl Collector<'_> {
     }
 
     fn address(&mut self, address: Value) -> BlockAction {
-        let base = Value(llvm!(LLVMGetOperand(address.0, 0)));
+        let base = address.operand(0);
         if let Some(bytes) = byte_distance(address) {
             return BlockAction::Offset { result: self.value(address), base: self.value(base), bytes };
         }
@@ -154,23 +152,15 @@ fn is_simple(access: Value) -> bool {
     llvm!(LLVMGetVolatile(access.0)) == 0 && llvm!(LLVMGetOrdering(access.0)) == LLVMAtomicOrderingNotAtomic
 }
 
-fn is_global(value: Value) -> bool {
-    !llvm!(LLVMIsAGlobalVariable(value.0)).is_null()
-}
-
 fn kind_of(value: Value) -> ValueKind {
-    let has = |index: u32, place: Value| {
-        let noalias = llvm!(LLVMGetEnumAttributeKindForName(c"noalias".as_ptr(), 7));
-        !llvm!(LLVMGetEnumAttributeAtIndex(place.0, index, noalias)).is_null()
-    };
-    if is_global(value) || !llvm!(LLVMIsAAllocaInst(value.0)).is_null() {
+    let has = |index: u32, place: Value| !llvm!(LLVMGetEnumAttributeAtIndex(place.0, index, attribute_kind("noalias"))).is_null();
+    if value.is_global_variable() || !llvm!(LLVMIsAAllocaInst(value.0)).is_null() {
         return ValueKind::Object;
     }
     if !llvm!(LLVMIsAArgument(value.0)).is_null() {
         let function = Value(llvm!(LLVMGetParamParent(value.0)));
-        let count = llvm!(LLVMCountParams(function.0));
-        let place = (0..count).find(|i| llvm!(LLVMGetParam(function.0, *i)) == value.0);
-        return if place.is_some_and(|i| has(i + 1, function)) { ValueKind::Object } else { ValueKind::Other };
+        let place = (1..).zip(function.parameters()).find(|(_, parameter)| *parameter == value);
+        return if place.is_some_and(|(i, _)| has(i, function)) { ValueKind::Object } else { ValueKind::Other };
     }
     if !llvm!(LLVMIsACallInst(value.0)).is_null() && value.callee().is_function() && has(0, value.callee()) {
         return ValueKind::Object;
@@ -191,9 +181,9 @@ fn linked_object(value: Value) -> Option<(Value, Option<i64>)> {
             return None;
         }
         bytes = bytes.zip(byte_distance(at)).map(|(a, b): (i64, i64)| a.wrapping_add(b));
-        at = Value(llvm!(LLVMGetOperand(at.0, 0)));
+        at = at.operand(0);
     }
-    (at != value && is_global(at)).then_some((at, bytes))
+    (at != value && at.is_global_variable()).then_some((at, bytes))
 }
 
 /// By how many bytes an address computation goes on, if it is a constant distance in bytes.
@@ -201,10 +191,10 @@ fn byte_distance(address: Value) -> Option<i64> {
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
     let is_byte =
         llvm!(LLVMGetTypeKind(element)) == llvm_sys::LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
-    if !is_byte || llvm!(LLVMGetNumOperands(address.0)) != 2 {
+    if !is_byte || address.operand_count() != 2 {
         return None;
     }
-    Value(llvm!(LLVMGetOperand(address.0, 1))).as_integer()
+    address.operand(1).as_integer()
 }
 
 /// Bits of [`effects`] that stand for writing: LLVM has two bits for each kind of memory, reading below writing.
@@ -214,7 +204,7 @@ const INACCESSIBLE: u64 = 0b11 << 2;
 
 /// What a call may do to memory that this module can see, as the bits of LLVM's attribute `memory`.
 fn effects(call: Value) -> u64 {
-    let kind = llvm!(LLVMGetEnumAttributeKindForName(c"memory".as_ptr(), 6));
+    let kind = attribute_kind("memory");
     let bits = |attribute: llvm_sys::prelude::LLVMAttributeRef| match attribute.is_null() {
         true => u64::MAX,
         false => llvm!(LLVMGetEnumAttributeValue(attribute)),
@@ -229,7 +219,6 @@ fn effects(call: Value) -> u64 {
 /// Operations and types by name, and classes of memory; shared by the functions of a unit.
 struct Names {
     module: Module,
-    operations: Vec<String>,
     numbers: IndexMap<String, OperationId>,
     types: IndexMap<LLVMTypeRef, String>,
     classes: Classes,
@@ -237,21 +226,12 @@ struct Names {
 
 impl Names {
     fn operation(&mut self, name: String) -> OperationId {
-        let operations = &mut self.operations;
-        *self.numbers.entry(name).or_insert_with_key(|name| {
-            operations.push(name.clone());
-            OperationId(operations.len() as u32 - 1)
-        })
+        let next = OperationId(self.numbers.len() as u32);
+        *self.numbers.entry(name).or_insert(next)
     }
 
     fn kind(&mut self, kind: LLVMTypeRef) -> &str {
-        self.types.entry(kind).or_insert_with(|| {
-            let text = llvm!(LLVMPrintTypeToString(kind));
-            // SAFETY: LLVM returned a string of its own, which is disposed of only after it was copied.
-            let name = unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned();
-            llvm!(LLVMDisposeMessage(text));
-            name
-        })
+        self.types.entry(kind).or_insert_with(|| owned(llvm!(LLVMPrintTypeToString(kind))))
     }
 
     fn loaded(&mut self, kind: LLVMTypeRef) -> OperationId {

@@ -7,8 +7,7 @@
 //! Bounds are options of the process: they hold for all code that it generates from then on. Where a linker generates
 //! code in several threads, which modules they reach is not the same each time; what the code does, and counts, is.
 
-use crate::llvm::llvm;
-use llvm_sys::support::LLVMParseCommandLineOptions;
+use crate::flags::{code_generation_flags, set_option};
 use std::ffi::CStr;
 use std::sync::Once;
 
@@ -36,11 +35,10 @@ impl Bound {
         self.once.call_once(|| {
             let given = std::env::args_os().any(|word| word.to_string_lossy().contains(self.name));
             // In a response file it is among the words that the driver passes on.
-            if given || crate::flags::code_generation_flags().iter().any(|word| word.contains(self.name)) {
+            if given || code_generation_flags().iter().any(|word| word.contains(self.name)) {
                 return;
             }
-            let words = [c"trodden".as_ptr(), self.raised.as_ptr()];
-            llvm!(LLVMParseCommandLineOptions(words.len() as i32, words.as_ptr(), std::ptr::null()));
+            set_option(self.raised);
         });
     }
 }

@@ -25,9 +25,8 @@ pub fn of(module: Module) -> Vec<Callee> {
 pub fn in_block(block: Block, number: Node) -> Vec<BlockCall> {
     let mut found = Vec::new();
     for called in block.instructions().filter(|i| i.is_call()).map(Value::callee) {
-        let is_assembly = !llvm!(LLVMIsAInlineAsm(called.0)).is_null();
         let function = behind(called);
-        if is_assembly || function.is_some_and(|f| f.intrinsic() != 0) {
+        if called.is_assembly() || function.is_some_and(|f| f.intrinsic() != 0) {
             continue;
         }
         let call = BlockCall { block: number, callee: function.map(Value::name) };

@@ -4,29 +4,23 @@
 //! changed: numbers and names that the compiler gives, source positions, and the line numbers and places that
 //! assertions and messages pass on. So a function that only moved within its file, or whose file moved, is the same.
 
-use crate::llvm::{Block, Value, llvm};
+use crate::llvm::{Block, Value, llvm, owned};
 use indexmap::IndexMap;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::LLVMTypeKind;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::LLVMDILocationGetLine;
-use std::ffi::CStr;
 
 /// Constants are looked into so deep.
 const DEPTH: u32 = 4;
 
 /// The digest of prepared blocks.
 pub fn digest(blocks: &[Block]) -> u64 {
-    let values = arguments(blocks).into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
+    let arguments = blocks.first().map(|first| first.function().parameters()).unwrap_or_default();
+    let values = arguments.into_iter().chain(blocks.iter().flat_map(|b| b.instructions()));
     let mut code = Code { numbers: values.enumerate().map(|(at, value)| (value, at as u64)).collect(), words: Vec::new() };
     blocks.iter().flat_map(|b| b.instructions()).for_each(|i| code.instruction(i));
     trodden_unit::digest(&code.words)
-}
-
-fn arguments(blocks: &[Block]) -> Vec<Value> {
-    let Some(first) = blocks.first() else { return Vec::new() };
-    let function = llvm!(LLVMGetBasicBlockParent(first.0));
-    (0..llvm!(LLVMCountParams(function))).map(|at| Value(llvm!(LLVMGetParam(function, at)))).collect()
 }
 
 /// What is digested.
@@ -57,8 +51,7 @@ impl Code {
         let line = instruction.location().map(|l| i64::from(llvm!(LLVMDILocationGetLine(l))));
         // What does not come back says where it was called.
         let names_place = instruction.is_call() && instruction.call_has_attribute("noreturn");
-        for at in 0..llvm!(LLVMGetNumOperands(instruction.0)) {
-            let operand = Value(llvm!(LLVMGetOperand(instruction.0, at as u32)));
+        for operand in instruction.operands() {
             let constant = !llvm!(LLVMIsAConstant(operand.0)).is_null() && !operand.is_function();
             let is_place = constant && instruction.is_call() && (names_place || (line.is_some() && operand.as_integer() == line));
             if is_place { self.word(b'l', 0) } else { self.operand(operand, DEPTH) }
@@ -83,10 +76,9 @@ impl Code {
         } else if has_only_numbers(value) {
             self.printed(value);
         } else if !llvm!(LLVMIsAConstant(value.0)).is_null() {
-            let operands = llvm!(LLVMGetNumOperands(value.0)).max(0) as u32;
-            self.word(b'c', u64::from(operands) | (llvm!(LLVMGetValueKind(value.0)) as u64) << 32);
+            self.word(b'c', u64::from(value.operand_count()) | (llvm!(LLVMGetValueKind(value.0)) as u64) << 32);
             if depth > 0 {
-                (0..operands).for_each(|at| self.operand(Value(llvm!(LLVMGetOperand(value.0, at))), depth - 1));
+                value.operands().for_each(|operand| self.operand(operand, depth - 1));
             }
         } else {
             // Blocks are the graph's.
@@ -99,19 +91,14 @@ impl Code {
         if !matches!(llvm!(LLVMGetLinkage(global.0)), LLVMLinkage::LLVMPrivateLinkage | LLVMLinkage::LLVMLinkerPrivateLinkage) {
             return self.text(b'g', global.name().as_bytes());
         }
-        let variable = !llvm!(LLVMIsAGlobalVariable(global.0)).is_null();
-        match variable.then(|| Value::some(llvm!(LLVMGetInitializer(global.0)))).flatten() {
+        match global.is_global_variable().then(|| global.initializer()).flatten() {
             Some(content) if has_only_numbers(content) => self.printed(content),
             _ => self.word(b'h', 0),
         }
     }
 
     fn printed(&mut self, value: Value) {
-        let text = llvm!(LLVMPrintValueToString(value.0));
-        // SAFETY: LLVM returned a string that ends with a zero byte, and is freed only below.
-        let bytes = unsafe { CStr::from_ptr(text) }.to_bytes().to_vec();
-        llvm!(LLVMDisposeMessage(text));
-        self.text(b's', &bytes);
+        self.text(b's', owned(llvm!(LLVMPrintValueToString(value.0))).as_bytes());
     }
 }
 

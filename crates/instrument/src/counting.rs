@@ -22,15 +22,14 @@
 use crate::events::BegunEvents;
 use crate::flags::code_generation_flags;
 use crate::interesting::Words;
-use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
-use crate::module_context::ModuleContext;
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::segments::SegmentCode;
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::stream::StreamCode;
 use crate::weights::{mark_unlikely, weigh_successors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMInlineAsmDialect, LLVMIntPredicate};
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMIntPredicate};
 use std::sync::OnceLock;
 use trodden_unit::CountTable;
 
@@ -112,7 +111,7 @@ pub struct Unknown {
 impl Unknown {
     /// Has the runtime count at an address of the template.
     fn jump_to_runtime(&self, builder: &Builder, counter: Value) {
-        assembly(builder, JUMP_TO_COUNT, JUMP_REGISTERS, [counter, self.count]);
+        builder.assembly(builder.module.void(), JUMP_TO_COUNT, JUMP_REGISTERS, &[counter, self.count]);
     }
 }
 
@@ -145,13 +144,13 @@ impl Counters<'_> {
     }
 
     /// Adds to the word at an address.
-    pub fn add(&self, module: Module, builder: &Builder, address: Value, by: Value) {
-        add_to_word(module, builder, address, by, self.atomic);
+    pub fn add(&self, builder: &Builder, address: Value, by: Value) {
+        add_to_word(builder, address, by, self.atomic);
     }
 }
 
 /// Adds to the word at an address, which other threads add to as well if that is to be `atomic`.
-pub fn add_to_word(module: Module, builder: &Builder, address: Value, by: Value, atomic: bool) {
+pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     if atomic {
         let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
         llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
@@ -159,9 +158,10 @@ pub fn add_to_word(module: Module, builder: &Builder, address: Value, by: Value,
     }
     // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
     if is_unoptimised(builder) {
-        return assembly(builder, ADD, ADD_REGISTERS, [address, by]);
+        builder.assembly(builder.module.void(), ADD, ADD_REGISTERS, &[address, by]);
+        return;
     }
-    let old = builder.load(module.i64(), address);
+    let old = builder.load(builder.module.i64(), address);
     let new = builder.add(old, by);
     builder.store(new, address);
 }
@@ -169,21 +169,8 @@ pub fn add_to_word(module: Module, builder: &Builder, address: Value, by: Value,
 /// Whether code generation leaves load, addition and store the three instructions that they are.
 fn is_unoptimised(builder: &Builder) -> bool {
     static FLAG: OnceLock<bool> = OnceLock::new();
-    let function = Value(llvm!(LLVMGetBasicBlockParent(LLVMGetInsertBlock(builder.raw()))));
+    let function = Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function();
     function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
-}
-
-/// Inline assembly with two operands.
-fn assembly(builder: &Builder, text: &str, registers: &str, operands: [Value; 2]) {
-    let mut kinds = operands.map(Value::kind);
-    let nothing = llvm!(LLVMVoidTypeInContext(llvm!(LLVMGetTypeContext(kinds[1]))));
-    let kind = llvm!(LLVMFunctionType(nothing, kinds.as_mut_ptr(), 2, 0));
-    let dialect = LLVMInlineAsmDialect::LLVMInlineAsmDialectATT;
-    let (length, registers_length) = (text.len(), registers.len());
-    let assembly =
-        llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), length, registers.as_ptr().cast(), registers_length, 1, 0, dialect, 0));
-    let mut arguments = operands.map(|o| o.0);
-    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), 2, c"".as_ptr()));
 }
 
 /// A count to be made: of the path with this number, at this place.
@@ -219,14 +206,9 @@ pub enum Lookup {
 
 impl DeferredCount {
     /// Notes a count where the builder stands.
-    pub fn at(module: Module, builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
-        let name = c_string(PLACE);
-        let void = llvm!(LLVMVoidTypeInContext(module.context()));
-        let kind = llvm!(LLVMFunctionType(void, std::ptr::null_mut(), 0, 0));
-        let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
-        let function = if known.is_null() { llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)) } else { known };
-        let place = llvm!(LLVMBuildCall2(builder.raw(), kind, function, std::ptr::null_mut(), 0, c"".as_ptr()));
-        DeferredCount { place: Value(place), path, by, lookup, dominant: None }
+    pub fn at(builder: &Builder, path: Value, by: Value, lookup: Lookup) -> DeferredCount {
+        let place = builder.call(builder.module.function_without_parameters(PLACE), &[]);
+        DeferredCount { place, path, by, lookup, dominant: None }
     }
 
     /// The path mostly has this number, namely if a comparison holds: it is counted by an instruction of its own then;
@@ -237,8 +219,7 @@ impl DeferredCount {
 }
 
 /// Makes the counts that were waiting.
-pub fn make(context: ModuleContext, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
-    let module = context.module;
+pub fn make(module: Module, counters: Counters, waiting: &[DeferredCount], location: Option<LLVMMetadataRef>) {
     for count in waiting {
         let block = count.place.block();
         let rest = split_off_behind(module, count.place);
@@ -249,9 +230,8 @@ pub fn make(context: ModuleContext, counters: Counters, waiting: &[DeferredCount
         }
         maker.hold();
     }
-    let place = llvm!(LLVMGetNamedFunction(module.raw, c_string(PLACE).as_ptr()));
-    if !place.is_null() {
-        llvm!(LLVMDeleteFunction(place));
+    if let Some(place) = module.function(PLACE) {
+        llvm!(LLVMDeleteFunction(place.0));
     }
 }
 
@@ -282,7 +262,7 @@ impl Maker<'_> {
         let branch = self.at_end(block).branch(holds, same, other);
         weigh_successors(self.module, branch, &DOMINANT);
         let Some(choice) = in_register else { return vec![(same, self.module.constant(number)), (other, path)] };
-        let more = Value(llvm!(LLVMGetOperand(choice.0, 1)));
+        let more = choice.operand(1);
         llvm!(LLVMInstructionRemoveFromParent(more.0));
         let builder = self.at_end(same);
         builder.insert(more);
@@ -293,9 +273,8 @@ impl Maker<'_> {
     /// One more is in the register where control comes by the comparison, and as many as before where it comes by a count.
     fn hold(&self) {
         let Some(choice) = self.count.dominant.and_then(|u| u.in_register) else { return };
-        let [more, before] = [1, 2].map(|i| Value(llvm!(LLVMGetOperand(choice.0, i))));
-        let first = self.rest.instructions().next().expect("a block has a terminator");
-        let number = Builder::phi_before(self.module, first, self.module.i64(), self.location);
+        let [more, before] = [1, 2].map(|i| choice.operand(i));
+        let number = Builder::phi_at_top(self.module, self.rest, self.module.i64(), self.location);
         let from = predecessors(self.rest).into_iter();
         number.add_incoming(&from.map(|b| (if b == more.block() { more } else { before }, b)).collect::<Vec<_>>());
         choice.replace_uses(number);
@@ -323,9 +302,8 @@ impl Maker<'_> {
         };
         let builder = self.at_end(count);
         let copies = || {
-            let copies = builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias));
             // Frozen, so that code generation does not add it up again for the count.
-            Value(llvm!(LLVMBuildFreeze(builder.raw(), copies.0, c"".as_ptr())))
+            builder.freeze(builder.offset(self.module.i8(), self.counters.base, builder.load(i64, unknown.bias)))
         };
         let copy = own(&builder, unknown.copies.unwrap_or_else(copies));
         let [check, first, again] = [(); 3].map(|()| new_block_behind(self.module, self.rest));
@@ -341,7 +319,7 @@ impl Maker<'_> {
         self.check_others(&builder, left, first, check);
 
         let builder = self.at_end(again);
-        self.counters.add(self.module, &builder, copy, left);
+        self.counters.add(&builder, copy, left);
         builder.jump(self.rest);
     }
 
@@ -353,7 +331,7 @@ impl Maker<'_> {
             return by;
         }
         builder.branch(self.is_zero(&builder, by), self.rest, check);
-        let left = Value(llvm!(LLVMBuildPhi(self.at_end(check).raw(), self.module.i64(), c"".as_ptr())));
+        let left = self.at_end(check).phi(self.module.i64());
         left.add_incoming(&[(by, from)]);
         left
     }
@@ -370,7 +348,7 @@ impl Maker<'_> {
     }
 
     fn is_zero(&self, builder: &Builder, value: Value) -> Value {
-        builder.compare(LLVMIntPredicate::LLVMIntEQ, value, self.constant(0))
+        builder.equal(value, self.constant(0))
     }
 
     /// Lets control come to the count only if the path is unknown; gives the block where it does.
@@ -379,7 +357,7 @@ impl Maker<'_> {
         let builder = self.at_end(block);
         let known = builder.load(self.module.i8(), builder.offset(self.module.i8(), table, self.count.path));
         let zero = Value(llvm!(LLVMConstInt(self.module.i8(), 0, 0)));
-        let branch = builder.branch(builder.compare(LLVMIntPredicate::LLVMIntEQ, known, zero), unknown, self.rest);
+        let branch = builder.branch(builder.equal(known, zero), unknown, self.rest);
         mark_unlikely(self.module, branch);
         unknown
     }
@@ -388,7 +366,7 @@ impl Maker<'_> {
         let builder = self.at_end(block);
         let first = builder.offset(self.module.i64(), self.counters.base, self.constant(self.counters.first));
         let address = builder.offset(self.module.i64(), first, self.count.path);
-        self.counters.add(self.module, &builder, address, self.count.by);
+        self.counters.add(&builder, address, self.count.by);
         builder.jump(self.rest);
     }
 
@@ -403,54 +381,46 @@ impl Maker<'_> {
         builder.jump(probe);
 
         let builder = self.at_end(probe);
-        let slot = Value(llvm!(LLVMBuildPhi(builder.raw(), i64, c"".as_ptr())));
-        let left = Value(llvm!(LLVMBuildPhi(builder.raw(), i64, c"".as_ptr())));
-        let words = Value(llvm!(LLVMBuildShl(builder.raw(), slot.0, self.constant(1).0, c"".as_ptr())));
-        let cell = builder.offset(i64, cells, words);
+        let [slot, left] = [(); 2].map(|()| builder.phi(i64));
+        let cell = builder.offset(i64, cells, builder.shift_left(slot, self.constant(1)));
         let found = builder.load(i64, cell);
         let other = builder.compare(LLVMIntPredicate::LLVMIntNE, found, key);
         mark_unlikely(self.module, builder.branch(other, miss, hit));
 
         let builder = self.at_end(miss);
-        let free = builder.compare(LLVMIntPredicate::LLVMIntEQ, found, self.constant(0));
-        mark_unlikely(self.module, builder.branch(free, acquire, advance));
+        mark_unlikely(self.module, builder.branch(self.is_zero(&builder, found), acquire, advance));
 
         let builder = self.at_end(acquire);
         builder.branch(self.acquire(&builder, cell, key), hit, advance);
 
         let builder = self.at_end(advance);
         let behind = builder.add(slot, self.constant(1));
-        let last = builder.compare(LLVMIntPredicate::LLVMIntEQ, behind, self.constant(table.slots));
-        let next = Value(llvm!(LLVMBuildSelect(builder.raw(), last.0, self.constant(0).0, behind.0, c"".as_ptr())));
+        let last = builder.equal(behind, self.constant(table.slots));
+        let next = builder.select(last, self.constant(0), behind);
         let fewer = builder.add(left, self.constant(u64::MAX));
-        let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, fewer, self.constant(0));
-        mark_unlikely(self.module, builder.branch(none, full, probe));
+        mark_unlikely(self.module, builder.branch(self.is_zero(&builder, fewer), full, probe));
         slot.add_incoming(&[(start, block), (next, advance)]);
         left.add_incoming(&[(self.constant(table.slots.min(MOST_PROBES)), block), (fewer, advance)]);
 
         let builder = self.at_end(hit);
-        let address = Builder::offset(&builder, i64, cell, self.constant(1));
-        self.counters.add(self.module, &builder, address, self.count.by);
+        let address = builder.offset(i64, cell, self.constant(1));
+        self.counters.add(&builder, address, self.count.by);
         builder.jump(self.rest);
 
         let builder = self.at_end(full);
         let lost = builder.offset(i64, self.counters.base, self.constant(table.first_word));
-        self.counters.add(self.module, &builder, lost, self.count.by);
+        self.counters.add(&builder, lost, self.count.by);
         builder.jump(self.rest);
     }
 
     /// The slot where a path's cell is looked for first.
     fn slot_of(&self, builder: &Builder, slots: u64) -> Value {
-        let spread = Value(llvm!(LLVMBuildMul(builder.raw(), self.count.path.0, self.constant(SPREAD).0, c"".as_ptr())));
-        let right =
-            |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, self.constant(bits.into()).0, c"".as_ptr())));
+        let spread = builder.multiply(self.count.path, self.constant(SPREAD));
+        let right = |value: Value, bits: u32| builder.shift_right(value, self.constant(bits.into()));
         match slots {
             1 => self.constant(0),
             _ if slots.is_power_of_two() => right(spread, 64 - slots.trailing_zeros()),
-            _ => {
-                let share = llvm!(LLVMBuildMul(builder.raw(), right(spread, 32).0, self.constant(slots).0, c"".as_ptr()));
-                right(Value(share), 32)
-            }
+            _ => right(builder.multiply(right(spread, 32), self.constant(slots)), 32),
         }
     }
 
@@ -461,8 +431,7 @@ impl Maker<'_> {
         let both = llvm!(LLVMBuildAtomicCmpXchg(builder.raw(), cell.0, free.0, key.0, order, order, 0));
         llvm!(LLVMSetAlignment(both, WORD as u32));
         let before = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 0, c"".as_ptr())));
-        let done = llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr()));
-        let same = builder.compare(LLVMIntPredicate::LLVMIntEQ, before, key);
-        Value(llvm!(LLVMBuildOr(builder.raw(), done, same.0, c"".as_ptr())))
+        let done = Value(llvm!(LLVMBuildExtractValue(builder.raw(), both, 1, c"".as_ptr())));
+        builder.or(done, builder.equal(before, key))
     }
 }

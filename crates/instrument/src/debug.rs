@@ -38,22 +38,14 @@ impl Positions {
 
     /// Where a function is declared.
     pub fn of_function(&mut self, function: Value) -> Option<Position> {
-        let subprogram = llvm!(LLVMGetSubprogram(function.0));
-        if subprogram.is_null() {
-            return None;
-        }
-        let scope = self.scope(subprogram, std::ptr::null_mut())?;
+        let scope = self.scope(subprogram(function)?, std::ptr::null_mut())?;
         let Scope { file, line, .. } = self.scopes[scope as usize];
         Some(Position { scope, file, line, column: 0 })
     }
 
     /// The compiler that made the function's unit, as debug information has it.
     pub fn producer(&self, function: Value) -> Option<String> {
-        let subprogram = llvm!(LLVMGetSubprogram(function.0));
-        if subprogram.is_null() {
-            return None;
-        }
-        let unit = self.operands(subprogram).into_iter().flatten().find(|o| {
+        let unit = self.operands(subprogram(function)?).into_iter().flatten().find(|o| {
             let node = llvm!(LLVMValueAsMetadata(o.0));
             matches!(kind(node), LLVMMetadataKind::LLVMDICompileUnitMetadataKind)
         })?;
@@ -135,12 +127,18 @@ fn one_spelling(path: &str) -> String {
     short.into_os_string().into_string().unwrap_or_else(|_| path.to_owned())
 }
 
+/// What debug information says of a function; `None` without it.
+pub fn subprogram(function: Value) -> Option<LLVMMetadataRef> {
+    let found = llvm!(LLVMGetSubprogram(function.0));
+    (!found.is_null()).then_some(found)
+}
+
 fn kind(node: LLVMMetadataRef) -> LLVMMetadataKind {
     llvm!(LLVMGetMetadataKind(node))
 }
 
 /// A location of line 0 in a function: for code that has no place in its source. `None` without debug information.
 pub fn no_line(module: Module, function: Value) -> Option<LLVMMetadataRef> {
-    let subprogram = llvm!(LLVMGetSubprogram(function.0));
-    (!subprogram.is_null()).then(|| llvm!(LLVMDIBuilderCreateDebugLocation(module.context(), 0, 0, subprogram, std::ptr::null_mut())))
+    let scope = subprogram(function)?;
+    Some(llvm!(LLVMDIBuilderCreateDebugLocation(module.context(), 0, 0, scope, std::ptr::null_mut())))
 }

@@ -60,6 +60,11 @@ pub fn is_must_tail(call: Value) -> bool {
 }
 
 impl FunctionCfg {
+    /// The block of a node; `None` for a dispatch block and the exit.
+    pub fn block(&self, node: Node) -> Option<Block> {
+        self.nodes.get(node.index()).copied().flatten()
+    }
+
     /// For each edge, whether it says that a call was reached: paths that end with it are besides those that go on.
     pub fn excluded(&self) -> Vec<bool> {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
@@ -247,10 +252,7 @@ pub fn tail_call_before_return(block: Block) -> Option<Value> {
     let real = block.instructions().filter(|i| *i != jump && !(i.is(LLVMOpcode::LLVMCall) && is_placeholder(*i)));
     let call = real.last().filter(|i| is_tail_call(*i))?;
     let ret = to.terminator();
-    if llvm!(LLVMGetNumOperands(ret.0)) == 0 {
-        return Some(call);
-    }
-    let phi = Value(llvm!(LLVMGetOperand(ret.0, 0)));
+    let Some(phi) = ret.operands().next() else { return Some(call) };
     let is_phi = to.phis().any(|p| p == phi);
     (is_phi && phi.incoming().contains(&(call, block))).then_some(call)
 }
@@ -278,17 +280,16 @@ fn return_end(terminator: Value) -> (EdgeKind, Value) {
 /// Whether a call may be made as a jump, if it is the last thing that a function does: a call of another function,
 /// unless the function's code was asked for without such jumps.
 fn is_tail_call(call: Value) -> bool {
-    if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || is_plain_intrinsic(call) {
+    if !call.is(LLVMOpcode::LLVMCall) || llvm!(LLVMIsTailCall(call.0)) == 0 || call.calls_intrinsic() {
         return false;
     }
-    let is_assembly = !llvm!(LLVMIsAInlineAsm(call.callee().0)).is_null();
-    !is_assembly && (is_must_tail(call) || !disables_tail_calls(call))
+    !call.callee().is_assembly() && (is_must_tail(call) || !disables_tail_calls(call))
 }
 
 /// Whether the function that holds an instruction was compiled by `-fno-optimize-sibling-calls`.
 fn disables_tail_calls(instruction: Value) -> bool {
     const NAME: &str = "disable-tail-calls";
-    let function = llvm!(LLVMGetBasicBlockParent(instruction.block().0));
+    let function = instruction.block().function().0;
     let attribute = llvm!(LLVMGetStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, NAME.as_ptr().cast(), NAME.len() as u32));
     let mut length = 0;
     // SAFETY: LLVM returns the attribute's value with its length; it lives as long as the context.
@@ -301,22 +302,15 @@ fn disables_tail_calls(instruction: Value) -> bool {
 
 /// Whether a `ret` returns nothing, or what the call returned.
 fn returns_value_of(terminator: Value, call: Value) -> bool {
-    if llvm!(LLVMGetNumOperands(terminator.0)) == 0 {
-        return true;
-    }
-    let value = Value(llvm!(LLVMGetOperand(terminator.0, 0)));
+    let Some(value) = terminator.operands().next() else { return true };
     let is_cast = !llvm!(LLVMIsABitCastInst(value.0)).is_null();
-    value == call || (is_cast && Value(llvm!(LLVMGetOperand(value.0, 0))) == call)
-}
-
-fn is_plain_intrinsic(call: Value) -> bool {
-    call.callee().is_function() && call.callee().intrinsic() != 0
+    value == call || (is_cast && value.operand(0) == call)
 }
 
 /// Intrinsics that make no code.
 pub fn is_placeholder(call: Value) -> bool {
     let names = ["llvm.lifetime.", "llvm.dbg.", "llvm.assume", "llvm.fake.use", "llvm.pseudoprobe", "llvm.invariant."];
-    is_plain_intrinsic(call) && names.iter().any(|n| call.callee().name().starts_with(n))
+    call.calls_intrinsic() && names.iter().any(|n| call.callee().name().starts_with(n))
 }
 
 /// The call because of which what follows cannot be reached, or the terminator if there is none.

@@ -5,10 +5,10 @@
 //! `llvm.used`. The record is retained (`R`) so that `--gc-sections` leaves it; it refers to the counters by their
 //! distance, so that it needs no relocation when the program starts.
 
-use crate::llvm::{Module, Value, c_string, llvm};
+use crate::llvm::{Module, Value, attribute_kind, llvm};
+use llvm_sys::LLVMVisibility;
 use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMTypeRef, LLVMValueRef};
-use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
+use llvm_sys::prelude::LLVMTypeRef;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -25,18 +25,12 @@ const PRESERVE_ALL: u32 = 15;
 
 /// Declares the template of the unit's counters, which [`sections`] defines.
 pub fn declare_counters(module: Module) -> Value {
-    let counters = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(COUNTERS_SYMBOL).as_ptr()));
-    llvm!(LLVMSetVisibility(counters, LLVMVisibility::LLVMHiddenVisibility));
-    Value(counters)
+    module.add_hidden_global(COUNTERS_SYMBOL, module.i64())
 }
 
 /// Declares the thread-local bias.
 pub fn declare_bias(module: Module) -> Value {
-    let name = c_string(BIAS_SYMBOL);
-    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), name.as_ptr()));
-    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetThreadLocalMode(bias, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
-    Value(bias)
+    module.add_thread_local(BIAS_SYMBOL)
 }
 
 /// Declares a function of the runtime that acquires a region.
@@ -47,30 +41,28 @@ pub fn declare_enter(module: Module, name: &str) -> Value {
 /// Declares the runtime's function that counts.
 pub fn declare_count(module: Module) -> Value {
     let mut pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
-    declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(nothing, &raw mut pointer, 1, 0)))
+    declare_of_runtime(module, COUNT_SYMBOL, llvm!(LLVMFunctionType(module.void(), &raw mut pointer, 1, 0)))
 }
 
+/// Declares a function of the runtime that is called seldom.
 pub fn declare_of_runtime(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
-    let function = llvm!(LLVMAddFunction(module.raw, c_string(name).as_ptr(), kind));
-    llvm!(LLVMSetVisibility(function, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetFunctionCallConv(function, PRESERVE_ALL));
-    for name in ["nounwind", "cold"] {
-        add_attribute(module, function, name);
-    }
-    Value(function)
+    let function = declare_preserving(module, name, kind);
+    add_attribute(module, function, "cold");
+    function
+}
+
+/// Declares a function of the runtime.
+pub fn declare_preserving(module: Module, name: &str, kind: LLVMTypeRef) -> Value {
+    let function = module.add_function(name, kind);
+    llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
+    llvm!(LLVMSetFunctionCallConv(function.0, PRESERVE_ALL));
+    add_attribute(module, function, "nounwind");
+    function
 }
 
 /// Declares the bias by which code of the residual tier counts itself, if that was not done; [`define_direct_bias`] defines it.
 pub fn direct_bias(module: Module) -> Value {
-    let known = llvm!(LLVMGetNamedGlobal(module.raw, c_string(DIRECT_BIAS_SYMBOL).as_ptr()));
-    if !known.is_null() {
-        return Value(known);
-    }
-    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(DIRECT_BIAS_SYMBOL).as_ptr()));
-    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetThreadLocalMode(bias, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
-    Value(bias)
+    module.global(DIRECT_BIAS_SYMBOL).unwrap_or_else(|| module.add_thread_local(DIRECT_BIAS_SYMBOL))
 }
 
 /// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one.
@@ -114,17 +106,20 @@ pub fn default_output(module: Module, pattern: &[u8]) {
 
 /// Declares the bias of the region that all threads share, which [`shared_bias`] defines.
 pub fn declare_shared_bias(module: Module) -> Value {
-    let bias = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(SHARED_BIAS_SYMBOL).as_ptr()));
-    llvm!(LLVMSetVisibility(bias, LLVMVisibility::LLVMHiddenVisibility));
-    Value(bias)
+    module.add_hidden_global(SHARED_BIAS_SYMBOL, module.i64())
 }
 
 /// Defines the bias of the region that all threads share. All units have it; linkers keep one.
 pub fn shared_bias(module: Module) {
+    zeros(module, SHARED_BIAS_SYMBOL, 3);
+}
+
+/// Defines an object of zeros, as large as it is aligned.
+fn zeros(module: Module, symbol: &str, alignment_bits: u32) {
+    let size = 1 << alignment_bits;
     module.append_assembly(&format!(
-        ".pushsection .bss.{SHARED_BIAS_SYMBOL},\"awG\",@nobits,{SHARED_BIAS_SYMBOL},comdat\n.p2align 3\n.globl \
-            {SHARED_BIAS_SYMBOL}\n.hidden {SHARED_BIAS_SYMBOL}\n\
-         .type {SHARED_BIAS_SYMBOL},@object\n.size {SHARED_BIAS_SYMBOL},8\n{SHARED_BIAS_SYMBOL}:\n.zero 8\n.popsection\n"
+        ".pushsection .bss.{symbol},\"awG\",@nobits,{symbol},comdat\n.p2align {alignment_bits}\n{}.zero {size}\n.popsection\n",
+        label(symbol, "object", size)
     ));
 }
 
@@ -140,26 +135,19 @@ pub fn forget_unused(declared: &[Value]) {
 }
 
 /// Gives a function an attribute.
-pub fn add_attribute(module: Module, function: LLVMValueRef, name: &str) {
-    let id = llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()));
-    let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
-    llvm!(LLVMAddAttributeAtIndex(function, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+pub fn add_attribute(module: Module, function: Value, name: &str) {
+    let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), attribute_kind(name), 0));
+    llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
 }
 
 /// Declares the switch of the sample tier, which [`switch`] defines.
 pub fn declare_switch(module: Module) -> Value {
-    let switch = llvm!(LLVMAddGlobal(module.raw, module.i8(), c_string(SWITCH_SYMBOL).as_ptr()));
-    llvm!(LLVMSetVisibility(switch, LLVMVisibility::LLVMHiddenVisibility));
-    Value(switch)
+    module.add_hidden_global(SWITCH_SYMBOL, module.i8())
 }
 
 /// Defines the image's switch: a page of its own, which the runtime maps again. All units have it; linkers keep one.
 pub fn switch(module: Module) {
-    module.append_assembly(&format!(
-        ".pushsection .bss.{SWITCH_SYMBOL},\"awG\",@nobits,{SWITCH_SYMBOL},comdat\n.p2align 12\n.globl {SWITCH_SYMBOL}\n.hidden \
-            {SWITCH_SYMBOL}\n\
-         .type {SWITCH_SYMBOL},@object\n.size {SWITCH_SYMBOL},4096\n{SWITCH_SYMBOL}:\n.zero 4096\n.popsection\n"
-    ));
+    zeros(module, SWITCH_SYMBOL, 12);
 }
 
 /// Emits the unit's counters (cells, where there are several for each; aligned so that no path's lie in two cache

@@ -7,7 +7,7 @@ use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::shape::new_block_behind;
 use crate::weights::mark_unlikely;
-use llvm_sys::LLVMIntPredicate;
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 
@@ -54,14 +54,13 @@ pub fn counters_at(context: ModuleContext, check: Block, location: Option<LLVMMe
     let (end, acquire) = (new_block_behind(module, check), new_block_behind(module, check));
     let builder = Builder::at_end(module, check, location);
     let bias = builder.load(module.i64(), context.bias);
-    let none = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntEQ, bias.0, module.constant(0).0, c"".as_ptr()));
-    let branch = llvm!(LLVMBuildCondBr(builder.raw(), none, acquire.0, end.0));
-    mark_unlikely(module, Value(branch));
+    mark_unlikely(module, builder.branch(builder.equal(bias, module.constant(0)), acquire, end));
     let builder = Builder::at_end(module, acquire, location);
-    let acquired = call_enter(context, &builder);
+    let acquired = builder.call(context.enter, &[]);
+    llvm!(LLVMSetInstructionCallConv(acquired.0, llvm!(LLVMGetFunctionCallConv(context.enter.0))));
     builder.jump(end);
     let builder = Builder::at_end(module, end, location);
-    let known = Value(llvm!(LLVMBuildPhi(builder.raw(), module.i64(), c"".as_ptr())));
+    let known = builder.phi(module.i64());
     known.add_incoming(&[(bias, check), (acquired, acquire)]);
     (builder.offset(module.i8(), context.counters, known), end)
 }
@@ -78,16 +77,5 @@ pub fn move_static_allocas(module: Module, from: Block, to: Block) {
 }
 
 fn is_static_alloca(instruction: &Value) -> bool {
-    if llvm!(LLVMIsAAllocaInst(instruction.0)).is_null() {
-        return false;
-    }
-    let size = llvm!(LLVMGetOperand(instruction.0, 0));
-    !llvm!(LLVMIsAConstantInt(size)).is_null()
-}
-
-fn call_enter(context: ModuleContext, builder: &Builder) -> Value {
-    let kind = llvm!(LLVMGlobalGetValueType(context.enter.0));
-    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, context.enter.0, std::ptr::null_mut(), 0, c"".as_ptr()));
-    llvm!(LLVMSetInstructionCallConv(call, llvm!(LLVMGetFunctionCallConv(context.enter.0))));
-    Value(call)
+    instruction.is(LLVMOpcode::LLVMAlloca) && !llvm!(LLVMIsAConstantInt(instruction.operand(0).0)).is_null()
 }

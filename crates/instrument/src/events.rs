@@ -19,23 +19,18 @@
 //! addition to memory, after everything else, so that what a signal handler's paths were charged with meanwhile is not
 //! forgotten.
 
-use crate::emit::{add_attribute, label, thread_local_with_place};
-use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::emit::{declare_preserving, label, thread_local_with_place};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
-use llvm_sys::{LLVMThreadLocalMode, LLVMVisibility};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
 use trodden_unit::events::CELLS;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
-/// Number of LLVM's calling convention in which the callee preserves all registers.
-const PRESERVE_ALL: u32 = 15;
-
 /// What a unit's code refers to for events.
 #[derive(Clone, Copy)]
 pub struct Events {
-    source: EventSource,
     /// The thread's own: an [`EventThread`].
     thread: Value,
     /// The image's [`EventCost`].
@@ -57,14 +52,9 @@ impl Events {
     /// Declares what code refers to, and defines it (linkers keep one definition in each image).
     pub fn declare(module: Module, source: EventSource) -> Events {
         define(module, source);
-        let global = |name: &str| {
-            let global = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(&format!("{EVENT_SYMBOL}{name}")).as_ptr()));
-            llvm!(LLVMSetVisibility(global, LLVMVisibility::LLVMHiddenVisibility));
-            Value(global)
-        };
-        let (thread, cost) = (global("_own"), global("_cost"));
-        llvm!(LLVMSetThreadLocalMode(thread.0, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
-        Events { source, thread, cost, now: declare_reading(module, source) }
+        let thread = module.add_thread_local(&format!("{EVENT_SYMBOL}_own"));
+        let cost = module.add_hidden_global(&format!("{EVENT_SYMBOL}_cost"), module.i64());
+        Events { thread, cost, now: declare_reading(module, source) }
     }
 
     /// Reads the counter where a function begins: in front of the first instruction of the block that was its entry
@@ -72,70 +62,57 @@ impl Events {
     pub fn begin(self, module: Module, entry: Block, location: Option<LLVMMetadataRef>) -> BegunEvents {
         let builder = Builder::before(module, entry.behind_variables(), location);
         let now = self.read(&builder);
-        let begun = sub(&builder, now, builder.load(module.i64(), self.thread));
-        self.spend(module, &builder, builder.load(module.i64(), self.at_cost(module, &builder, offset_of!(EventCost, begin))));
+        let begun = builder.subtract(now, builder.load(module.i64(), self.thread));
+        self.spend(&builder, builder.load(module.i64(), self.at_cost(&builder, offset_of!(EventCost, begin))));
         let cells = llvm!(LLVMArrayType2(module.i64(), CELLS));
         BegunEvents { cells, events: self, begun }
     }
 
     fn read(self, builder: &Builder) -> Value {
-        let kind = llvm!(LLVMGlobalGetValueType(self.now.0));
-        let call = llvm!(LLVMBuildCall2(builder.raw(), kind, self.now.0, std::ptr::null_mut(), 0, c"".as_ptr()));
-        if self.source != EventSource::Tsc {
-            llvm!(LLVMSetInstructionCallConv(call, PRESERVE_ALL));
-        }
-        Value(call)
+        let call = builder.call(self.now, &[]);
+        llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(self.now.0))));
+        call
     }
 
-    fn at_cost(self, module: Module, builder: &Builder, offset: usize) -> Value {
-        builder.offset(module.i8(), self.cost, module.constant(offset as i64))
+    fn at_cost(self, builder: &Builder, offset: usize) -> Value {
+        builder.offset(builder.module.i8(), self.cost, builder.constant(offset as u64))
     }
 
     /// `spent += events`
-    fn spend(self, module: Module, builder: &Builder, events: Value) {
-        let sum = builder.add(builder.load(module.i64(), self.thread), events);
+    fn spend(self, builder: &Builder, events: Value) {
+        let sum = builder.add(builder.load(builder.module.i64(), self.thread), events);
         builder.store(sum, self.thread);
     }
 }
 
 impl BegunEvents {
     /// Charges a path that ends here; its cells are at `path`. The count itself is made by the caller.
-    pub fn end(self, module: Module, builder: &Builder, path: Value) {
-        let events = self.events;
+    pub fn end(self, builder: &Builder, path: Value) {
+        let (events, module) = (self.events, builder.module);
         let now = events.read(builder);
-        let own = sub(builder, sub(builder, now, self.begun), builder.load(module.i64(), events.thread));
+        let own = builder.subtract(builder.subtract(now, self.begun), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
         let sum = builder.add(builder.load(module.i64(), cell(1)), own);
         builder.store(sum, cell(1));
         let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
-        let extended = llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr()));
-        let square = Value(llvm!(LLVMBuildMul(builder.raw(), extended, extended, c"".as_ptr())));
+        let extended = Value(llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr())));
+        let square = builder.multiply(extended, extended);
         let before = builder.load(wide, cell(2));
         llvm!(LLVMSetAlignment(before.0, 8));
-        let after = llvm!(LLVMBuildAdd(builder.raw(), before.0, square.0, c"".as_ptr()));
-        llvm!(LLVMSetAlignment(llvm!(LLVMBuildStore(builder.raw(), after, cell(2).0)), 8));
-        let cost = builder.load(module.i64(), events.at_cost(module, builder, offset_of!(EventCost, end)));
-        events.spend(module, builder, builder.add(own, cost));
+        let after = builder.add(before, square);
+        llvm!(LLVMSetAlignment(llvm!(LLVMBuildStore(builder.raw(), after.0, cell(2).0)), 8));
+        let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
+        events.spend(builder, builder.add(own, cost));
     }
-}
-
-fn sub(builder: &Builder, a: Value, b: Value) -> Value {
-    Value(llvm!(LLVMBuildSub(builder.raw(), a.0, b.0, c"".as_ptr())))
 }
 
 /// What reads the counter: an instruction, or the runtime.
 fn declare_reading(module: Module, source: EventSource) -> Value {
     if source == EventSource::Tsc {
-        const NAME: &str = "llvm.readcyclecounter";
-        let id = llvm!(LLVMLookupIntrinsicID(NAME.as_ptr().cast(), NAME.len()));
-        return Value(llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0)));
+        return module.intrinsic("llvm.readcyclecounter", &mut []);
     }
     let kind = llvm!(LLVMFunctionType(module.i64(), std::ptr::null_mut(), 0, 0));
-    let now = llvm!(LLVMAddFunction(module.raw, c_string(&format!("{EVENT_SYMBOL}_now")).as_ptr(), kind));
-    llvm!(LLVMSetVisibility(now, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetFunctionCallConv(now, PRESERVE_ALL));
-    add_attribute(module, now, "nounwind");
-    Value(now)
+    declare_preserving(module, &format!("{EVENT_SYMBOL}_now"), kind)
 }
 
 /// Defines the thread's own, the costs, the record, and the function by which the runtime finds the first. All units of

@@ -7,9 +7,9 @@
 //! product is too large, the unit's code is generated without that pass, and a note says so. LLVM has no such choice
 //! for a single function.
 
-use crate::llvm::{Value, llvm};
+use crate::flags::set_option;
+use crate::llvm::Value;
 use llvm_sys::LLVMOpcode;
-use llvm_sys::support::LLVMParseCommandLineOptions;
 use std::ffi::CStr;
 use std::sync::Once;
 
@@ -43,8 +43,7 @@ fn disable(function: &str, switches: usize, blocks: usize) {
     if std::env::args_os().any(|a| a.as_encoded_bytes().ends_with(OPTION.to_bytes())) {
         return;
     }
-    let words = [c"trodden".as_ptr(), OPTION.as_ptr()];
-    llvm!(LLVMParseCommandLineOptions(2, words.as_ptr(), c"".as_ptr()));
+    set_option(OPTION);
     if std::env::var_os("TRODDEN_QUIET").is_none() {
         eprintln!(
             "trodden: `{function}` has {switches} switches and {blocks} blocks with its counts: LLVM does not move constants out of \

@@ -10,12 +10,11 @@
 //! So one of the successors gets a block of its own, which holds an empty piece of assembly, lest it be removed: it costs
 //! no instruction, and the identical phis are none any more.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value};
 use crate::phis;
 use crate::shape::{new_block_behind, predecessors};
 use indexmap::IndexSet;
-use llvm_sys::core::*;
-use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
+use llvm_sys::LLVMOpcode;
 
 /// Sees to it that no block to which calls unwind, or assembly jumps, has a phi node that is equal to one of another
 /// block behind the same calls.
@@ -54,10 +53,7 @@ fn detour(module: Module, call: Block, successor: usize, to: Block) {
     let between = new_block_behind(module, call);
     let terminator = call.terminator();
     let builder = Builder::at_end(module, between, terminator.location());
-    let kind = llvm!(LLVMFunctionType(LLVMVoidTypeInContext(module.context()), std::ptr::null_mut(), 0, 0));
-    let (nothing, dialect) = (c"".as_ptr(), LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
-    let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, nothing, 0, 1, 0, dialect, 0));
-    llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, std::ptr::null_mut(), 0, nothing));
+    builder.assembly(module.void(), "", "", &[]);
     builder.jump(to);
     terminator.set_successor(successor, between);
     phis::rename(module, to, call, between);

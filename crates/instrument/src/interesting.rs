@@ -6,33 +6,22 @@
 //!
 //! Tables have entries of as few bytes as their numbers take.
 
-use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Builder, Module, Value, llvm};
+use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMTypeRef;
-use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMUnnamedAddr};
 use std::time::{Duration, Instant};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::interesting::{NoInterestingPlan, PathEnding, Wish, plan_interesting};
 use trodden_flow::numbering::{Budget, NumberOptions, RegisterPlacement};
-use trodden_flow::plan::probe_costs;
 use trodden_flow::program::InterestingCells;
 use trodden_flow::verify::{NumberAliases as Found, VerifyBudget};
-use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram, Probes};
+use trodden_flow::{Dag, Graph, Numbering, Plan, PlanOptions, ProbeProgram};
 use trodden_unit::{InterestingWords, StorageAliases};
 
 /// Orders of out-edges that preferential numbering tries, for a small span of numbers. With 0 or 128, three programs execute within 0.4 %
 /// (docs/benchmarks/constants.md).
 const RESTARTS: u32 = 16;
-
-/// A plan for the paths of a function that are interesting; or none, with the reason.
-pub enum PlanOrReason {
-    /// A program.
-    Program(Box<ProbeProgram>),
-    /// All paths are to be counted instead.
-    Instead(String),
-    /// The numbering was refuted.
-    Wrong(String),
-}
 
 /// What is interesting, and how it is counted.
 pub struct InterestingRequest<'a> {
@@ -49,27 +38,23 @@ pub struct InterestingRequest<'a> {
 }
 
 /// Plans to count what is interesting, of the paths of an acyclic graph.
-pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> PlanOrReason {
+///
+/// # Errors
+/// The numbering was refuted; or all paths are to be counted instead.
+pub fn plan(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> Result<ProbeProgram, NoInterestingPlan> {
     let InterestingRequest { graph, frequencies, wish, options, .. } = request;
     let began = Instant::now();
     let limit = Duration::from_secs(request.time_limit_s);
     let stop = || began.elapsed() >= limit;
     let placement = if options.chords { RegisterPlacement::Cheaper } else { RegisterPlacement::Direct };
     let number = NumberOptions { restarts: RESTARTS, placement, budget: Budget { steps: u64::MAX, stop: &stop } };
-    match plan_interesting(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default()) {
-        Ok(planned) => PlanOrReason::Program(Box::new(ProbeProgram::from_interesting(graph, planned))),
-        Err(NoInterestingPlan::Wrong(what)) => PlanOrReason::Wrong(what),
-        Err(why) => PlanOrReason::Instead(why.to_string()),
-    }
+    let planned = plan_interesting(graph, (dag, numbering), wish, frequencies, &number, &VerifyBudget::default())?;
+    Ok(ProbeProgram::from_interesting(graph, planned))
 }
 
 /// The program of all paths of an acyclic graph.
 pub fn all_paths(request: &InterestingRequest, dag: Dag, numbering: Numbering) -> ProbeProgram {
-    let probes = match request.options.chords {
-        true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, request.graph, request.frequencies)),
-        false => Probes::direct(numbering.values()),
-    };
-    ProbeProgram::from_plan(request.graph, &Plan { dag, numbering, probes, partial: None, part: None })
+    ProbeProgram::from_plan(request.graph, &Plan::from_numbering(dag, numbering, request.graph, request.frequencies, request.options))
 }
 
 /// What the unit's map says of a function's words.
@@ -108,45 +93,41 @@ impl<'a> Words<'a> {
     }
 
     /// Computes the word.
-    pub fn of(&self, module: Module, builder: &Builder, register: Value) -> Value {
-        let constant = |value: u64| module.constant(value as i64);
+    pub fn of(&self, builder: &Builder, register: Value) -> Value {
+        let constant = |value: u64| builder.constant(value);
         if self.ending.words() == 1 {
             return constant(0);
         }
         let last = constant(self.ending.words() - 1);
-        let right = |value: Value, bits: u32| Value(llvm!(LLVMBuildLShr(builder.raw(), value.0, constant(bits.into()).0, c"".as_ptr())));
-        let choose =
-            |condition: Value, value: Value| Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, value.0, last.0, c"".as_ptr())));
+        let right = |value: Value, bits: u32| builder.shift_right(value, constant(bits.into()));
+        let choose = |condition: Value, value: Value| builder.select(condition, value, last);
         let below = |value: Value| choose(builder.compare(LLVMIntPredicate::LLVMIntULT, value, last), value);
         match self.ending {
             PathEnding::Direct { bias, checked, .. } => {
-                let word = plus(module, builder, register, *bias);
+                let word = plus(builder, register, *bias);
                 if *checked { below(word) } else { word }
             }
             PathEnding::Checked { bias, shift, .. } => {
-                let biased = plus(module, builder, register, *bias);
+                let biased = plus(builder, register, *bias);
                 let word = below(right(biased, *shift));
-                choose(self.is_noted(module, builder, word, biased), word)
+                choose(self.is_noted(builder, word, biased), word)
             }
             PathEnding::Hashed { multiplier, shift, .. } => {
-                let spread = llvm!(LLVMBuildMul(builder.raw(), register.0, constant(*multiplier).0, c"".as_ptr()));
-                let word = right(Value(spread), *shift);
-                choose(self.is_noted(module, builder, word, register), word)
+                let word = right(builder.multiply(register, constant(*multiplier)), *shift);
+                choose(self.is_noted(builder, word, register), word)
             }
         }
     }
 
     /// Whether a number is what the table has for a word.
-    fn is_noted(&self, module: Module, builder: &Builder, word: Value, number: Value) -> Value {
+    fn is_noted(&self, builder: &Builder, word: Value, number: Value) -> Value {
         let (table, entry) = self.table.expect("such an ending has a table");
-        let noted = builder.load(entry, builder.offset(entry, table, word));
-        let noted = Value(llvm!(LLVMBuildZExt(builder.raw(), noted.0, module.i64(), c"".as_ptr())));
-        builder.compare(LLVMIntPredicate::LLVMIntEQ, noted, number)
+        builder.equal(builder.widen(builder.load(entry, builder.offset(entry, table, word))), number)
     }
 }
 
-fn plus(module: Module, builder: &Builder, register: Value, by: i64) -> Value {
-    if by == 0 { register } else { builder.add(register, module.constant(by)) }
+fn plus(builder: &Builder, register: Value, by: i64) -> Value {
+    if by == 0 { register } else { builder.add(register, builder.module.constant(by)) }
 }
 
 /// A constant array of numbers in as few bytes each as they take. The greatest number of all stands for none, and is so in any width.
@@ -155,12 +136,7 @@ pub fn constant_table(module: Module, function: &str, entries: &[u64]) -> (Value
     let most = entries.iter().copied().filter(|e| *e != NONE).max().unwrap_or(0);
     let bytes = [1usize, 2, 4].into_iter().find(|b| most < (1 << (8 * b)) - 1).unwrap_or(8);
     let content: Vec<u8> = entries.iter().flat_map(|e| e.to_le_bytes().into_iter().take(bytes)).collect();
-    let text = llvm!(LLVMConstStringInContext2(module.context(), content.as_ptr().cast(), content.len(), 1));
-    let table = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(text)), c_string(&format!("{function}.paths")).as_ptr()));
-    llvm!(LLVMSetInitializer(table, text));
-    llvm!(LLVMSetGlobalConstant(table, 1));
-    llvm!(LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage));
-    llvm!(LLVMSetUnnamedAddress(table, LLVMUnnamedAddr::LLVMGlobalUnnamedAddr));
-    llvm!(LLVMSetAlignment(table, bytes as u32));
-    (Value(table), llvm!(LLVMIntTypeInContext(module.context(), 8 * bytes as u32)))
+    let table = module.add_bytes(&format!("{function}.paths"), &content);
+    llvm!(LLVMSetAlignment(table.0, bytes as u32));
+    (table, llvm!(LLVMIntTypeInContext(module.context(), 8 * bytes as u32)))
 }

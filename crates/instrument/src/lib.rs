@@ -11,6 +11,7 @@
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
 mod addresses;
+mod attributes;
 mod block_properties;
 mod bounds;
 mod calls;
@@ -31,6 +32,7 @@ mod llvm;
 mod module_context;
 mod no_return;
 mod options;
+mod passes;
 mod phis;
 mod placeholders;
 mod places;

@@ -3,15 +3,17 @@
 //! The plugin sees a module after the optimiser only. `clang -fembed-bitcode` puts the module of the front end into it, as a constant.
 //! That is taken out, and what is known of it is kept in a metadata node, which stays with the bitcode from which variants are made.
 
-use crate::debug::path_of;
+use crate::debug::{path_of, subprogram};
 use crate::error::Error;
 use crate::llvm::{Block, Module, Value, c_string, llvm};
+use crate::no_return::is_definition;
 use crate::placeholders::llvm_profile::forget_globals;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::bit_reader::LLVMParseBitcodeInContext2;
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
+use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_unit::line_graphs::{LineBlock, LineGraph, LineGraphs};
 
 /// Name of the constant that clang makes.
@@ -24,8 +26,8 @@ const NODE: &str = "trodden.line.graphs";
 /// # Errors
 /// LLVM cannot read what it embedded.
 pub fn take(module: Module) -> Result<(), Error> {
-    let Some(embedded) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(EMBEDDED).as_ptr()))) else { return Ok(()) };
-    let bytes = Value::some(llvm!(LLVMGetInitializer(embedded.0))).and_then(Value::bytes).unwrap_or_default();
+    let Some(embedded) = module.global(EMBEDDED) else { return Ok(()) };
+    let bytes = embedded.initializer().and_then(Value::bytes).unwrap_or_default();
     // The user may have asked for a mere marker.
     if bytes.is_empty() {
         return Ok(());
@@ -61,17 +63,17 @@ fn graphs(module: Module, bytes: &[u8]) -> Option<LineGraphs> {
     }
     let source = Module::new(raw);
     let (mut files, mut functions) = (IndexMap::<String, u32>::new(), Vec::new());
-    let is_known = |f: &Value| llvm!(LLVMIsDeclaration(f.0)) == 0 && !llvm!(LLVMGetSubprogram(f.0)).is_null();
-    let numbers: IndexMap<Value, u32> = source.functions().filter(is_known).zip(0..).collect();
-    for function in numbers.keys() {
-        let subprogram = llvm!(LLVMGetSubprogram(function.0));
+    let defined = source.functions().filter(|f| is_definition(*f));
+    let known: IndexMap<Value, LLVMMetadataRef> = defined.filter_map(|f| Some((f, subprogram(f)?))).collect();
+    let numbers: IndexMap<Value, u32> = known.keys().copied().zip(0..).collect();
+    for (function, subprogram) in known {
         let path = path_of(llvm!(LLVMDIScopeGetFile(subprogram)));
-        let blocks = blocks(*function, &path);
+        let blocks = blocks(function, &path);
         let next = files.len() as u32;
         let file = *files.entry(path).or_insert(next);
         let line = llvm!(LLVMDISubprogramGetLine(subprogram));
         let name = function.name().trim_start_matches('\u{1}').to_owned();
-        functions.push(LineGraph { name, file, line, blocks, calls: calls(*function, &numbers) });
+        functions.push(LineGraph { name, file, line, blocks, calls: calls(function, &numbers) });
     }
     llvm!(LLVMDisposeModule(raw));
     Some(LineGraphs { files: files.into_keys().collect(), functions })
@@ -94,7 +96,7 @@ fn blocks(function: Value, path: &str) -> Vec<LineBlock> {
         let mut described = LineBlock { next: next(block).into_iter().collect(), ..LineBlock::default() };
         described.stops = block.terminator().is(LLVMOpcode::LLVMUnreachable);
         for instruction in block.instructions() {
-            described.may_end |= instruction.is_call() && !(instruction.callee().is_function() && instruction.callee().intrinsic() != 0);
+            described.may_end |= instruction.is_call() && !instruction.calls_intrinsic();
             let Some(location) = instruction.location() else { continue };
             let line = llvm!(LLVMDILocationGetLine(location));
             if line > 0 && is_own(llvm!(LLVMDIScopeGetFile(llvm!(LLVMDILocationGetScope(location))))) {

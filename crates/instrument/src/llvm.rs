@@ -4,15 +4,17 @@
 //! nothing here keeps a handle beyond it. What is deleted (instructions, blocks) is deleted by code that holds no other
 //! handle to it.
 
-use llvm_sys::LLVMInlineAsmDialect;
-use llvm_sys::LLVMIntPredicate;
-use llvm_sys::LLVMOpcode;
-use llvm_sys::LLVMTypeKind;
-use llvm_sys::bit_writer::LLVMWriteBitcodeToMemoryBuffer;
+mod builder;
+mod module;
+
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::*;
 use llvm_sys::prelude::*;
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode, LLVMTypeKind};
 use std::ffi::{CStr, CString, c_char, c_uint};
+
+pub use builder::Builder;
+pub use module::Module;
 
 /// Calls a function of LLVM-C.
 macro_rules! llvm {
@@ -23,13 +25,6 @@ macro_rules! llvm {
     };
 }
 pub(crate) use llvm;
-
-/// The module being compiled.
-#[derive(Clone, Copy)]
-pub struct Module {
-    /// LLVM's handle.
-    pub raw: LLVMModuleRef,
-}
 
 /// A basic block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -48,70 +43,17 @@ fn text(pointer: *const c_char, length: usize) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// A text that LLVM made for its caller, who disposes of it.
+pub fn owned(made: *mut c_char) -> String {
+    // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.
+    let text = unsafe { CStr::from_ptr(made) }.to_string_lossy().into_owned();
+    llvm!(LLVMDisposeMessage(made));
+    text
+}
+
 /// A C string for LLVM; a zero byte cannot occur in the names used here.
 pub fn c_string(text: &str) -> CString {
     CString::new(text.replace('\0', "")).expect("zero bytes were removed")
-}
-
-impl Module {
-    /// Names a module.
-    pub fn new(raw: LLVMModuleRef) -> Module {
-        Module { raw }
-    }
-
-    /// Its context.
-    pub fn context(self) -> LLVMContextRef {
-        llvm!(LLVMGetModuleContext(self.raw))
-    }
-
-    /// All functions, declared and defined.
-    pub fn functions(self) -> impl Iterator<Item = Value> {
-        let first = llvm!(LLVMGetFirstFunction(self.raw));
-        std::iter::successors(Value::some(first), |f| Value::some(llvm!(LLVMGetNextFunction(f.0))))
-    }
-
-    /// Name of the source file.
-    pub fn source(self) -> String {
-        let mut length = 0;
-        let pointer = llvm!(LLVMGetSourceFileName(self.raw, &mut length));
-        text(pointer, length)
-    }
-
-    /// Target triple.
-    pub fn target(self) -> String {
-        // SAFETY: LLVM returns a string that lives as long as the module.
-        unsafe { CStr::from_ptr(LLVMGetTarget(self.raw)) }.to_string_lossy().into_owned()
-    }
-
-    /// The module as bitcode.
-    pub fn bitcode(self) -> Vec<u8> {
-        let buffer = llvm!(LLVMWriteBitcodeToMemoryBuffer(self.raw));
-        let (start, size) = (llvm!(LLVMGetBufferStart(buffer)), llvm!(LLVMGetBufferSize(buffer)));
-        // SAFETY: the buffer has that many bytes, and is disposed of only after they were copied.
-        let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), size) }.to_vec();
-        llvm!(LLVMDisposeMemoryBuffer(buffer));
-        bytes
-    }
-
-    /// Appends to the assembly of the module.
-    pub fn append_assembly(self, assembly: &str) {
-        llvm!(LLVMAppendModuleInlineAsm(self.raw, assembly.as_ptr().cast(), assembly.len()));
-    }
-
-    /// `i64`
-    pub fn i64(self) -> LLVMTypeRef {
-        llvm!(LLVMInt64TypeInContext(self.context()))
-    }
-
-    /// `i8`
-    pub fn i8(self) -> LLVMTypeRef {
-        llvm!(LLVMInt8TypeInContext(self.context()))
-    }
-
-    /// A constant of type `i64`.
-    pub fn constant(self, value: i64) -> Value {
-        Value(llvm!(LLVMConstInt(self.i64(), value as u64, 1)))
-    }
 }
 
 impl Block {
@@ -124,6 +66,11 @@ impl Block {
     /// Its phi nodes.
     pub fn phis(self) -> impl Iterator<Item = Value> {
         self.instructions().take_while(|i| i.is(LLVMOpcode::LLVMPHI))
+    }
+
+    /// The function that it is a block of.
+    pub fn function(self) -> Value {
+        Value(llvm!(LLVMGetBasicBlockParent(self.0)))
     }
 
     /// Its last instruction. Every block of a verified module has a terminator.
@@ -139,6 +86,12 @@ impl Block {
     /// The landing pad instruction it begins with, if it does.
     pub fn landing_pad(self) -> Option<Value> {
         self.instructions().find(|i| !i.is(LLVMOpcode::LLVMPHI)).filter(|i| i.is(LLVMOpcode::LLVMLandingPad))
+    }
+
+    /// Its first instruction behind phi nodes, a landing pad and what reserves room on the stack.
+    pub fn behind_head(self) -> Value {
+        let head = [LLVMOpcode::LLVMPHI, LLVMOpcode::LLVMLandingPad, LLVMOpcode::LLVMAlloca];
+        self.instructions().find(|i| !head.contains(&i.opcode())).expect("a block has a terminator")
     }
 
     /// Where code may be inserted first: behind phi nodes and a landing pad.
@@ -185,6 +138,11 @@ impl Value {
         Block(llvm!(LLVMGetInstructionParent(self.0)))
     }
 
+    /// Whether it is an instruction.
+    pub fn is_instruction(self) -> bool {
+        !llvm!(LLVMIsAInstruction(self.0)).is_null()
+    }
+
     /// What kind of instruction it is.
     pub fn opcode(self) -> LLVMOpcode {
         llvm!(LLVMGetInstructionOpcode(self.0))
@@ -200,6 +158,11 @@ impl Value {
         matches!(self.opcode(), LLVMOpcode::LLVMCall | LLVMOpcode::LLVMInvoke | LLVMOpcode::LLVMCallBr)
     }
 
+    /// Whether a call is of an intrinsic function.
+    pub fn calls_intrinsic(self) -> bool {
+        self.callee().is_function() && self.callee().intrinsic() != 0
+    }
+
     /// What a call calls.
     pub fn callee(self) -> Value {
         Value(llvm!(LLVMGetCalledValue(self.0)))
@@ -208,6 +171,38 @@ impl Value {
     /// Whether the value is a function.
     pub fn is_function(self) -> bool {
         !llvm!(LLVMIsAFunction(self.0)).is_null()
+    }
+
+    /// The parameters of a function.
+    pub fn parameters(self) -> Vec<Value> {
+        (0..llvm!(LLVMCountParams(self.0))).map(|i| Value(llvm!(LLVMGetParam(self.0, i)))).collect()
+    }
+
+    /// Whether the value is a variable of the module.
+    pub fn is_global_variable(self) -> bool {
+        !llvm!(LLVMIsAGlobalVariable(self.0)).is_null()
+    }
+
+    /// Whether the value is a constant.
+    pub fn is_constant(self) -> bool {
+        llvm!(LLVMIsConstant(self.0)) != 0
+    }
+
+    /// What a variable begins with, if its definition is there.
+    pub fn initializer(self) -> Option<Value> {
+        Value::some(llvm!(LLVMGetInitializer(self.0)))
+    }
+
+    /// Whether the value is inline assembly.
+    pub fn is_assembly(self) -> bool {
+        !llvm!(LLVMIsAInlineAsm(self.0)).is_null()
+    }
+
+    /// The text of inline assembly.
+    pub fn assembly_text(self) -> String {
+        let mut length = 0;
+        let pointer = llvm!(LLVMGetInlineAsmAsmString(self.0, &mut length));
+        text(pointer, length)
     }
 
     /// Number of an intrinsic function; 0 for others.
@@ -230,6 +225,26 @@ impl Value {
         llvm!(LLVMGetTypeKind(self.kind())) == LLVMTypeKind::LLVMTokenTypeKind
     }
 
+    /// One of its operands.
+    pub fn operand(self, index: u32) -> Value {
+        Value(llvm!(LLVMGetOperand(self.0, index)))
+    }
+
+    /// How many operands it has.
+    pub fn operand_count(self) -> u32 {
+        llvm!(LLVMGetNumOperands(self.0)).max(0) as u32
+    }
+
+    /// Its operands.
+    pub fn operands(self) -> impl Iterator<Item = Value> {
+        (0..self.operand_count()).map(move |index| self.operand(index))
+    }
+
+    /// The arguments of a call.
+    pub fn arguments(self) -> impl Iterator<Item = Value> {
+        (0..llvm!(LLVMGetNumArgOperands(self.0))).map(move |index| self.operand(index))
+    }
+
     /// The blocks a terminator may go to, in order, repeated as they are.
     pub fn successors(self) -> Vec<Block> {
         let count = llvm!(LLVMGetNumSuccessors(self.0));
@@ -239,6 +254,17 @@ impl Value {
     /// Makes a terminator go elsewhere.
     pub fn set_successor(self, index: usize, to: Block) {
         llvm!(LLVMSetSuccessor(self.0, index as c_uint, to.0));
+    }
+
+    /// Makes a terminator go to one block wherever it went to another.
+    pub fn redirect(self, from: Block, to: Block) {
+        let taken = self.successors().into_iter().enumerate().filter(|(_, successor)| *successor == from);
+        taken.for_each(|(index, _)| self.set_successor(index, to));
+    }
+
+    /// What a phi node gets from a block.
+    pub fn incoming_from(self, block: Block) -> Option<Value> {
+        self.incoming().into_iter().find(|(_, from)| *from == block).map(|(value, _)| value)
     }
 
     /// Incoming values of a phi node with their blocks.
@@ -276,8 +302,14 @@ impl Value {
     /// Metadata of that kind attached to an instruction.
     pub fn metadata(self, kind: &str) -> Option<Value> {
         let context = llvm!(LLVMGetTypeContext(self.kind()));
-        let id = llvm!(LLVMGetMDKindIDInContext(context, kind.as_ptr().cast(), kind.len() as c_uint));
-        Value::some(llvm!(LLVMGetMetadata(self.0, id)))
+        Value::some(llvm!(LLVMGetMetadata(self.0, metadata_kind(context, kind))))
+    }
+
+    /// Attaches metadata of that kind to an instruction, or takes it away.
+    pub fn set_metadata(self, context: LLVMContextRef, kind: &str, node: Option<LLVMMetadataRef>) {
+        let kind = metadata_kind(context, kind);
+        let value = node.map_or(std::ptr::null_mut(), |node| llvm!(LLVMMetadataAsValue(context, node)));
+        llvm!(LLVMSetMetadata(self.0, kind, value));
     }
 
     /// Operands of a metadata node; null ones are `None`.
@@ -290,9 +322,7 @@ impl Value {
 
     /// Text of a metadata string.
     pub fn metadata_text(self) -> Option<String> {
-        let mut length = 0;
-        let pointer = llvm!(LLVMGetMDString(self.0, &mut length));
-        (!pointer.is_null()).then(|| text(pointer, length as usize))
+        Some(String::from_utf8_lossy(&self.metadata_bytes()?).into_owned())
     }
 
     /// Bytes of a metadata string.
@@ -330,18 +360,18 @@ impl Value {
     /// Whether a function has an attribute (by name) of its own.
     pub fn has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);
-        !llvm!(LLVMGetEnumAttributeAtIndex(self.0, llvm_sys::LLVMAttributeFunctionIndex, kind)).is_null()
+        !llvm!(LLVMGetEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, kind)).is_null()
     }
 
     /// Removes an attribute of a function.
     pub fn remove_attribute(self, name: &str) {
-        llvm!(LLVMRemoveEnumAttributeAtIndex(self.0, llvm_sys::LLVMAttributeFunctionIndex, attribute_kind(name)));
+        llvm!(LLVMRemoveEnumAttributeAtIndex(self.0, LLVMAttributeFunctionIndex, attribute_kind(name)));
     }
 
     /// Whether a call, or the function it calls directly, has an attribute.
     pub fn call_has_attribute(self, name: &str) -> bool {
         let kind = attribute_kind(name);
-        let here = llvm!(LLVMGetCallSiteEnumAttribute(self.0, llvm_sys::LLVMAttributeFunctionIndex, kind));
+        let here = llvm!(LLVMGetCallSiteEnumAttribute(self.0, LLVMAttributeFunctionIndex, kind));
         !here.is_null() || (self.callee().is_function() && self.callee().has_attribute(name))
     }
 
@@ -357,7 +387,13 @@ impl Value {
     }
 }
 
-fn attribute_kind(name: &str) -> c_uint {
+/// The number of a kind of metadata.
+pub fn metadata_kind(context: LLVMContextRef, name: &str) -> c_uint {
+    llvm!(LLVMGetMDKindIDInContext(context, name.as_ptr().cast(), name.len() as c_uint))
+}
+
+/// The number of a kind of attribute.
+pub fn attribute_kind(name: &str) -> c_uint {
     llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()))
 }
 
@@ -368,107 +404,6 @@ pub fn file_name(file: LLVMMetadataRef) -> (String, String) {
     let folder = text(folder, length as usize);
     let name = llvm!(LLVMDIFileGetFilename(file, &mut length));
     (folder, text(name, length as usize))
-}
-
-/// Builds instructions at a place.
-pub struct Builder {
-    raw: LLVMBuilderRef,
-}
-
-impl Builder {
-    /// Inserts in front of an instruction; what is built has the given debug location.
-    pub fn before(module: Module, instruction: Value, location: Option<LLVMMetadataRef>) -> Builder {
-        let builder = Builder { raw: llvm!(LLVMCreateBuilderInContext(module.context())) };
-        llvm!(LLVMPositionBuilderBefore(builder.raw, instruction.0));
-        builder.locate(location)
-    }
-
-    /// An empty phi node in front of an instruction, and in front of what debug information holds of variables there:
-    /// no phi node may come behind that.
-    pub fn phi_before(module: Module, instruction: Value, kind: LLVMTypeRef, location: Option<LLVMMetadataRef>) -> Value {
-        let builder = Builder { raw: llvm!(LLVMCreateBuilderInContext(module.context())) };
-        llvm!(LLVMPositionBuilderBeforeInstrAndDbgRecords(builder.raw, instruction.0));
-        let builder = builder.locate(location);
-        Value(llvm!(LLVMBuildPhi(builder.raw, kind, c"".as_ptr())))
-    }
-
-    /// Inserts at the end of a block.
-    pub fn at_end(module: Module, block: Block, location: Option<LLVMMetadataRef>) -> Builder {
-        let builder = Builder { raw: llvm!(LLVMCreateBuilderInContext(module.context())) };
-        llvm!(LLVMPositionBuilderAtEnd(builder.raw, block.0));
-        builder.locate(location)
-    }
-
-    fn locate(self, location: Option<LLVMMetadataRef>) -> Builder {
-        llvm!(LLVMSetCurrentDebugLocation2(self.raw, location.unwrap_or(std::ptr::null_mut())));
-        self
-    }
-
-    /// LLVM's handle.
-    pub fn raw(&self) -> LLVMBuilderRef {
-        self.raw
-    }
-
-    /// `br label %to`
-    pub fn jump(&self, to: Block) {
-        llvm!(LLVMBuildBr(self.raw, to.0));
-    }
-
-    /// `br i1 %condition, label %yes, label %no`
-    pub fn branch(&self, condition: Value, yes: Block, no: Block) -> Value {
-        Value(llvm!(LLVMBuildCondBr(self.raw, condition.0, yes.0, no.0)))
-    }
-
-    /// Compares two integers.
-    pub fn compare(&self, how: LLVMIntPredicate, a: Value, b: Value) -> Value {
-        Value(llvm!(LLVMBuildICmp(self.raw, how, a.0, b.0, c"".as_ptr())))
-    }
-
-    /// `a + b`
-    pub fn add(&self, a: Value, b: Value) -> Value {
-        Value(llvm!(LLVMBuildAdd(self.raw, a.0, b.0, c"".as_ptr())))
-    }
-
-    /// `a >> by`, where what is lost is zeros.
-    pub fn shift_right(&self, a: Value, by: Value) -> Value {
-        Value(llvm!(LLVMBuildLShr(self.raw, a.0, by.0, c"".as_ptr())))
-    }
-
-    /// The same value, which code generation does not see through.
-    pub fn opaque(&self, value: Value) -> Value {
-        let mut kinds = [value.kind()];
-        let kind = llvm!(LLVMFunctionType(value.kind(), kinds.as_mut_ptr(), 1, 0));
-        let (nothing, same, dialect) = (c"".as_ptr(), "=r,0", LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
-        let assembly = llvm!(LLVMGetInlineAsm(kind, nothing, 0, same.as_ptr().cast(), same.len(), 0, 0, dialect, 0));
-        Value(llvm!(LLVMBuildCall2(self.raw, kind, assembly, [value.0].as_mut_ptr(), 1, nothing)))
-    }
-
-    /// Address `offset` elements of type `element` behind `base`.
-    pub fn offset(&self, element: LLVMTypeRef, base: Value, offset: Value) -> Value {
-        let mut indices = [offset.0];
-        Value(llvm!(LLVMBuildGEP2(self.raw, element, base.0, indices.as_mut_ptr(), 1, c"".as_ptr())))
-    }
-
-    /// Loads a value.
-    pub fn load(&self, kind: LLVMTypeRef, from: Value) -> Value {
-        Value(llvm!(LLVMBuildLoad2(self.raw, kind, from.0, c"".as_ptr())))
-    }
-
-    /// Stores a value.
-    pub fn store(&self, value: Value, to: Value) {
-        llvm!(LLVMBuildStore(self.raw, value.0, to.0));
-    }
-
-    /// Moves an instruction that was taken out of its block to the builder's place.
-    pub fn insert(&self, instruction: Value) {
-        llvm!(LLVMInsertIntoBuilder(self.raw, instruction.0));
-    }
-}
-
-impl Drop for Builder {
-    fn drop(&mut self) {
-        llvm!(LLVMDisposeBuilder(self.raw));
-    }
 }
 
 /// Copies the flags of a floating-point operation.

@@ -59,7 +59,7 @@ impl NoReturnAnalysis {
     /// Whether control might not come back from a call.
     pub fn may_not_return(&self, call: Value) -> bool {
         let callee = call.callee();
-        if !llvm!(LLVMIsAInlineAsm(callee.0)).is_null() {
+        if callee.is_assembly() {
             return assembly_transfers_control(callee);
         }
         if !callee.is_function() {
@@ -99,16 +99,11 @@ fn is_jumping_intrinsic(function: Value) -> bool {
 
 /// Assembly that makes a system call (`exit_group`) or leaves by itself. Barriers and arithmetic do not.
 fn assembly_transfers_control(assembly: Value) -> bool {
-    let mut length = 0;
-    let pointer = llvm!(LLVMGetInlineAsmAsmString(assembly.0, &mut length));
-    if pointer.is_null() {
-        return false;
-    }
-    // SAFETY: LLVM returned the pointer with the length of the string behind it.
-    let text = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
-    let text = String::from_utf8_lossy(text);
     let leaves = |word: &str| word.starts_with("call") || word.starts_with("jmp") || word.starts_with("ret") || word.starts_with("int");
-    text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
+    assembly
+        .assembly_text()
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .any(|word| matches!(word, "syscall" | "sysenter" | "ud2" | "hlt") || leaves(word))
 }
 
 /// Whether a call may return a second time without having been called again: `setjmp` and its kin by their attribute, and

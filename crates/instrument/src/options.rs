@@ -15,10 +15,7 @@ use trodden_unit::experiment::{
     DominantIteration, EXPERIMENT_VARIABLE, InputError, InputFolder, InputKind, Keep, Observation, OutputDestination, Paths, PluginRequest,
     Reach, RequestError, TripCounts, UnitAction,
 };
-use trodden_unit::{
-    EventSource, Experiment, Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, TransformationPlan,
-};
-use trodden_unit::{FunctionParts, NoWeights, SegmentSet, Weights};
+use trodden_unit::{Experiment, FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights};
 
 pub use trodden_unit::experiment::{ExperimentScheme, Threads};
 
@@ -51,8 +48,6 @@ pub struct PluginOptions {
     pub weights: Option<Rc<Weights>>,
     /// Known paths, which the tier `residual` does not count.
     pub known: Option<Rc<KnownPaths>>,
-    /// Known are all paths but those that are watched for.
-    pub watches: bool,
     /// Paths that are interesting: all others are counted together.
     pub interesting: Option<Rc<KnownPaths>>,
     /// Interprocedural segments: these are counted in the place of paths.
@@ -61,8 +56,6 @@ pub struct PluginOptions {
     pub time_limit_s: u64,
     /// What this copy of a program counts.
     pub parts: Option<Rc<FunctionParts>>,
-    /// The unit of which this one is made, as the program has it that is divided among copies.
-    pub origin: Option<Identity>,
     /// Executions of a copy's probes are counted, too.
     pub count_hits: bool,
     /// Write what the unit's blocks compute to this file, and make no code.
@@ -71,23 +64,13 @@ pub struct PluginOptions {
     pub apply: Option<Rc<TransformationPlan>>,
     /// What is put into the code.
     pub tier: CountingTier,
-    /// Of the tier `addresses`: equal ends of blocks are not merged, so that every block has an address, and the code is a little longer.
-    pub no_tail_merging: bool,
-    /// Which paths there are.
-    pub scheme: ExperimentScheme,
     /// Slots of the tables of functions with more than [`PluginOptions::array_paths`] paths; 0: there are no tables, and such functions are
     /// cut.
     pub table_slots: u64,
     /// Most paths of a function that counts in an array, where there are tables.
     pub array_paths: u64,
-    /// Who counts in a region.
-    pub threads: Threads,
     /// Take LLVM's edge counters, with which the unit was compiled, out of it, and note where they were.
     pub placeholders: bool,
-    /// These are the counters of clang's or rustc's coverage; the unit's mapping of them to regions of its sources stays in the program.
-    pub coverage: bool,
-    /// Sum this up for each path.
-    pub events: Option<EventSource>,
 }
 
 /// What is put into the code.
@@ -120,45 +103,13 @@ pub enum BadOption {
     /// A file that it names cannot be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// The file of a copy's parts is none.
+    /// What such a file holds is something else.
     #[error("{file}: {source}", file = file.display())]
-    Parts {
+    Content {
         /// The file.
         file: PathBuf,
         /// What is wrong.
-        source: NoParts,
-    },
-    /// The file of known paths is none.
-    #[error("{file}: {source}", file = file.display())]
-    KnownPaths {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        source: NoKnownPaths,
-    },
-    /// The file of segments is none.
-    #[error("{file}: {source}", file = file.display())]
-    Segments {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        source: NoSegments,
-    },
-    /// The file is no transformation plan.
-    #[error("{file}: {source}", file = file.display())]
-    Transformation {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        source: NoTransformationPlan,
-    },
-    /// The file of weights is none.
-    #[error("{file}: {source}", file = file.display())]
-    Weights {
-        /// The file.
-        file: PathBuf,
-        /// What is wrong.
-        source: NoWeights,
+        source: Box<dyn std::error::Error>,
     },
 }
 
@@ -185,14 +136,17 @@ impl PluginOptions {
         let placement = experiment.placement();
         let (part, stream) = (experiment.part(), experiment.observation() == Observation::Stream);
         let (interesting, time_limit_s) = match experiment.paths() {
-            Paths::Interesting { set, time_limit_s, .. } => (Some(read_paths(folder, InputKind::Interesting, set)?), time_limit_s),
+            Paths::Interesting { set, time_limit_s, .. } => {
+                (Some(read(folder, InputKind::Interesting, set, KnownPaths::from_bytes)?), time_limit_s)
+            }
             _ => (None, 0),
         };
-        let known = read_known(folder, &experiment)?;
+        // The paths that are not counted: known ones, or all but those that are watched for.
+        let known = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
         let (properties, apply) = match action {
             UnitAction::Instrument => (None, None),
             UnitAction::Describe { output } => (Some(output.into()), None),
-            UnitAction::Apply(plan) => (None, Some(read_plan(folder, plan)?)),
+            UnitAction::Apply(plan) => (None, Some(read(folder, InputKind::Apply, plan, TransformationPlan::from_bytes)?)),
         };
         let (table_slots, array_paths) = match experiment.destination() {
             OutputDestination::Array => (0, placement.max_paths),
@@ -207,26 +161,19 @@ impl PluginOptions {
             stream,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,
-            weights: placement.weights.map(|weights| read_weights(folder, weights)).transpose()?,
-            known,
-            watches: experiment.is_watched(),
+            weights: placement.weights.map(|set| read(folder, InputKind::Weights, set, Weights::from_bytes)).transpose()?,
+            known: experiment.known().map(|set| read(folder, known, set, KnownPaths::from_bytes)).transpose()?,
             interesting,
-            segments: experiment.segments().map(|set| read_segments(folder, set)).transpose()?,
+            segments: experiment.segments().map(|set| read(folder, InputKind::Segments, set, SegmentSet::from_bytes)).transpose()?,
             time_limit_s,
-            parts: part.map(|part| read_parts(folder, part.file)).transpose()?,
-            origin: part.map(|part| part.origin),
+            parts: part.map(|part| read(folder, InputKind::Part, part.file, FunctionParts::from_bytes)).transpose()?,
             count_hits: part.is_some_and(|part| part.count_hits),
             properties,
             apply,
             tier: tier(&experiment),
-            no_tail_merging: experiment.observation() == Observation::Addresses { merge_tails: false },
-            scheme: experiment.scheme(),
             table_slots,
             array_paths,
-            threads: experiment.threads(),
             placeholders: experiment.has_edge_profile() || experiment.has_coverage(),
-            coverage: experiment.has_coverage(),
-            events: experiment.events(),
             experiment,
         })
     }
@@ -276,33 +223,13 @@ fn choices(experiment: &Experiment) -> Choices {
     }
 }
 
-fn read_weights(folder: &InputFolder, identity: Identity) -> Result<Rc<Weights>, BadOption> {
-    let bytes = folder.get(InputKind::Weights, identity)?;
-    Weights::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Weights { file: folder.path(identity), source })
-}
-
-/// The paths that are not counted: known ones, or all but those that are watched for.
-fn read_known(folder: &InputFolder, experiment: &Experiment) -> Result<Option<Rc<KnownPaths>>, BadOption> {
-    let kind = if experiment.is_watched() { InputKind::Watched } else { InputKind::Known };
-    experiment.known().map(|set| read_paths(folder, kind, set)).transpose()
-}
-
-fn read_paths(folder: &InputFolder, kind: InputKind, identity: Identity) -> Result<Rc<KnownPaths>, BadOption> {
+/// What a file holds.
+fn read<T, E: std::error::Error + 'static>(
+    folder: &InputFolder,
+    kind: InputKind,
+    identity: Identity,
+    from_bytes: fn(&[u8]) -> Result<T, E>,
+) -> Result<Rc<T>, BadOption> {
     let bytes = folder.get(kind, identity)?;
-    KnownPaths::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::KnownPaths { file: folder.path(identity), source })
-}
-
-fn read_segments(folder: &InputFolder, identity: Identity) -> Result<Rc<SegmentSet>, BadOption> {
-    let bytes = folder.get(InputKind::Segments, identity)?;
-    SegmentSet::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Segments { file: folder.path(identity), source })
-}
-
-fn read_parts(folder: &InputFolder, identity: Identity) -> Result<Rc<FunctionParts>, BadOption> {
-    let bytes = folder.get(InputKind::Part, identity)?;
-    FunctionParts::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Parts { file: folder.path(identity), source })
-}
-
-fn read_plan(folder: &InputFolder, identity: Identity) -> Result<Rc<TransformationPlan>, BadOption> {
-    let bytes = folder.get(InputKind::Apply, identity)?;
-    TransformationPlan::from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Transformation { file: folder.path(identity), source })
+    from_bytes(&bytes).map(Rc::new).map_err(|source| BadOption::Content { file: folder.path(identity), source: source.into() })
 }

@@ -12,8 +12,7 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     let old: Vec<Value> = block.phis().collect();
     let mut replaced = Vec::new();
     for phi in old {
-        let new = Builder::phi_before(module, phi, phi.kind(), phi.location());
-        crate::llvm::copy_fast_math(phi, new);
+        let new = Builder::phi_like(module, phi, phi);
         new.add_incoming(&entries(phi.incoming()));
         phi.replace_uses(new);
         phi.erase();
@@ -22,9 +21,9 @@ pub fn rebuild(module: Module, block: Block, mut entries: impl FnMut(Vec<(Value,
     replaced
 }
 
-/// In the phi nodes of `block`, what came from one block now comes from another.
-pub fn rename(module: Module, block: Block, from: Block, to: Block) {
-    rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect());
+/// In the phi nodes of `block`, what came from one block now comes from another. Gives the old nodes with the new ones.
+pub fn rename(module: Module, block: Block, from: Block, to: Block) -> Vec<(Value, Value)> {
+    rebuild(module, block, |old| old.into_iter().map(|(value, b)| (value, if b == from { to } else { b })).collect())
 }
 
 /// In the phi nodes of `block`, what came from some blocks now comes from others. Where several entries came from one

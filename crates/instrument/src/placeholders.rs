@@ -21,11 +21,11 @@ pub mod llvm_profile;
 
 use crate::counting::add_to_word;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
 use crate::no_return::{NoReturnAnalysis, forks};
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
-use llvm_profile::{CoverageTables, ProfileTables, fixed_counter};
+use llvm_profile::{CoverageTables, ProfileTables, fixed_element};
 use llvm_sys::LLVMAtomicRMWBinOp::{LLVMAtomicRMWBinOpAdd, LLVMAtomicRMWBinOpOr};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -36,6 +36,8 @@ use trodden_unit::{
     ValueCounters,
 };
 
+/// Bytes of a counter.
+const COUNTER: i64 = 8;
 /// Name of the metadata node of modules whose counters are ours to take out.
 const MARK: &str = "trodden.edge.counters";
 
@@ -181,7 +183,7 @@ impl Placeholders {
         let mut whole: BTreeMap<u32, u64> = BTreeMap::new();
         for call in notes {
             let kind = values::kind(call);
-            let (table, number) = (operand(call, 1), operand(call, 2).as_integer());
+            let (table, number) = (call.operand(1), call.operand(2).as_integer());
             let first = if let (Some(&function), Some(number)) = (numbers.get(&table), number) {
                 let Some(site) = values::site(kind, self.profile.functions[function as usize].value_sites, number) else {
                     // A table of virtual functions.
@@ -195,7 +197,7 @@ impl Placeholders {
                 }
                 None
             };
-            self.notes.entry(function_of(call)).or_default().push(Note { call, kind, first });
+            self.notes.entry(call.block().function()).or_default().push(Note { call, kind, first });
         }
         whole.into_iter().map(|(function, first)| (tables[function as usize].data, first)).collect()
     }
@@ -241,7 +243,7 @@ impl Placeholders {
                     }
                     None => {
                         computed = true;
-                        let all = self.computed.entry(function_of(update)).or_default();
+                        let all = self.computed.entry(update.block().function()).or_default();
                         // One update may be of several bitmaps.
                         if !all.contains(&update) {
                             all.push(update);
@@ -266,21 +268,21 @@ impl Placeholders {
     /// Sorts updates into those that become notes, which are erased, and others. Those of bits that are known are among the former.
     fn sort(&mut self, updates: &IndexSet<Value>, numbers: &IndexMap<Value, u32>, bits: &IndexMap<Value, Vec<EdgeCounter>>) {
         let (computed, erased): (Vec<Value>, Vec<Value>) = updates.iter().partition(|u| computes(**u));
-        computed.into_iter().for_each(|u| self.computed.entry(function_of(u)).or_default().push(u));
+        computed.into_iter().for_each(|u| self.computed.entry(u.block().function()).or_default().push(u));
         let erased: Vec<Value> = erased.into_iter().chain(bits.keys().copied()).collect();
         let is_erased = |i: &Value| bits.contains_key(i) || (updates.contains(i) && !computes(*i));
         let counter = |update: Value| {
-            let (array, index) = fixed_counter(operand(update, 0))?;
+            let (array, index) = fixed_element(update.operand(0), COUNTER)?;
             Some(EdgeCounter { function: *numbers.get(&array)?, index })
         };
         for &update in &erased {
             let (counters, amount) = match bits.get(&update) {
                 Some(bits) => (bits.clone(), 1),
-                None => (counter(update).into_iter().collect(), operand(update, 1).as_integer().unwrap_or(0)),
+                None => (counter(update).into_iter().collect(), update.operand(1).as_integer().unwrap_or(0)),
             };
             let before = first_behind(update, |i| !is_erased(i));
             let placeholders = counters.into_iter().filter(|_| amount != 0).map(|counter| Fixed { before, counter, amount });
-            self.fixed.entry(function_of(update)).or_default().extend(placeholders);
+            self.fixed.entry(update.block().function()).or_default().extend(placeholders);
         }
         erased.into_iter().for_each(Value::erase);
     }
@@ -309,24 +311,23 @@ impl Placeholders {
         }
         let base = self.base(function);
         for update in updates {
-            let (address, amount) = (operand(update, 0), operand(update, 1));
+            let (address, amount) = (update.operand(0), update.operand(1));
             let builder = Builder::before(self.module, update, update.location());
             if llvm!(LLVMGetAtomicRMWBinOp(update.0)) == LLVMAtomicRMWBinOpOr {
-                let word = bitmaps::computed_word(self.module, &builder, update, counters, self.first_bit);
+                let word = bitmaps::computed_word(&builder, update, counters, self.first_bit);
                 self.add(&builder, builder.offset(self.module.i64(), base, word), self.module.constant(1));
                 update.erase();
                 continue;
             }
-            let whole = |v: Value| Value(llvm!(LLVMBuildPtrToInt(builder.raw(), v.0, self.module.i64(), c"".as_ptr())));
-            let offset = Value(llvm!(LLVMBuildSub(builder.raw(), whole(address).0, whole(counters).0, c"".as_ptr())));
+            let offset = builder.subtract(builder.number_of(address), builder.number_of(counters));
             self.add(&builder, builder.offset(self.module.i8(), base, offset), amount);
             update.erase();
         }
         for Note { call, kind, first } in notes {
             let builder = Builder::before(self.module, call, call.location());
-            let first = first.map_or_else(|| values::computed_first(self.module, &builder, call), |f| self.module.constant(f as i64));
+            let first = first.map_or_else(|| values::computed_first(&builder, call), |f| self.module.constant(f as i64));
             let counters = builder.offset(self.module.i64(), base, first);
-            for (index, amount) in values::increments(self.module, &builder, kind, operand(call, 0)) {
+            for (index, amount) in values::increments(&builder, kind, call.operand(0)) {
                 self.add(&builder, builder.offset(self.module.i64(), counters, index), amount);
             }
             call.erase();
@@ -370,7 +371,7 @@ impl Placeholders {
     }
 
     fn add(&self, builder: &Builder, address: Value, amount: Value) {
-        add_to_word(self.module, builder, address, amount, self.shared);
+        add_to_word(builder, address, amount, self.shared);
     }
 
     /// What stands for the address of the thread's counters until that is known.
@@ -379,7 +380,7 @@ impl Placeholders {
         *self.base.get_or_insert_with(|| {
             let builder = Builder::before(module, function.entry().behind_variables(), None);
             let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-            Value(llvm!(LLVMBuildFreeze(builder.raw(), llvm!(LLVMGetPoison(pointer)), c"".as_ptr())))
+            builder.freeze(Value(llvm!(LLVMGetPoison(pointer))))
         })
     }
 
@@ -415,17 +416,13 @@ fn check_kind(tables: &ProfileTables, expected: CounterKind) -> Result<(), Place
 
 /// Whether an update adds a computed amount, or to a counter whose address is computed.
 fn computes(update: Value) -> bool {
-    let amount = operand(update, 1).as_integer();
-    amount.is_none() || (amount != Some(0) && fixed_counter(operand(update, 0)).is_none())
+    let amount = update.operand(1).as_integer();
+    amount.is_none() || (amount != Some(0) && fixed_element(update.operand(0), COUNTER).is_none())
 }
 
 /// The first instruction behind another that is as wanted; the terminator is.
 fn first_behind(instruction: Value, expected: impl Fn(&Value) -> bool) -> Value {
     std::iter::successors(instruction.next(), |i| i.next()).find(expected).expect("a block has a terminator")
-}
-
-fn function_of(instruction: Value) -> Value {
-    Value(llvm!(LLVMGetBasicBlockParent(instruction.block().0)))
 }
 
 /// Where a placeholder in front of an instruction stands among the calls that might not come back; `None` if paths do not
@@ -461,20 +458,20 @@ fn updates_of(counters: Value) -> Result<IndexSet<Value>, PlaceholderError> {
 
 /// Whether an instruction is a counter's update and nothing else depends on it.
 fn is_update(user: Value, address: Value) -> bool {
-    if llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null() || operand(user, 0) != address || user.users().next().is_some() {
+    if llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null() || user.operand(0) != address || user.users().next().is_some() {
         return false;
     }
     match llvm!(LLVMGetAtomicRMWBinOp(user.0)) {
         LLVMAtomicRMWBinOpAdd => true,
         // The optimiser's form of adding nothing.
-        LLVMAtomicRMWBinOpOr => operand(user, 1).as_integer() == Some(0),
+        LLVMAtomicRMWBinOpOr => user.operand(1).as_integer() == Some(0),
         _ => false,
     }
 }
 
 /// Whether a user makes another address of an address, or keeps it in a table of constants or takes it from there.
 pub fn passes_address_on(user: Value) -> bool {
-    if llvm!(LLVMIsAInstruction(user.0)).is_null() {
+    if !user.is_instruction() {
         return true;
     }
     let makes_pointer = llvm!(LLVMGetTypeKind(user.kind())) == llvm_sys::LLVMTypeKind::LLVMPointerTypeKind;
@@ -487,14 +484,6 @@ pub fn passes_address_on(user: Value) -> bool {
 }
 
 pub fn unknown_use(user: Value) -> PlaceholderError {
-    let function = function_of(user).name();
-    let text = llvm!(LLVMPrintValueToString(user.0));
-    // SAFETY: LLVM returned a string that ends with a zero byte, and it is copied before it is disposed of.
-    let instruction = unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().trim().to_owned();
-    llvm!(LLVMDisposeMessage(text));
-    PlaceholderError::Use { function, instruction }
-}
-
-fn operand(value: Value, at: u32) -> Value {
-    Value(llvm!(LLVMGetOperand(value.0, at)))
+    let instruction = owned(llvm!(LLVMPrintValueToString(user.0))).trim().to_owned();
+    PlaceholderError::Use { function: user.block().function().name(), instruction }
 }

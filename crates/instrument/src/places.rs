@@ -58,7 +58,7 @@ pub struct Places {
 
 /// What passes have to know of the blocks.
 pub fn block_properties(cfg: &FunctionCfg, graph: &Graph) -> BlockProperties {
-    let node = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
+    let node = |n: Node| cfg.block(n);
     let can_split = |e: Edge| match &cfg.sites[e.index()] {
         EdgeSite::Before(_) => true,
         EdgeSite::OnEdge(_) => cfg.edges[e.index()].kind != EdgeKind::Unwind,
@@ -92,7 +92,7 @@ fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
     }
-    let is_call = |i: &Value| i.is_call() && !(i.callee().is_function() && i.callee().intrinsic() != 0 && !returns_twice(*i));
+    let is_call = |i: &Value| i.is_call() && !(i.calls_intrinsic() && !returns_twice(*i));
     block.landing_pad().is_none() && !block.instructions().any(|i| is_call(&i) || i.is(LLVMOpcode::LLVMResume))
 }
 
@@ -103,7 +103,7 @@ fn returns_behind_tail_call(cfg: &FunctionCfg, graph: &Graph, node: Node, block:
 
 /// The tail call behind which an edge leads to a block that only returns.
 fn tail_call(cfg: &FunctionCfg, graph: &Graph, edge: Edge) -> Option<Value> {
-    cfg.nodes.get(graph.from(edge).index()).copied().flatten().and_then(tail_call_before_return)
+    cfg.block(graph.from(edge)).and_then(tail_call_before_return)
 }
 
 impl Places {
@@ -168,13 +168,12 @@ impl Places {
 
     fn note_arrival(&mut self, cfg: &FunctionCfg, edge: Edge) {
         let flow = &cfg.edges[edge.index()];
-        let block = |n: Node| cfg.nodes.get(n.index()).copied().flatten();
         // An edge that goes through a block of its own arrives from there.
         let own = match &cfg.sites[edge.index()] {
             EdgeSite::Before(instruction) => Some(instruction.block()),
             _ => None,
         };
-        if let (Some(from), Some(to)) = (own.or(block(flow.from)), block(flow.to)) {
+        if let (Some(from), Some(to)) = (own.or(cfg.block(flow.from)), cfg.block(flow.to)) {
             self.arrivals.insert((from, to), edge);
         }
     }

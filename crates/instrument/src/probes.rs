@@ -13,13 +13,11 @@ mod loops;
 use crate::counting::{self, Counters, DeferredCount, Lookup};
 use crate::describe::FunctionCfg;
 use crate::interesting::Words;
-use crate::llvm::{Block, Builder, Value, llvm};
+use crate::llvm::{Block, Builder, Value};
 use crate::module_context::ModuleContext;
 use crate::places::{InsertionPlace, Places};
 use crate::shape::predecessors;
 use indexmap::IndexMap;
-use llvm_sys::LLVMIntPredicate;
-use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use loops::{IterationNumber, TripCountFlush};
 use std::cell::RefCell;
@@ -100,7 +98,7 @@ pub fn insert(
     }
     let waiting = work.waiting.into_inner();
     if !waiting.is_empty() {
-        counting::make(context, counters, &waiting, location);
+        counting::make(context.module, counters, &waiting, location);
     }
     if counters.segments.is_some() {
         erase_unused(&work.made.into_inner());
@@ -188,7 +186,7 @@ impl Work<'_> {
     fn merge(&self, block: Block, sources: &[Block]) -> Register {
         let module = self.context.module;
         let incoming: Vec<(Value, Block)> = sources.iter().map(|&from| (self.value(self.brought(from, block)), from)).collect();
-        let phi = Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        let phi = Builder::phi_at_top(module, block, module.i64(), self.location);
         phi.add_incoming(&incoming);
         self.made.borrow_mut().push(phi);
         Register::Computed(phi)
@@ -255,7 +253,7 @@ impl Work<'_> {
             Operation::CountIteration { increment, .. } => self.count(code, register, increment, one),
             Operation::Check { increment } => {
                 let path = self.value(self.plus(code, register, increment));
-                self.waiting.borrow_mut().push(DeferredCount::at(self.context.module, code, path, one, Lookup::Needed));
+                self.waiting.borrow_mut().push(DeferredCount::at(code, path, one, Lookup::Needed));
             }
             Operation::FlushDominant(which) => self.flush_dominant(code, which, edge),
             Operation::CountHits(hits) => self.count_hits(code, hits),
@@ -284,7 +282,7 @@ impl Work<'_> {
         let (Some(first), module) = (self.counters.hits, self.context.module) else { return };
         for (word, by) in [(first, hits.labels), (first + 1, hits.all)].into_iter().filter(|(_, by)| *by > 0) {
             let address = builder.offset(module.i64(), self.counters.base, module.constant(word as i64));
-            self.counters.add(module, builder, address, module.constant(by as i64));
+            self.counters.add(builder, address, module.constant(by as i64));
         }
     }
 
@@ -305,21 +303,21 @@ impl Work<'_> {
         if let Some(segments) = self.counters.segments {
             let sum = self.plus(builder, register, increment);
             let known = if let Register::Constant(known) = sum { Some(known) } else { None };
-            let word = segments.path_ends(module, builder, (self.edge, self.location), (known, self.value(sum)), self.counters.base);
-            return word.into_iter().for_each(|word| self.counters.add(module, builder, word, module.constant(1)));
+            let word = segments.path_ends(builder, (self.edge, self.location), (known, self.value(sum)), self.counters.base);
+            return word.into_iter().for_each(|word| self.counters.add(builder, word, module.constant(1)));
         }
         if self.counters.need_blocks() {
             let path = self.value(self.plus(builder, register, increment));
-            return self.waiting.borrow_mut().push(DeferredCount::at(module, builder, path, by, Lookup::Decided));
+            return self.waiting.borrow_mut().push(DeferredCount::at(builder, path, by, Lookup::Decided));
         }
         if let Some(words) = self.counters.words {
             return self.count_word(builder, self.plus(builder, register, increment), words, by);
         }
         let address = self.address(builder, register, increment);
         if let Some(events) = self.counters.events.filter(|_| self.path_ends) {
-            events.end(module, builder, address);
+            events.end(builder, address);
         }
-        self.counters.add(module, builder, address, by);
+        self.counters.add(builder, address, by);
     }
 
     /// The address of `count[register + increment]`, in an array.
@@ -351,11 +349,10 @@ impl Work<'_> {
             (Register::Computed(value), in_register) => {
                 let path = self.value(self.plus(builder, register, increment));
                 // Made now: values may be replaced by others until the count is made.
-                let holds = builder.compare(LLVMIntPredicate::LLVMIntEQ, value, module.constant(dominant.index.wrapping_sub(increment)));
+                let holds = builder.equal(value, module.constant(dominant.index.wrapping_sub(increment)));
                 let more = in_register.map(|in_register| (in_register, builder.add(in_register, one)));
-                let waiting = DeferredCount::at(module, builder, path, one, Lookup::Decided);
-                let choice = more
-                    .map(|(in_register, more)| Value(llvm!(LLVMBuildSelect(builder.raw(), holds.0, more.0, in_register.0, c"".as_ptr()))));
+                let waiting = DeferredCount::at(builder, path, one, Lookup::Decided);
+                let choice = more.map(|(in_register, more)| builder.select(holds, more, in_register));
                 self.waiting.borrow_mut().push(waiting.mostly(holds, dominant.index, choice));
                 choice
             }
@@ -374,8 +371,7 @@ impl Work<'_> {
             }
         }
         let module = self.context.module;
-        let number =
-            Builder::phi_before(module, block.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        let number = Builder::phi_at_top(module, block, module.i64(), self.location);
         // What iterates to the head is known later.
         self.holding.push((number, block));
         Some(number)
@@ -404,10 +400,10 @@ impl Work<'_> {
             }
             Register::Computed(value) => {
                 let base = builder.offset(module.i64(), self.counters.base, module.constant(first as i64));
-                builder.offset(module.i64(), base, words.of(module, builder, value))
+                builder.offset(module.i64(), base, words.of(builder, value))
             }
         };
-        self.counters.add(module, builder, address, by);
+        self.counters.add(builder, address, by);
     }
 }
 

@@ -15,7 +15,7 @@ use crate::counting::{Counters, Flushing, Unknown};
 use crate::describe::{EdgeSite, FunctionCfg, is_must_tail};
 use crate::emit;
 use crate::entry;
-use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::places;
 use crate::probes;
@@ -25,11 +25,10 @@ use crate::sample::{PlannedFunction, landings, moved, part_landings};
 use crate::shape::predecessors;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use llvm_sys::{LLVMLinkage, LLVMOpcode, LLVMUnnamedAddr};
 use std::collections::{BTreeMap, BTreeSet};
-use trodden_flow::program::Choices;
-use trodden_flow::program::{CodeVersion, NodePlace};
+use trodden_flow::program::{Choices, CodeVersion, NodePlace};
 use trodden_flow::{CutReason, Dag, Edge, Graph, Node, ProbeProgram};
 use trodden_unit::{BlockKind, FlowEdge};
 
@@ -150,15 +149,7 @@ fn known_bytes(module: Module, planned: &PlannedFunction) -> Option<Value> {
     let known = planned.program.known()?;
     let mut bytes = vec![0u8; planned.program.paths().numbering.paths() as usize];
     known.iter().filter_map(|id| usize::try_from(*id).ok()).for_each(|id| bytes[id] = 1);
-    let function = planned.function.name();
-    let (text, length) = (bytes.as_ptr().cast(), bytes.len());
-    let content = llvm!(LLVMConstStringInContext2(module.context(), text, length, 1));
-    let table = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(content)), c_string(&format!("{function}.known")).as_ptr()));
-    llvm!(LLVMSetInitializer(table, content));
-    llvm!(LLVMSetGlobalConstant(table, 1));
-    llvm!(LLVMSetLinkage(table, LLVMLinkage::LLVMPrivateLinkage));
-    llvm!(LLVMSetUnnamedAddress(table, LLVMUnnamedAddr::LLVMGlobalUnnamedAddr));
-    Some(Value(table))
+    Some(module.add_bytes(&format!("{}.known", planned.function.name()), &bytes))
 }
 
 /// A function while it gets its versions.
@@ -190,7 +181,7 @@ impl Several<'_> {
         }
         let mut copied = BTreeMap::<CodeVersion, Vec<Block>>::new();
         for place in self.places {
-            if let (true, Some(block)) = (place.version != ORIGINAL, self.block(place.node)) {
+            if let (true, Some(block)) = (place.version != ORIGINAL, self.cfg.block(place.node)) {
                 copied.entry(place.version).or_default().push(block);
             }
         }
@@ -206,10 +197,6 @@ impl Several<'_> {
         debug_assert_eq!(values.iter().flatten().collect::<IndexSet<_>>().len(), all, "a value is one version of one");
         flow.merge(&values, Definitions::Several);
         self.described()
-    }
-
-    fn block(&self, node: Node) -> Option<Block> {
-        self.cfg.nodes.get(node.index()).copied().flatten()
     }
 
     /// A block of a version; `None` if it has none such.
@@ -251,9 +238,9 @@ impl Several<'_> {
         let mut left = IndexMap::<Block, BTreeSet<usize>>::new();
         for edge in graph.edges().filter(|e| graph.to(*e) != graph.exit()) {
             let (tail, head) = (places[graph.from(edge).index()], places[graph.to(edge).index()]);
-            let Some(to) = self.block(head.node) else { continue };
+            let Some(to) = self.cfg.block(head.node) else { continue };
             let target = self.block_in(head.version, to).expect("what control reaches was copied");
-            match self.block(tail.node) {
+            match self.cfg.block(tail.node) {
                 Some(block) => {
                     let from = self.block_in(tail.version, block).expect("what control reaches was copied");
                     for (index, _) in before[&block].iter().enumerate().filter(|(_, s)| **s == to) {
@@ -313,8 +300,7 @@ impl Several<'_> {
     fn stand_in(&self, block: Block) -> Value {
         let end = block.terminator();
         let builder = Builder::at_end(self.module, block, None);
-        let poison = || llvm!(LLVMGetPoison(end.kind()));
-        let value = (!end.is_void()).then(|| Value(llvm!(LLVMBuildFreeze(builder.raw(), poison(), c"".as_ptr()))));
+        let value = (!end.is_void()).then(|| builder.freeze(Value(llvm!(LLVMGetPoison(end.kind())))));
         let unreachable = Value(llvm!(LLVMBuildUnreachable(builder.raw())));
         value.unwrap_or(unreachable)
     }
@@ -328,14 +314,9 @@ impl Several<'_> {
                 phi.add_incoming(&copied.collect::<Vec<_>>());
             }
         }
-        let again = |old: Value| {
-            let new = Builder::phi_before(self.module, old, old.kind(), old.location());
-            crate::llvm::copy_fast_math(old, new);
-            new
-        };
         // Old ones are erased last: what is made later may come to lie where they were.
         let olds: Vec<Value> = arriving.iter().flat_map(|a| &a.phis).map(|(phi, _)| *phi).collect();
-        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, again(*old))).collect();
+        let replaced: IndexMap<Value, Value> = olds.iter().map(|old| (*old, Builder::phi_like(self.module, *old, *old))).collect();
         let now = |v: Value| replaced.get(&v).copied().unwrap_or(v);
         // In their order: that of the uses is what passes go by.
         olds.iter().for_each(|old| old.replace_uses(now(*old)));

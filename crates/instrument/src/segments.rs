@@ -34,10 +34,10 @@ use crate::supergraph::version::{ContextSource, SegmentVersion};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMThreadLocalMode, LLVMVisibility};
+use llvm_sys::{LLVMIntPredicate, LLVMLinkage, LLVMVisibility};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use transition::{Transition, TransitionTables, choose};
+use transition::{Transition, TransitionTables, slot_of};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::numbering::PerfectHash;
 use trodden_flow::program::operation::Operation;
@@ -55,11 +55,9 @@ const MOST_OF_UNIT: u64 = 1 << 25;
 
 /// The word by which callers give callees their context.
 pub fn declare_context(module: Module) -> Value {
-    let word = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(CONTEXT_SYMBOL).as_ptr()));
-    llvm!(LLVMSetVisibility(word, LLVMVisibility::LLVMHiddenVisibility));
-    llvm!(LLVMSetThreadLocalMode(word, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
+    let word = module.add_thread_local(CONTEXT_SYMBOL);
     emit::thread_local_with_place(module, CONTEXT_SYMBOL, 8, CONTEXT_PLACE_SYMBOL, CONTEXT_SYMBOL);
-    Value(word)
+    word
 }
 
 /// What is done in a function.
@@ -260,11 +258,10 @@ impl SegmentPlan {
                 builder.store(module.constant(0), word);
                 let most = module.constant(self.words.contexts.len() as i64);
                 let is_own = builder.compare(LLVMIntPredicate::LLVMIntULE, passed, most);
-                choose(&builder, is_own, passed, module.constant(0))
+                builder.select(is_own, passed, module.constant(0))
             }
         };
-        let start = llvm!(LLVMBuildShl(builder.raw(), context.0, module.constant(self.bits.into()).0, c"".as_ptr()));
-        SegmentCode { start: Some(Value(start)), ..code }
+        SegmentCode { start: Some(builder.shift_left(context, module.constant(self.bits.into()))), ..code }
     }
 }
 
@@ -273,42 +270,38 @@ impl SegmentCode<'_> {
     /// the address `base` of the unit's counters, unless the path is not counted.
     pub fn path_ends(
         &self,
-        module: Module,
         builder: &Builder,
         (edge, location): (Edge, Option<LLVMMetadataRef>),
         (known, number): (Option<i64>, Value),
         base: Value,
     ) -> Option<Value> {
         for call in self.plan.calls.get(&edge).into_iter().flatten() {
-            self.pass_context(module, builder, location, call, (known, number));
+            self.pass_context(builder, location, call, (known, number));
         }
         // A path whose number is a constant does not begin where the function does.
         if known.is_some() || self.version.context_source == ContextSource::None || !self.plan.counted.contains(&edge) {
             return None;
         }
-        let first = builder.offset(module.i64(), base, module.constant(self.plan.words.first_word as i64));
+        let i64 = builder.module.i64();
+        let first = builder.offset(i64, base, builder.constant(self.plan.words.first_word));
         let word = match &self.plan.hash {
             None => number,
-            Some(hash) => self.word(module, builder, hash, number),
+            Some(hash) => self.word(builder, hash, number),
         };
-        Some(builder.offset(module.i64(), first, word))
+        Some(builder.offset(i64, first, word))
     }
 
     /// The word of a number among interesting ones; the last one of all others.
-    fn word(&self, module: Module, builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
-        let (multiplier, shift) = hash.parameters();
-        let spread = llvm!(LLVMBuildMul(builder.raw(), number.0, module.constant(multiplier as i64).0, c"".as_ptr()));
-        let slot = builder.shift_right(Value(spread), module.constant(shift.into()));
+    fn word(&self, builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
+        let slot = slot_of(builder, hash, number);
         let name = format!("{}.segments", self.version.code.name());
-        let key = self.plan.tables.entry(0, module, builder, slot, &name, || self.plan.words.keys.clone());
-        let is_interesting = builder.compare(LLVMIntPredicate::LLVMIntEQ, key, number);
-        choose(builder, is_interesting, slot, module.constant(hash.slots() as i64))
+        let key = self.plan.tables.entry(0, builder, slot, &name, || self.plan.words.keys.clone());
+        builder.select(builder.equal(key, number), slot, builder.constant(hash.slots()))
     }
 
     /// Gives a callee its context.
     fn pass_context(
         &self,
-        module: Module,
         builder: &Builder,
         location: Option<LLVMMetadataRef>,
         at: &CallOnSegment,
@@ -317,11 +310,11 @@ impl SegmentCode<'_> {
         let context = |transition: usize| {
             let transition = &self.plan.transitions[transition];
             match known {
-                Some(number) => module.constant(transition.of_constant(number as u64).into()),
-                None => transition.look_up(module, builder, self.version.code, number),
+                Some(number) => builder.constant(transition.of_constant(number as u64).into()),
+                None => transition.look_up(builder, self.version.code, number),
             }
         };
-        let (none, call) = (module.constant(0), self.version.call(at.call));
+        let (none, call) = (builder.constant(0), self.version.call(at.call));
         let callees = if at.is_indirect { at.callees.as_slice() } else { &at.callees[..1] };
         let contexts: Vec<(Value, usize, Value)> = callees.iter().map(|(f, transition)| (*f, *transition, context(*transition))).collect();
         let by_argument = |transition: usize, context: Value| {
@@ -331,13 +324,12 @@ impl SegmentCode<'_> {
         if by_word.iter().all(|(.., context)| *context == none) {
             return;
         }
-        let before = Builder::before(module, call, location);
+        let before = Builder::before(builder.module, call, location);
         let passed = match (at.is_indirect, by_word.first()) {
             (false, Some((.., context))) => *context,
-            _ => by_word.iter().fold(none, |passed, (function, _, context)| {
-                let is_called = before.compare(LLVMIntPredicate::LLVMIntEQ, call.callee(), *function);
-                choose(&before, is_called, *context, passed)
-            }),
+            _ => by_word
+                .iter()
+                .fold(none, |passed, (function, _, context)| before.select(before.equal(call.callee(), *function), *context, passed)),
         };
         before.store(passed, self.word);
     }
@@ -397,7 +389,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
         .collect();
     let is_indirect = |call: &Value| {
         let called = call.callee();
-        calls::behind(called).is_none() && llvm!(LLVMIsAInlineAsm(called.0)).is_null()
+        calls::behind(called).is_none() && !called.is_assembly()
     };
     let indirect: Vec<Value> = at.into_iter().filter(is_indirect).collect();
     if indirect.is_empty() {
@@ -405,7 +397,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
     }
     let function = match is_elsewhere {
         true => local_function(on.module, &callee.unit, &callee.name),
-        false => function_of_name(on.module, &callee.name),
+        false => on.module.function_without_parameters(&callee.name),
     };
     // A block may call it by name and by a pointer.
     direct.into_iter().chain(indirect.into_iter().map(|call| (call, function))).collect()
@@ -413,7 +405,7 @@ fn calls_of(on: &FunctionOnSegments, edge: Edge, number: u32) -> Vec<(Value, Val
 
 /// The calls that follow where paths end by an edge, or come to calls.
 fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
-    let Some(block) = on.cfg.nodes.get(on.graph.from(edge).index()).copied().flatten() else { return Vec::new() };
+    let Some(block) = on.cfg.block(on.graph.from(edge)) else { return Vec::new() };
     let ending = ending_call(block).filter(|call| call.is_call());
     match (on.cfg.edges[edge.index()].kind, &on.cfg.sites[edge.index()]) {
         (EdgeKind::Reach, EdgeSite::Before(first)) => {
@@ -424,16 +416,6 @@ fn calls_at(on: &FunctionOnSegments, edge: Edge) -> Vec<Value> {
     }
 }
 
-fn function_of_name(module: Module, name: &str) -> Value {
-    let name = c_string(name);
-    let known = llvm!(LLVMGetNamedFunction(module.raw, name.as_ptr()));
-    if !known.is_null() {
-        return Value(known);
-    }
-    let kind = llvm!(LLVMFunctionType(llvm!(LLVMVoidTypeInContext(module.context())), std::ptr::null_mut(), 0, 0));
-    Value(llvm!(LLVMAddFunction(module.raw, name.as_ptr(), kind)))
-}
-
 /// By what other units name a function that only its own unit can name otherwise.
 fn name_of_local(unit: &str, name: &str) -> String {
     format!("__trodden_local_{}", Identity::from_content([unit.as_bytes(), b"\0", name.as_bytes()].concat().as_slice()))
@@ -441,7 +423,7 @@ fn name_of_local(unit: &str, name: &str) -> String {
 
 /// A local function of another unit. Where that has no such function its address is null.
 fn local_function(module: Module, unit: &str, name: &str) -> Value {
-    let function = function_of_name(module, &name_of_local(unit, name));
+    let function = module.function_without_parameters(&name_of_local(unit, name));
     llvm!(LLVMSetLinkage(function.0, LLVMLinkage::LLVMExternalWeakLinkage));
     llvm!(LLVMSetVisibility(function.0, LLVMVisibility::LLVMHiddenVisibility));
     function

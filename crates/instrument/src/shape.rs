@@ -51,24 +51,18 @@ fn split_behind(module: Module, instruction: Value) -> Block {
 
 /// Moves everything behind a block's phi nodes to a new block, which is returned; the block is left without an end.
 pub fn move_to_new_block(module: Module, block: Block) -> Block {
-    let rest = new_block_behind(module, block);
-    move_behind(module, Some(block.first_insertion_point()), rest);
-    successors_see(module, rest, block);
-    rest
+    move_from(module, block, Some(block.first_insertion_point()))
 }
 
 /// Moves everything behind an instruction to a new block, which is returned; the instruction's block is left without an end.
 pub fn split_off_behind(module: Module, instruction: Value) -> Block {
-    let block = instruction.block();
-    let rest = new_block_behind(module, block);
-    move_behind(module, instruction.next(), rest);
-    successors_see(module, rest, block);
-    rest
+    move_from(module, instruction.block(), instruction.next())
 }
 
-/// Moves an instruction and all behind it to the end of a block.
-fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
-    let builder = Builder::at_end(module, to, None);
+/// Moves an instruction of a block and all behind it to a new block.
+fn move_from(module: Module, block: Block, mut instruction: Option<Value>) -> Block {
+    let rest = new_block_behind(module, block);
+    let builder = Builder::at_end(module, rest, None);
     while let Some(this) = instruction {
         instruction = this.next();
         let location = this.location();
@@ -76,20 +70,17 @@ fn move_behind(module: Module, mut instruction: Option<Value>, to: Block) {
         builder.insert(this);
         this.set_location(location);
     }
-}
-
-/// The phi nodes of `block`'s successors name it in the place of `before`.
-fn successors_see(module: Module, block: Block, before: Block) {
-    let successors: IndexSet<Block> = block.terminator().successors().into_iter().collect();
+    // Phi nodes name the block from which control comes now.
+    let successors: IndexSet<Block> = rest.terminator().successors().into_iter().collect();
     for to in successors {
-        phis::rename(module, to, before, block);
+        phis::rename(module, to, block, rest);
     }
+    rest
 }
 
 /// An empty block behind another.
 pub fn new_block_behind(module: Module, block: Block) -> Block {
-    let function = llvm!(LLVMGetBasicBlockParent(block.0));
-    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function, c"".as_ptr())));
+    let new = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), block.function().0, c"".as_ptr())));
     llvm!(LLVMMoveBasicBlockAfter(new.0, block.0));
     new
 }
@@ -97,7 +88,7 @@ pub fn new_block_behind(module: Module, block: Block) -> Block {
 /// The blocks that lead to a block, each as often as it does.
 pub fn predecessors(block: Block) -> Vec<Block> {
     let value = Value(llvm!(LLVMBasicBlockAsValue(block.0)));
-    let terminators = value.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null());
+    let terminators = value.users().filter(|u| u.is_instruction());
     terminators.map(|t| t.block()).collect()
 }
 
@@ -108,22 +99,13 @@ fn part_from_computed_jumps(module: Module, landing: Block) -> Option<Block> {
     if jumps.is_empty() || direct.is_empty() {
         return None;
     }
-    let body = new_block_behind(module, landing);
-    move_behind(module, Some(landing.first_insertion_point()), body);
-    successors_see(module, body, landing);
+    let body = move_to_new_block(module, landing);
     // A block that was its own predecessor has its body as one now.
     let (jumps, direct) = sources(landing);
     for phi in landing.phis().collect::<Vec<_>>() {
         part_phi(module, phi, landing, body, &jumps);
     }
-    for block in direct {
-        let terminator = block.terminator();
-        for (index, to) in terminator.successors().into_iter().enumerate() {
-            if to == landing {
-                terminator.set_successor(index, body);
-            }
-        }
-    }
+    direct.into_iter().for_each(|block| block.terminator().redirect(landing, body));
     Builder::at_end(module, landing, None).jump(body);
     Some(body)
 }
@@ -137,10 +119,8 @@ fn sources(block: Block) -> (IndexSet<Block>, IndexSet<Block>) {
 fn part_phi(module: Module, phi: Value, landing: Block, body: Block, jumps: &IndexSet<Block>) {
     let (arriving, mut all): (Vec<_>, Vec<_>) = phi.incoming().into_iter().partition(|(_, b)| jumps.contains(b));
     let first = body.instructions().next().expect("it has a terminator");
-    let both = Builder::phi_before(module, first, phi.kind(), phi.location());
-    let here = Builder::phi_before(module, phi, phi.kind(), phi.location());
-    crate::llvm::copy_fast_math(phi, both);
-    crate::llvm::copy_fast_math(phi, here);
+    let both = Builder::phi_like(module, phi, first);
+    let here = Builder::phi_like(module, phi, phi);
     phi.replace_uses(both);
     // A value that iterated a loop may be the phi node itself.
     let own = |(v, b): (Value, Block)| (if v == phi { both } else { v }, b);

@@ -7,29 +7,20 @@
 //! A block that cannot be reached has none: code generation would keep it, and let it run into whatever comes behind.
 
 use crate::debug::no_line;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
-use llvm_sys::core::*;
-use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode};
+use crate::llvm::{Block, Builder, Module, Value};
+use llvm_sys::LLVMOpcode;
 use trodden_wire::SLED;
 
 /// Puts a sled into each block of functions.
 pub fn insert(module: Module, functions: Vec<Value>) {
-    let kind = llvm!(LLVMFunctionType(LLVMVoidTypeInContext(module.context()), std::ptr::null_mut(), 0, 0));
-    let (text, touches) = (SLED.map(|byte| format!("{byte:#04x}")).join(","), "~{memory}");
-    let (text, dialect) = (format!(".byte {text}"), LLVMInlineAsmDialect::LLVMInlineAsmDialectATT);
-    let (text_at, touches_at) = (text.as_ptr().cast(), touches.as_ptr().cast());
-    let sled = llvm!(LLVMGetInlineAsm(kind, text_at, text.len(), touches_at, touches.len(), 1, 0, dialect, 0));
+    let text = format!(".byte {}", SLED.map(|byte| format!("{byte:#04x}")).join(","));
     for function in functions {
         let line = no_line(module, function);
         for block in function.blocks().collect::<Vec<Block>>() {
-            let alloca_or_head =
-                |i: &Value| [LLVMOpcode::LLVMPHI, LLVMOpcode::LLVMLandingPad, LLVMOpcode::LLVMAlloca].contains(&i.opcode());
-            let first = block.instructions().find(|i| !alloca_or_head(i)).expect("a block has a terminator");
-            if first.is(LLVMOpcode::LLVMUnreachable) {
-                continue;
+            let first = block.behind_head();
+            if !first.is(LLVMOpcode::LLVMUnreachable) {
+                Builder::before(module, first, line).assembly(module.void(), &text, "~{memory}", &[]);
             }
-            let builder = Builder::before(module, first, line);
-            llvm!(LLVMBuildCall2(builder.raw(), kind, sled, std::ptr::null_mut(), 0, c"".as_ptr()));
         }
     }
 }

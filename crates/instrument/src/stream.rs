@@ -18,11 +18,11 @@
 
 use crate::describe::FunctionCfg;
 use crate::emit::{self, declare_of_runtime};
-use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Builder, Module, Value, llvm};
 use crate::no_return::returns_twice;
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMInlineAsmDialect, LLVMOpcode, LLVMThreadLocalMode, LLVMVisibility};
 use trodden_flow::program::{Choices, DominantCounting, StreamEdges, TripCounting};
 use trodden_unit::{BlockKind, EdgeKind};
 use trodden_wire::stream::{
@@ -69,14 +69,8 @@ pub struct StreamCode {
 impl Streams {
     /// Declares what code refers to, and defines what is the thread's (linkers keep one definition in each image).
     pub fn declare(module: Module) -> Streams {
-        let thread = llvm!(LLVMAddGlobal(module.raw, module.i64(), c_string(STREAM_SYMBOL).as_ptr()));
-        llvm!(LLVMSetVisibility(thread, LLVMVisibility::LLVMHiddenVisibility));
-        llvm!(LLVMSetThreadLocalMode(thread, LLVMThreadLocalMode::LLVMInitialExecTLSModel));
-        // The assembly below names it.
-        emit::forget_unused(&[Value(thread)]);
         emit::thread_local_with_place(module, STREAM_SYMBOL, size_of::<ThreadStream>(), STREAM_PLACE_SYMBOL, STREAM_SYMBOL);
-        let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
-        let kind = llvm!(LLVMFunctionType(nothing, std::ptr::null_mut(), 0, 0));
+        let kind = llvm!(LLVMFunctionType(module.void(), std::ptr::null_mut(), 0, 0));
         let [next_chunk, next_slot] = [NEXT_CHUNK_SYMBOL, NEXT_SLOT_SYMBOL].map(|name| declare_of_runtime(module, name, kind));
         Streams { module, next_chunk, next_slot }
     }
@@ -97,7 +91,7 @@ impl Streams {
             SHADOW_BYTES - 1
         );
         let registers = "=&{rax},r,i,~{r10},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
-        let slot = assembly(&builder, self.module.i64(), &text, registers, &[word, self.next_slot]);
+        let slot = builder.assembly(self.module.i64(), &text, registers, &[word, self.next_slot]);
         self.write(&builder, word);
         StreamCode { streams: self, slot }
     }
@@ -115,8 +109,7 @@ impl Streams {
             CHUNK_BYTES - 1
         );
         let registers = "r,i,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}";
-        let nothing = llvm!(LLVMVoidTypeInContext(self.module.context()));
-        assembly(builder, nothing, &text, registers, &[word, self.next_chunk]);
+        builder.assembly(self.module.void(), &text, registers, &[word, self.next_chunk]);
     }
 }
 
@@ -132,23 +125,20 @@ impl StreamCode {
 
     /// The function calls something: its slot holds the event of the path so far.
     pub fn note(self, builder: &Builder, word: Value) {
-        let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
-        assembly(builder, nothing, "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
+        builder.assembly(builder.module.void(), "movl ${1:k}, ($0)", "r,r,~{memory},~{fpsr},~{dirflag}", &[self.slot, word]);
     }
 
     /// The function is left: the frame has no slot any more.
     pub fn leave(self, builder: &Builder) {
-        let nothing = llvm!(LLVMVoidTypeInContext(self.streams.module.context()));
         let text = format!("movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %fs:8(%r11)\n\tmovl $$0, ($0)");
-        assembly(builder, nothing, &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
+        builder.assembly(builder.module.void(), &text, "r,~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
     /// At a landing pad, or behind a call that returns twice: frames above this one are gone.
     pub fn resume(self, builder: &Builder) {
-        let module = self.streams.module;
-        let offset = Value(llvm!(LLVMBuildAnd(builder.raw(), self.slot.0, module.constant(SHADOW_BYTES as i64 - 1).0, c"".as_ptr())));
-        let word = Value(llvm!(LLVMBuildShl(builder.raw(), offset.0, module.constant(1).0, c"".as_ptr())));
-        self.streams.write(builder, Value(llvm!(LLVMBuildOr(builder.raw(), word.0, module.constant(TAG_RESUME.into()).0, c"".as_ptr()))));
+        let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES as u64 - 1));
+        let word = builder.shift_left(offset, builder.constant(1));
+        self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
         // A frame too deep for the stack has the last slot, and leaves the pointer there.
         let text = format!(
             "movq {STREAM_SYMBOL}@GOTTPOFF(%rip), %r11\n\tmovq $0, %rax\n\ttestl $$0x{:x}, %eax\n\tjz 1f\n\taddq $$4, %rax\n1:\n\t\
@@ -156,8 +146,7 @@ impl StreamCode {
             SHADOW_BYTES - 1,
             SHADOW_BYTES - 1
         );
-        let nothing = llvm!(LLVMVoidTypeInContext(module.context()));
-        assembly(builder, nothing, &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
+        builder.assembly(builder.module.void(), &text, "r,~{rax},~{r11},~{memory},~{flags},~{fpsr},~{dirflag}", &[self.slot]);
     }
 
     /// Has the function say which frame goes on at its landing pads, and behind calls that return twice.
@@ -174,14 +163,4 @@ impl StreamCode {
             self.resume(&Builder::before(module, block.first_insertion_point(), location));
         }
     }
-}
-
-/// Inline assembly that has effects, in AT&T syntax.
-fn assembly(builder: &Builder, result: llvm_sys::prelude::LLVMTypeRef, text: &str, registers: &str, operands: &[Value]) -> Value {
-    let mut kinds: Vec<_> = operands.iter().map(|o| o.kind()).collect();
-    let kind = llvm!(LLVMFunctionType(result, kinds.as_mut_ptr(), kinds.len() as u32, 0));
-    let (dialect, lengths) = (LLVMInlineAsmDialect::LLVMInlineAsmDialectATT, [text.len(), registers.len()]);
-    let assembly = llvm!(LLVMGetInlineAsm(kind, text.as_ptr().cast(), lengths[0], registers.as_ptr().cast(), lengths[1], 1, 0, dialect, 0));
-    let mut arguments: Vec<_> = operands.iter().map(|o| o.0).collect();
-    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, assembly, arguments.as_mut_ptr(), arguments.len() as u32, c"".as_ptr())))
 }

@@ -18,27 +18,25 @@
 //! Not copied: functions whose calls or addresses there must be once only, that jump by addresses, take any number of arguments, look at
 //! their caller's frame, or may be replaced by another unit's. They read the variable, as functions of other units do.
 
-mod attributes;
 pub mod calls;
 pub mod version;
 
+use crate::attributes::declare_like;
 use crate::describe::FunctionCfg;
 use crate::emit::add_attribute;
 use crate::error::Error;
-use crate::llvm::{Block, Module, Value, c_string, llvm};
+use crate::llvm::{Block, Module, Value, llvm};
+use crate::passes::run_on_module;
 use crate::sample::copies::{Copies, Lines};
-use crate::sample::{moved, parameters, reason_not_to_double};
+use crate::sample::{moved, reason_not_to_double};
 use crate::segments::SegmentPlan;
 use calls::can_pass;
 use indexmap::IndexMap;
 use llvm_sys::core::*;
-use llvm_sys::error::LLVMGetErrorMessage;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPasses};
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMLinkage, LLVMOpcode};
+use llvm_sys::{LLVMLinkage, LLVMOpcode};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
-use std::ffi::{CStr, c_char};
 use trodden_flow::selective_inlining::{CandidateCall, InliningCandidate, InliningChoice, VersionKind, choose};
 use trodden_unit::SegmentSet;
 use version::{ContextSource, SegmentVersion, VersionTarget};
@@ -118,14 +116,13 @@ impl Supergraph {
         }
         let mut made: Vec<MadeVersions> = self.of_function.iter().map(|_| MadeVersions::default()).collect();
         let copies = self.of_function.iter().enumerate().flat_map(|(f, versions)| versions.iter().map(move |v| (f, *v)));
-        let copies: Vec<(usize, String, VersionKind)> =
-            copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind)).collect();
-        let copies: Vec<(usize, String, VersionKind)> = copies.into_iter().filter(|(.., kind)| *kind != VersionKind::Own).collect();
+        let copies = copies.map(|(f, v)| (f, self.versions[v].code.name(), self.versions[v].kind));
+        let copies: Vec<(usize, String, VersionKind)> = copies.filter(|(.., kind)| *kind != VersionKind::Own).collect();
         if copies.iter().any(|(.., kind)| *kind != VersionKind::Duplicate) {
-            run_inliner(module, machine)?;
+            run_on_module(module, machine, "always-inline")?;
         }
         for (function, name, kind) in copies {
-            let left = Value::some(llvm!(LLVMGetNamedFunction(module.raw, c_string(&name).as_ptr())));
+            let left = module.function(&name);
             let calls = left.map_or(0, |code| code.users().count());
             match left {
                 Some(code) if calls == 0 => llvm!(LLVMDeleteFunction(code.0)),
@@ -245,14 +242,7 @@ fn looks_at_frame(callee: Value) -> bool {
 
 /// Whether assembly may define a label, of which there must be one.
 fn defines_label(callee: Value) -> bool {
-    if llvm!(LLVMIsAInlineAsm(callee.0)).is_null() {
-        return false;
-    }
-    let mut length = 0;
-    let text = llvm!(LLVMGetInlineAsmAsmString(callee.0, &mut length));
-    // SAFETY: LLVM gives the length of the text with it.
-    let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
-    text.contains(&b':')
+    callee.is_assembly() && callee.assembly_text().contains(':')
 }
 
 /// Instructions of the functions that a module defines.
@@ -263,51 +253,25 @@ fn size_of(module: Module) -> u64 {
 /// A function for a version: as its function, with one argument more.
 fn declare(module: Module, function: Value, number: usize, kind: VersionKind) -> Value {
     let old = llvm!(LLVMGlobalGetValueType(function.0));
-    let count = llvm!(LLVMCountParams(function.0));
-    let mut types = vec![std::ptr::null_mut(); count as usize];
+    let mut types = vec![std::ptr::null_mut(); llvm!(LLVMCountParams(function.0)) as usize];
     llvm!(LLVMGetParamTypes(old, types.as_mut_ptr()));
     types.push(module.i64());
     let new = llvm!(LLVMFunctionType(llvm!(LLVMGetReturnType(old)), types.as_mut_ptr(), types.len() as u32, 0));
-    let name = format!("{}.segments.{number}", function.name());
-    let code = llvm!(LLVMAddFunction(module.raw, c_string(&name).as_ptr(), new));
-    llvm!(LLVMSetLinkage(code, LLVMLinkage::LLVMInternalLinkage));
-    llvm!(LLVMSetFunctionCallConv(code, llvm!(LLVMGetFunctionCallConv(function.0))));
-    for index in (0..=count).chain([LLVMAttributeFunctionIndex]) {
-        attributes::of_function(function, index).into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(code, index, a)));
-    }
-    if llvm!(LLVMHasPersonalityFn(function.0)) != 0 {
-        llvm!(LLVMSetPersonalityFn(code, llvm!(LLVMGetPersonalityFn(function.0))));
-    }
-    llvm!(LLVMSetGC(code, llvm!(LLVMGetGC(function.0))));
+    let code = declare_like(module, function, &format!("{}.segments.{number}", function.name()), new);
     let section = llvm!(LLVMGetSection(function.0));
     if !section.is_null() {
-        llvm!(LLVMSetSection(code, section));
+        llvm!(LLVMSetSection(code.0, section));
     }
     if kind != VersionKind::Duplicate {
-        ["noinline", "optnone"].iter().for_each(|name| Value(code).remove_attribute(name));
+        ["noinline", "optnone"].iter().for_each(|name| code.remove_attribute(name));
         add_attribute(module, code, "alwaysinline");
     }
-    Value(code)
+    code
 }
 
 /// Fills a version with copies of a function's blocks.
 fn copy(module: Module, function: Value, code: Value) -> Copies {
-    let known: IndexMap<Value, Value> = parameters(function).into_iter().zip(parameters(code)).collect();
+    let known: IndexMap<Value, Value> = function.parameters().into_iter().zip(code.parameters()).collect();
     let blocks: Vec<Block> = function.blocks().collect();
     Copies::make(module, &blocks, code, &known, Lines::Drop)
-}
-
-/// Has LLVM inline the functions that are for one call.
-fn run_inliner(module: Module, machine: LLVMTargetMachineRef) -> Result<(), Error> {
-    const PASSES: &CStr = c"always-inline";
-    let options = llvm!(LLVMCreatePassBuilderOptions());
-    let error = llvm!(LLVMRunPasses(module.raw, PASSES.as_ptr(), machine, options));
-    llvm!(LLVMDisposePassBuilderOptions(options));
-    if error.is_null() {
-        return Ok(());
-    }
-    let message: *const c_char = llvm!(LLVMGetErrorMessage(error));
-    // SAFETY: the message is a string of LLVM's, which is not freed: the compilation ends.
-    let what = unsafe { CStr::from_ptr(message) }.to_string_lossy().into_owned();
-    Err(Error::Passes { function: module.source(), passes: "always-inline", what })
 }

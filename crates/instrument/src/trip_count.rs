@@ -8,7 +8,7 @@
 //! the same values whenever the loop is entered, and they are enumerated here. Other exit edges of the loop are not
 //! examined: a user of the number checks that there are none.
 
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::llvm::{Block, Builder, Value, llvm};
 use llvm_sys::LLVMIntPredicate::{self, *};
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -72,13 +72,13 @@ pub fn constant_trip_count(latch: Block, head: Block) -> Option<u64> {
     if llvm!(LLVMIsAICmpInst(compared.0)).is_null() {
         return None;
     }
-    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::from_value(operand(compared, 1))?);
-    let (phi, first, step) = counted(operand(compared, 0), latch, head)?;
+    let (how, limit) = (llvm!(LLVMGetICmpPredicate(compared.0)), Number::from_value(compared.operand(1))?);
+    let (phi, first, step) = counted(compared.operand(0), latch, head)?;
     let back_if = successors[0] == head;
     let (mut value, mut times) = (first, 0);
     loop {
         let next = value.plus(step);
-        let seen = if operand(compared, 0) == phi { value } else { next };
+        let seen = if compared.operand(0) == phi { value } else { next };
         if seen.is(how, limit) != back_if {
             return Some(times);
         }
@@ -107,16 +107,15 @@ pub struct Counter {
 
 impl Counter {
     /// How often the loop iterated, less so many times.
-    pub fn less(self, module: Module, builder: &Builder, times: i64) -> Value {
+    pub fn less(self, builder: &Builder, times: i64) -> Value {
         let by = self.first.wrapping_add(times << self.shift);
-        let steps = if by == 0 { self.value } else { builder.add(self.value, module.constant(by.wrapping_neg())) };
-        if self.shift == 0 { steps } else { builder.shift_right(steps, module.constant(self.shift.into())) }
+        let steps = if by == 0 { self.value } else { builder.add(self.value, builder.module.constant(by.wrapping_neg())) };
+        if self.shift == 0 { steps } else { builder.shift_right(steps, builder.constant(self.shift.into())) }
     }
 
     /// The same at the end of an iteration, where this is what says it at the beginning: a phi node of the loop's head.
     pub fn next(self, latch: Block) -> Option<Counter> {
-        let value = self.value.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
-        Some(Counter { value, first: self.first.wrapping_add(1 << self.shift), ..self })
+        Some(Counter { value: self.value.incoming_from(latch)?, first: self.first.wrapping_add(1 << self.shift), ..self })
     }
 }
 
@@ -138,7 +137,7 @@ pub fn counter(latch: Block, head: Block) -> Option<Counter> {
 /// The phi node of `head` that a value is, or is the next value of; with what it begins with, and what each iteration adds.
 fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Number)> {
     head.phis().find_map(|phi| {
-        let next = phi.incoming().into_iter().find(|(_, from)| *from == latch)?.0;
+        let next = phi.incoming_from(latch)?;
         let (first, step) = progression(phi, latch).filter(|_| value == phi || value == next)?;
         Some((phi, first, step))
     })
@@ -146,21 +145,17 @@ fn counted(value: Value, latch: Block, head: Block) -> Option<(Value, Number, Nu
 
 /// The constant that a phi node begins with and the one that it grows by in each iteration, if it does both.
 fn progression(phi: Value, latch: Block) -> Option<(Number, Number)> {
-    let incoming = phi.incoming();
-    let (next, _) = *incoming.iter().find(|(_, from)| *from == latch)?;
-    if !is_sum(next) || operand(next, 0) != phi {
+    let next = phi.incoming_from(latch)?;
+    if !is_sum(next) || next.operand(0) != phi {
         return None;
     }
-    let step = Number::from_value(operand(next, 1))?;
-    let mut begins = incoming.iter().filter(|(_, from)| *from != latch).map(|(value, _)| Number::from_value(*value));
+    let step = Number::from_value(next.operand(1))?;
+    let outside = phi.incoming().into_iter().filter(|(_, from)| *from != latch);
+    let mut begins = outside.map(|(value, _)| Number::from_value(value));
     let first = begins.next()??;
     begins.all(|other| other.is_some_and(|o| o.value == first.value)).then_some((first, step))
 }
 
 fn is_sum(value: Value) -> bool {
     !llvm!(LLVMIsABinaryOperator(value.0)).is_null() && value.is(LLVMOpcode::LLVMAdd)
-}
-
-fn operand(of: Value, index: u32) -> Value {
-    Value(llvm!(LLVMGetOperand(of.0, index)))
 }

@@ -14,10 +14,11 @@ use crate::hoisting;
 use crate::identical_phis;
 use crate::interesting::Words;
 use crate::line_graphs;
-use crate::llvm::{Module, Value, llvm};
+use crate::llvm::{Module, Value};
 use crate::module_context::ModuleContext;
 use crate::no_return::NoReturnAnalysis;
 use crate::options::{CountingTier, PluginOptions, Threads};
+use crate::passes::verify;
 use crate::placeholders::{self, CounterKind, PlaceholderError, Placeholders, Taking};
 use crate::places;
 use crate::probes;
@@ -27,13 +28,13 @@ use crate::sleds;
 use crate::stream::{self, Streams};
 use crate::transform;
 use indexmap::IndexSet;
-use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use trodden_flow::program::operation::Operation;
 use trodden_flow::program::{Cells, Choices};
 use trodden_unit::events::CELLS;
+use trodden_unit::experiment::Observation;
 use trodden_unit::{CountedEvent, Experiment, Frame, Identity, Skipped, UnitMap, UnitStore};
 use trodden_wire::{ENTER_SHARED_SYMBOL, ENTER_SYMBOL, UNTESTED_SYMBOL};
 
@@ -102,7 +103,7 @@ fn mark_addresses(module: Module, options: PluginOptions, unit: Identity, bitcod
     if code_generation_flags().iter().any(|f| f == "-fno-integrated-as") {
         return Err(Error::ForeignAssembler);
     }
-    if options.no_tail_merging {
+    if options.experiment.observation() == (Observation::Addresses { merge_tails: false }) {
         addresses::forbid_tail_merging();
     }
     let copy = ModuleCopy::from_module(module);
@@ -113,9 +114,7 @@ fn mark_addresses(module: Module, options: PluginOptions, unit: Identity, bitcod
         work.instrument(function)?;
     }
     addresses::insert(module, unit, &std::mem::take(&mut work.probes));
-    let (map, options) = work.finish();
-    let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
-    let frame = store(&Frame::pack(unit, &map, &bitcode))?;
+    let (_, frame) = work.finish(unit, bitcode)?;
     emit::sections(module, unit, 0, false, &frame);
     Ok(())
 }
@@ -161,21 +160,21 @@ struct Unit {
 impl Unit {
     fn begin(module: Module, options: PluginOptions) -> Result<Unit, Error> {
         let counters = emit::declare_counters(module);
-        let (bias, enter) = match options.threads {
+        let (bias, enter) = match options.experiment.threads() {
             Threads::Own => (emit::declare_bias(module), emit::declare_enter(module, ENTER_SYMBOL)),
             Threads::Atomic => (emit::declare_shared_bias(module), emit::declare_enter(module, ENTER_SHARED_SYMBOL)),
         };
         let context = ModuleContext { module, counters, bias, enter };
         let mut map = empty_map(module, &options.experiment);
         let placeholders = if options.placeholders {
-            let kind = if options.coverage { CounterKind::Coverage } else { CounterKind::Edges };
-            let taking = Taking { kind, shared: options.threads == Threads::Atomic };
+            let kind = if options.experiment.has_coverage() { CounterKind::Coverage } else { CounterKind::Edges };
+            let taking = Taking { kind, shared: options.experiment.threads() == Threads::Atomic };
             Some(Placeholders::take(module, context.counters, &mut map.counters, taking)?)
         } else {
             discard_placeholders(module, context.counters)?;
             None
         };
-        let events = options.events.map(|source| Events::declare(module, source));
+        let events = options.experiment.events().map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
         let positions = Positions::new(module);
@@ -222,7 +221,7 @@ impl Unit {
 
     /// Makes the code that counts what each of these functions does.
     fn count_all(&mut self, chosen: &[Value], machine: LLVMTargetMachineRef) -> Result<(), Error> {
-        if self.options.threads != Threads::Own {
+        if self.options.experiment.threads() != Threads::Own {
             emit::shared_bias(self.module);
         }
         if self.options.tier == CountingTier::Sample {
@@ -265,13 +264,11 @@ impl Unit {
         let module = self.module;
         let each = match self.options.tier {
             CountingTier::Residual => 2,
-            _ if self.options.events.is_some() => CELLS,
+            _ if self.options.experiment.events().is_some() => CELLS,
             _ => 1,
         };
         let words = self.map.counters.checked_mul(each).expect("a unit has fewer counters than memory has bytes");
-        let (map, options) = self.finish();
-        let bitcode = if options.keep_bitcode { bitcode } else { Vec::new() };
-        let frame = store(&Frame::pack(unit, &map, &bitcode))?;
+        let (map, frame) = self.finish(unit, bitcode)?;
         emit::sections(module, unit, words, map.events().is_some(), &frame);
         if map.has_times() {
             emit::functions(module, &map);
@@ -349,14 +346,13 @@ impl Unit {
             identical_phis::split(self.module, part);
             // It writes memory now.
             part.remove_attribute("memory");
-            if llvm!(LLVMVerifyFunction(part.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) != 0 {
-                return Err(Error::Invalid(function.name()));
-            }
+            verify(part).map_err(|_| Error::Invalid(function.name()))?;
         }
         Ok(())
     }
 
-    fn finish(mut self) -> (UnitMap, PluginOptions) {
+    /// Completes the map, and stores it; gives it and its file.
+    fn finish(mut self, unit: Identity, bitcode: Vec<u8>) -> Result<(UnitMap, PathBuf), Error> {
         // Behind the words come the paths of functions whose words are not one for each path.
         for function in self.map.functions.iter_mut().filter(|f| f.counts_elsewhere()) {
             function.first_counter = self.map.counters;
@@ -365,7 +361,9 @@ impl Unit {
         self.map.files = self.positions.files;
         self.map.scopes = self.positions.scopes;
         self.map.edge_profile = self.placeholders.map(Placeholders::finish);
-        (self.map, self.options)
+        let bitcode = if self.options.keep_bitcode { bitcode } else { Vec::new() };
+        let frame = store(&Frame::pack(unit, &self.map, &bitcode))?;
+        Ok((self.map, frame))
     }
 }
 

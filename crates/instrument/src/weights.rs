@@ -1,6 +1,6 @@
 //! How often branches take which edge, for code generation: weights in LLVM's metadata.
 
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, Value, llvm, metadata_kind};
 use indexmap::IndexMap;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -24,7 +24,7 @@ pub fn read(terminator: Value) -> Option<Vec<f64>> {
 /// Says how often a block is entered beside the other heads of a loop that has several. It means nothing for other blocks.
 pub fn weigh_head(module: Module, block: Block, weight: i64) {
     let node = list(module, "loop_header_weight", [module.constant(weight)]);
-    llvm!(LLVMSetMetadata(block.terminator().0, kind(module, "irr_loop"), LLVMMetadataAsValue(module.context(), node)));
+    block.terminator().set_metadata(module.context(), "irr_loop", Some(node));
 }
 
 /// Says to code generation that a branch's first edge is hardly ever taken.
@@ -77,7 +77,7 @@ pub fn weigh_targets(module: Module, terminator: Value, executions: impl Fn(Bloc
 /// Says how often a function was entered.
 pub fn weigh_function(module: Module, function: Value, entries: u64) {
     let node = list(module, "function_entry_count", [module.constant(entries.min(i64::MAX as u64) as i64)]);
-    llvm!(LLVMGlobalSetMetadata(function.0, kind(module, PROFILE), node));
+    llvm!(LLVMGlobalSetMetadata(function.0, metadata_kind(module.context(), PROFILE), node));
 }
 
 /// Whether the module was compiled by a profile: what that says nothing of was not executed, or is new.
@@ -90,7 +90,7 @@ pub fn is_profiled(module: Module) -> bool {
 pub fn has_entries(module: Module, function: Value) -> bool {
     let mut count = 0;
     let entries = llvm!(LLVMGlobalCopyAllMetadata(function.0, &raw mut count));
-    let profile = kind(module, PROFILE);
+    let profile = metadata_kind(module.context(), PROFILE);
     let found = (0..count as u32).any(|at| llvm!(LLVMValueMetadataEntriesGetKind(entries, at)) == profile);
     llvm!(LLVMDisposeValueMetadataEntries(entries));
     found
@@ -103,7 +103,7 @@ fn has_weights(terminator: Value) -> bool {
 fn set_weights(module: Module, terminator: Value, weights: impl Iterator<Item = u64>) {
     let i32 = llvm!(LLVMInt32TypeInContext(module.context()));
     let node = list(module, BRANCH_WEIGHTS, weights.map(|weight| Value(llvm!(LLVMConstInt(i32, weight, 0)))));
-    llvm!(LLVMSetMetadata(terminator.0, kind(module, PROFILE), LLVMMetadataAsValue(module.context(), node)));
+    terminator.set_metadata(module.context(), PROFILE, Some(node));
 }
 
 /// Metadata that hold a name and numbers.
@@ -112,8 +112,4 @@ fn list(module: Module, name: &str, numbers: impl IntoIterator<Item = Value>) ->
     let mut content = vec![llvm!(LLVMMDStringInContext2(context, name.as_ptr().cast(), name.len()))];
     content.extend(numbers.into_iter().map(|n| llvm!(LLVMValueAsMetadata(n.0))));
     llvm!(LLVMMDNodeInContext2(context, content.as_mut_ptr(), content.len()))
-}
-
-fn kind(module: Module, name: &str) -> u32 {
-    llvm!(LLVMGetMDKindIDInContext(module.context(), name.as_ptr().cast(), name.len() as u32))
 }

@@ -8,14 +8,15 @@
 //! branches, or by a variable without optimisation) is counted: bit `b` of the byte at `d` behind the unit's counters is word
 //! `first + 8 d + b`, whatever function it is of, since the optimiser may have merged decisions of several.
 
+use super::llvm_profile::fixed_element;
 use super::{PlaceholderError, passes_address_on, unknown_use};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use indexmap::IndexSet;
 use llvm_sys::LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpOr;
 use llvm_sys::LLVMIntPredicate::{LLVMIntEQ, LLVMIntNE};
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
-use llvm_sys::{LLVMOpcode, LLVMTypeKind};
 
 /// How a bitmap is used.
 #[derive(Default)]
@@ -33,7 +34,7 @@ pub fn uses(bitmap: Value) -> Result<Uses, PlaceholderError> {
         for user in value.users() {
             if is_update(user, value) {
                 uses.updates.insert(user);
-            } else if is_instruction(user) && user.is(LLVMOpcode::LLVMLoad) && user.integer_width().is_some() {
+            } else if user.is_instruction() && user.is(LLVMOpcode::LLVMLoad) && user.integer_width().is_some() {
                 uses.loads.insert(user);
             } else if passes_address_on(user) {
                 stack.extend(seen.insert(user).then_some(user));
@@ -52,17 +53,10 @@ impl Uses {
     }
 }
 
-fn is_instruction(value: Value) -> bool {
-    !llvm!(LLVMIsAInstruction(value.0)).is_null()
-}
-
 /// Whether an instruction sets bits of a bitmap and nothing else depends on it.
 fn is_update(user: Value, address: Value) -> bool {
     let is_atomic = !llvm!(LLVMIsAAtomicRMWInst(user.0)).is_null();
-    is_atomic
-        && operand(user, 0) == address
-        && user.users().next().is_none()
-        && llvm!(LLVMGetAtomicRMWBinOp(user.0)) == LLVMAtomicRMWBinOpOr
+    is_atomic && user.operand(0) == address && user.users().next().is_none() && llvm!(LLVMGetAtomicRMWBinOp(user.0)) == LLVMAtomicRMWBinOpOr
 }
 
 /// Replaces an instruction by a constant, and what follows from it.
@@ -79,13 +73,13 @@ fn fold(module: Module, value: Value, constant: u64) {
 
 /// What an instruction gives where one of its operands is a constant; nothing if it is not one that checks bits.
 fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
-    if !is_instruction(user) {
+    if !user.is_instruction() {
         return None;
     }
-    let other = || if operand(user, 0) == of { operand(user, 1) } else { operand(user, 0) };
+    let other = || if user.operand(0) == of { user.operand(1) } else { user.operand(0) };
     match (user.opcode(), constant) {
         (LLVMOpcode::LLVMAnd, 0) => Some(0),
-        (LLVMOpcode::LLVMLShr | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMZExt, 0) if operand(user, 0) == of => Some(0),
+        (LLVMOpcode::LLVMLShr | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMZExt, 0) if user.operand(0) == of => Some(0),
         (LLVMOpcode::LLVMXor, 0 | 1) if user.integer_width() == Some(1) && other().as_integer().is_some() => Some(1 - constant),
         (LLVMOpcode::LLVMICmp, 0) => {
             // The other side is 0, or a bit.
@@ -101,7 +95,7 @@ fn result(user: Value, of: Value, constant: u64) -> Option<u64> {
 }
 
 fn is_branch(user: Value) -> bool {
-    is_instruction(user) && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
+    user.is_instruction() && user.is(LLVMOpcode::LLVMBr) && user.successors().len() == 2
 }
 
 /// Makes a jump of a branch whose condition is known.
@@ -117,52 +111,15 @@ fn fold_branch(module: Module, branch: Value, condition: bool) {
 
 /// The numbers of the bits that an update sets, if it is one constant of one bitmap; and the bitmap.
 pub fn fixed_bits(update: Value) -> Option<(Value, Vec<u32>)> {
-    let mask = operand(update, 1).as_integer()? as u8;
-    let (bitmap, byte) = fixed_byte(operand(update, 0))?;
+    let mask = update.operand(1).as_integer()? as u8;
+    let (bitmap, byte) = fixed_element(update.operand(0), 1)?;
     Some((bitmap, (0..8).filter(|bit| mask >> bit & 1 == 1).map(|bit| byte * 8 + bit).collect()))
 }
 
-/// If an address is a fixed one in a bitmap: the bitmap, and the number of the byte.
-fn fixed_byte(address: Value) -> Option<(Value, u32)> {
-    let is_global = |v: Value| !llvm!(LLVMIsAGlobalVariable(v.0)).is_null();
-    if is_global(address) {
-        return Some((address, 0));
-    }
-    if llvm!(LLVMIsAConstantExpr(address.0)).is_null() || llvm!(LLVMGetConstOpcode(address.0)) != LLVMOpcode::LLVMGetElementPtr {
-        return None;
-    }
-    let (base, element) = (operand(address, 0), llvm!(LLVMGetGEPSourceElementType(address.0)));
-    let last = llvm!(LLVMGetNumOperands(address.0)) as u32 - 1;
-    let is_of_bytes = match llvm!(LLVMGetTypeKind(element)) {
-        LLVMTypeKind::LLVMIntegerTypeKind => last == 1 && llvm!(LLVMGetIntTypeWidth(element)) == 8,
-        LLVMTypeKind::LLVMArrayTypeKind => last == 2 && operand(address, 1).as_integer() == Some(0),
-        _ => false,
-    };
-    let byte = u32::try_from(operand(address, last).as_integer()?).ok()?;
-    (is_of_bytes && is_global(base)).then_some((base, byte))
-}
-
 /// The word that counts a computed bit, given the address of the unit's counters, behind which its bitmaps are taken to lie.
-pub fn computed_word(module: Module, builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
-    let whole = |v: Value| Value(llvm!(LLVMBuildPtrToInt(builder.raw(), v.0, module.i64(), c"".as_ptr())));
-    let byte = llvm!(LLVMBuildSub(builder.raw(), whole(operand(update, 0)).0, whole(counters).0, c"".as_ptr()));
-    let of_byte = Value(llvm!(LLVMBuildMul(builder.raw(), byte, module.constant(8).0, c"".as_ptr())));
-    let bit = trailing_zeros(module, builder, operand(update, 1));
-    builder.add(builder.add(of_byte, bit), module.constant(first as i64))
-}
-
-fn trailing_zeros(module: Module, builder: &Builder, mask: Value) -> Value {
-    const NAME: &str = "llvm.cttz";
-    let mask = llvm!(LLVMBuildZExt(builder.raw(), mask.0, module.i64(), c"".as_ptr()));
-    let id = llvm!(LLVMLookupIntrinsicID(NAME.as_ptr().cast(), NAME.len()));
-    let mut kinds = [module.i64()];
-    let function = llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, kinds.as_mut_ptr(), 1));
-    let defined = llvm!(LLVMConstInt(llvm!(LLVMInt1TypeInContext(module.context())), 0, 0));
-    let mut words = [mask, defined];
-    let kind = llvm!(LLVMGlobalGetValueType(function));
-    Value(llvm!(LLVMBuildCall2(builder.raw(), kind, function, words.as_mut_ptr(), 2, c"".as_ptr())))
-}
-
-fn operand(value: Value, at: u32) -> Value {
-    Value(llvm!(LLVMGetOperand(value.0, at)))
+pub fn computed_word(builder: &Builder, update: Value, counters: Value, first: u64) -> Value {
+    let byte = builder.subtract(builder.number_of(update.operand(0)), builder.number_of(counters));
+    let of_byte = builder.multiply(byte, builder.constant(8));
+    let bit = builder.count_zeros("llvm.cttz", builder.widen(update.operand(1)));
+    builder.add(builder.add(of_byte, bit), builder.constant(first))
 }

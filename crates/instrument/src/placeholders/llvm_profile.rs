@@ -6,7 +6,8 @@
 //! this is needed at run time by a program whose counters are gone.
 
 use super::PlaceholderError;
-use crate::llvm::{Builder, Module, Value, c_string, llvm};
+use crate::emit::add_attribute;
+use crate::llvm::{Builder, Module, Value, llvm};
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::LLVMTypeKind;
@@ -57,11 +58,11 @@ pub fn read(module: Module) -> Result<ProfileTables, PlaceholderError> {
     for global in globals(module) {
         let name = global.name();
         let damaged = || PlaceholderError::Table(name.clone());
-        let Some(content) = Value::some(llvm!(LLVMGetInitializer(global.0))) else { continue };
+        let Some(content) = global.initializer() else { continue };
         if name == "__llvm_profile_raw_version" {
             tables.version = content.as_integer().ok_or_else(damaged)? as u64;
         } else if name.starts_with("__llvm_prf_nm") {
-            tables.names.extend(names_in(&bytes_of(content)).ok_or_else(damaged)?);
+            tables.names.extend(names_in(&content.bytes().unwrap_or_default()).ok_or_else(damaged)?);
         } else if name.starts_with("__profd_") {
             tables.functions.push(table(global, content).ok_or_else(damaged)?);
         }
@@ -89,18 +90,7 @@ fn table(global: Value, data: Value) -> Option<CounterTable> {
 }
 
 fn operand(value: Value, at: u32) -> Option<Value> {
-    let count = llvm!(LLVMGetNumOperands(value.0));
-    if (at as i32) < count { Value::some(llvm!(LLVMGetOperand(value.0, at))) } else { None }
-}
-
-fn bytes_of(constant: Value) -> Vec<u8> {
-    if llvm!(LLVMIsAConstantDataSequential(constant.0)).is_null() {
-        return Vec::new();
-    }
-    let mut length = 0;
-    let pointer = llvm!(LLVMGetAsString(constant.0, &mut length));
-    // SAFETY: LLVM returned the pointer together with the length of the bytes behind it.
-    unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) }.to_vec()
+    value.operands().nth(at as usize).and_then(|operand| Value::some(operand.0))
 }
 
 /// Names, from chunks of: size (LEB128), size when compressed (0: it is not), names. `None` if they are compressed, or damaged.
@@ -155,7 +145,7 @@ fn superseded_records(module: Module) -> Vec<Value> {
     let records: Vec<(Value, i64, i64)> = globals(module)
         .filter(|g| g.name().starts_with(RECORD))
         .filter_map(|g| {
-            let content = Value::some(llvm!(LLVMGetInitializer(g.0)))?;
+            let content = g.initializer()?;
             Some((g, operand(content, RECORD_NAME)?.as_integer()?, operand(content, RECORD_HASH)?.as_integer()?))
         })
         .collect();
@@ -169,9 +159,7 @@ pub fn value_notes(module: Module) -> Vec<Value> {
     for function in module.functions().filter(|f| f.name().starts_with("__llvm_profile_instrument_")).collect::<Vec<_>>() {
         // So that LLVM takes it that control comes back from them.
         for attribute in ["nounwind", "willreturn"] {
-            let id = llvm!(LLVMGetEnumAttributeKindForName(attribute.as_ptr().cast(), attribute.len()));
-            let attribute = llvm!(LLVMCreateEnumAttribute(module.context(), id, 0));
-            llvm!(LLVMAddAttributeAtIndex(function.0, llvm_sys::LLVMAttributeFunctionIndex, attribute));
+            add_attribute(module, function, attribute);
         }
         for user in function.users().collect::<Vec<_>>().into_iter().filter(|u| u.is_call() && u.callee() == function) {
             notes.push(if user.is(LLVMOpcode::LLVMInvoke) { note_of_invoke(module, user) } else { user });
@@ -184,18 +172,15 @@ pub fn value_notes(module: Module) -> Vec<Value> {
 fn note_of_invoke(module: Module, invoke: Value) -> Value {
     let builder = Builder::before(module, invoke, invoke.location());
     let kind = llvm!(LLVMGetCalledFunctionType(invoke.0));
-    let mut words: Vec<_> = (0..llvm!(LLVMGetNumArgOperands(invoke.0))).map(|at| llvm!(LLVMGetOperand(invoke.0, at))).collect();
-    let call = llvm!(LLVMBuildCall2(builder.raw(), kind, invoke.callee().0, words.as_mut_ptr(), words.len() as u32, c"".as_ptr()));
+    let call = builder.call_as(kind, invoke.callee(), &invoke.arguments().collect::<Vec<_>>());
     invoke_nothing(module, invoke);
     invoke.erase();
-    Value(call)
+    call
 }
 
 /// Puts a call that does nothing in front of one that ends its block, to go on where that goes on.
 fn invoke_nothing(module: Module, invoke: Value) {
-    const NOTHING: &str = "llvm.donothing";
-    let id = llvm!(LLVMLookupIntrinsicID(NOTHING.as_ptr().cast(), NOTHING.len()));
-    let nothing = llvm!(LLVMGetIntrinsicDeclaration(module.raw, id, std::ptr::null_mut(), 0));
+    let nothing = module.intrinsic("llvm.donothing", &mut []).0;
     let kind = llvm!(LLVMGlobalGetValueType(nothing));
     let builder = Builder::before(module, invoke, invoke.location());
     let (normal, unwind) = (llvm!(LLVMGetNormalDest(invoke.0)), llvm!(LLVMGetUnwindDest(invoke.0)));
@@ -234,10 +219,9 @@ fn leave_out_of_lists(module: Module, doomed: &IndexSet<Value>) {
 
 /// Makes one of LLVM's lists of globals again without some of them.
 fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
-    let Some(old) = Value::some(llvm!(LLVMGetNamedGlobal(module.raw, c_string(list).as_ptr()))) else { return };
-    let Some(content) = Value::some(llvm!(LLVMGetInitializer(old.0))) else { return };
-    let count = llvm!(LLVMGetNumOperands(content.0)) as u32;
-    let all: Vec<Value> = (0..count).map(|at| Value(llvm!(LLVMGetOperand(content.0, at)))).collect();
+    let Some(old) = module.global(list) else { return };
+    let Some(content) = old.initializer() else { return };
+    let all: Vec<Value> = content.operands().collect();
     let mut kept: Vec<_> = all.iter().filter(|g| !doomed.contains(*g)).map(|g| g.0).collect();
     if kept.len() == all.len() {
         return;
@@ -247,35 +231,33 @@ fn leave_out(module: Module, list: &str, doomed: &IndexSet<Value>) {
         return;
     }
     let pointer = llvm!(LLVMPointerTypeInContext(module.context(), 0));
-    let array = llvm!(LLVMConstArray2(pointer, kept.as_mut_ptr(), kept.len() as u64));
-    let new = llvm!(LLVMAddGlobal(module.raw, llvm!(LLVMTypeOf(array)), c_string(list).as_ptr()));
-    llvm!(LLVMSetInitializer(new, array));
-    llvm!(LLVMSetLinkage(new, llvm_sys::LLVMLinkage::LLVMAppendingLinkage));
-    llvm!(LLVMSetSection(new, c"llvm.metadata".as_ptr()));
+    let array = Value(llvm!(LLVMConstArray2(pointer, kept.as_mut_ptr(), kept.len() as u64)));
+    let new = module.add_global(list, array.kind());
+    llvm!(LLVMSetInitializer(new.0, array.0));
+    llvm!(LLVMSetLinkage(new.0, llvm_sys::LLVMLinkage::LLVMAppendingLinkage));
+    llvm!(LLVMSetSection(new.0, c"llvm.metadata".as_ptr()));
 }
 
-/// If an address is a fixed one in an array of counters: the array, and the number of the counter.
-pub fn fixed_counter(address: Value) -> Option<(Value, u32)> {
-    let is_global = |v: Value| !llvm!(LLVMIsAGlobalVariable(v.0)).is_null();
-    if is_global(address) {
+/// If an address is a fixed one in an array of elements of so many bytes: the array, and the number of the element.
+pub fn fixed_element(address: Value, bytes: i64) -> Option<(Value, u32)> {
+    if address.is_global_variable() {
         return Some((address, 0));
     }
     if llvm!(LLVMIsAConstantExpr(address.0)).is_null() || llvm!(LLVMGetConstOpcode(address.0)) != LLVMOpcode::LLVMGetElementPtr {
         return None;
     }
-    let base = operand(address, 0).filter(|b| is_global(*b))?;
-    let last = llvm!(LLVMGetNumOperands(address.0)) as u32 - 1;
-    let offset = operand(address, last)?.as_integer()?;
+    let last = address.operand_count() - 1;
+    let offset = address.operand(last).as_integer()?;
     let element = llvm!(LLVMGetGEPSourceElementType(address.0));
-    let kind = llvm!(LLVMGetTypeKind(element));
-    let byte = kind == LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 8;
-    let word = kind == LLVMTypeKind::LLVMIntegerTypeKind && llvm!(LLVMGetIntTypeWidth(element)) == 64;
-    let leading = || operand(address, 1).and_then(Value::as_integer) == Some(0);
-    let index = match last {
-        1 if byte && offset % 8 == 0 => offset / 8,
-        1 if word => offset,
-        2 if kind == LLVMTypeKind::LLVMArrayTypeKind && leading() => offset,
+    let index = match (llvm!(LLVMGetTypeKind(element)), last) {
+        (LLVMTypeKind::LLVMIntegerTypeKind, 1) => match i64::from(llvm!(LLVMGetIntTypeWidth(element))) {
+            8 if offset % bytes == 0 => offset / bytes,
+            bits if bits == 8 * bytes => offset,
+            _ => return None,
+        },
+        (LLVMTypeKind::LLVMArrayTypeKind, 2) if address.operand(1).as_integer() == Some(0) => offset,
         _ => return None,
     };
-    u32::try_from(index).ok().map(|index| (base, index))
+    let base = Some(address.operand(0)).filter(|base| base.is_global_variable());
+    base.zip(u32::try_from(index).ok())
 }

@@ -5,7 +5,6 @@ use crate::counting::Flushing;
 use crate::llvm::{Block, Builder, Value, llvm};
 use crate::shape::{new_block_behind, predecessors, split_off_behind};
 use crate::trip_count::{self, Counter};
-use llvm_sys::LLVMIntPredicate;
 use llvm_sys::core::*;
 use trodden_flow::Edge;
 use trodden_flow::program::TripCountedLoop;
@@ -44,8 +43,7 @@ impl Work<'_> {
         let head = self.cfg.nodes[counted_loop.head.index()].expect("a dispatch block heads no loop of one path");
         let latch = self.cfg.nodes[self.graph.from(counted_loop.back).index()].expect("a dispatch block is in no loop of one path");
         let from = predecessors(head);
-        let at_top =
-            || Builder::phi_before(module, head.instructions().next().expect("a block has a terminator"), module.i64(), self.location);
+        let at_top = || Builder::phi_at_top(module, head, module.i64(), self.location);
         let make_counter = || {
             let number = at_top();
             let next = Builder::before(module, latch.terminator(), self.location).add(number, module.constant(1));
@@ -79,8 +77,8 @@ impl Work<'_> {
     /// less. (A counter that was made is shown: code generation may find that it is the difference of two addresses.)
     fn on_exit_edge(&self, builder: &Builder, counter: Counter, counted_loop: &TripCountedLoop, edge: Edge) -> Counter {
         let from = self.graph.from(edge);
-        let next =
-            self.cfg.nodes[from.index()].filter(|_| from == self.graph.from(counted_loop.back)).and_then(|latch| counter.next(latch));
+        let latch = self.cfg.block(from).filter(|_| from == self.graph.from(counted_loop.back));
+        let next = latch.and_then(|latch| counter.next(latch));
         let counter = next.unwrap_or(counter);
         Counter { value: builder.opaque(counter.value), ..counter }
     }
@@ -101,25 +99,25 @@ impl Work<'_> {
             IterationNumber::Counted(number) => self.on_exit_edge(builder, number, counted_loop, edge),
         };
         if entered == start {
-            self.count(builder, start, counted_loop.increment, number.less(module, builder, 0));
+            self.count(builder, start, counted_loop.increment, number.less(builder, 0));
             return self.plus(builder, start, partial);
         }
-        let none = builder.compare(LLVMIntPredicate::LLVMIntEQ, number.value, module.constant(number.first));
-        let some = llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr()));
+        let none = builder.equal(number.value, module.constant(number.first));
+        let some = Value(llvm!(LLVMBuildNot(builder.raw(), none.0, c"".as_ptr())));
         let choose = || {
             let (without, with) = (self.plus(builder, entered, partial), self.plus(builder, start, partial));
-            Value(llvm!(LLVMBuildSelect(builder.raw(), some, self.value(with).0, self.value(without).0, c"".as_ptr())))
+            builder.select(some, self.value(with), self.value(without))
         };
         if self.counters.flushing == Flushing::Jumping {
             let choice = choose();
             // What is used later has to be used now: values may be replaced by others until then.
-            let entered = Value(llvm!(LLVMBuildAdd(builder.raw(), self.value(entered).0, module.constant(0).0, c"".as_ptr())));
+            let entered = builder.add(self.value(entered), module.constant(0));
             self.flushes.borrow_mut().push(TripCountFlush { choice, none, number, entered, start, increment: counted_loop.increment });
             return Register::Computed(choice);
         }
-        let first = Value(llvm!(LLVMBuildZExt(builder.raw(), some, module.i64(), c"".as_ptr())));
+        let first = builder.widen(some);
         self.count(builder, entered, counted_loop.increment, first);
-        let others = Value(llvm!(LLVMBuildSub(builder.raw(), number.less(module, builder, 0).0, first.0, c"".as_ptr())));
+        let others = builder.subtract(number.less(builder, 0), first);
         self.count(builder, start, counted_loop.increment, others);
         Register::Computed(choose())
     }
@@ -128,23 +126,21 @@ impl Work<'_> {
     pub(super) fn jump_over(&self, flush: TripCountFlush) {
         let (module, TripCountFlush { choice, none, number, entered, start, increment }) = (self.context.module, flush);
         let block = choice.block();
-        let operand = |of: Value, index: u32| Value(llvm!(LLVMGetOperand(of.0, index)));
-        let (with, without) = (operand(choice, 1), operand(choice, 2));
+        let (with, without) = (choice.operand(1), choice.operand(2));
         // Its phi node may have been replaced since.
-        let number = Counter { value: operand(none, 0), ..number };
+        let number = Counter { value: none.operand(0), ..number };
         let rest = split_off_behind(module, choice);
         let counting = new_block_behind(module, block);
-        llvm!(LLVMBuildCondBr(Builder::at_end(module, block, self.location).raw(), none.0, rest.0, counting.0));
+        Builder::at_end(module, block, self.location).branch(none, rest, counting);
         let builder = Builder::at_end(module, counting, self.location);
-        if !llvm!(LLVMIsAInstruction(entered.0)).is_null() {
+        if entered.is_instruction() {
             llvm!(LLVMInstructionRemoveFromParent(entered.0));
             builder.insert(entered);
         }
         self.count(&builder, Register::Computed(entered), increment, module.constant(1));
-        self.count(&builder, start, increment, number.less(module, &builder, 1));
+        self.count(&builder, start, increment, number.less(&builder, 1));
         builder.jump(rest);
-        let first = rest.instructions().next().expect("a block has a terminator");
-        let register = Builder::phi_before(module, first, module.i64(), self.location);
+        let register = Builder::phi_at_top(module, rest, module.i64(), self.location);
         register.add_incoming(&[(without, block), (with, counting)]);
         choice.replace_uses(register);
         choice.erase();

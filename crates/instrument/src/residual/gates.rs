@@ -41,7 +41,7 @@ fn keep_counters(module: Module, head: Block) {
             if value != phi && !frozen.contains_key(&value) && is_step_of(value, phi) {
                 let behind = value.next().expect("arithmetic ends no block");
                 let builder = Builder::before(module, behind, value.location());
-                frozen.insert(value, Value(llvm!(LLVMBuildFreeze(builder.raw(), value.0, c"".as_ptr()))));
+                frozen.insert(value, builder.freeze(value));
             }
         }
     }
@@ -52,12 +52,8 @@ fn keep_counters(module: Module, head: Block) {
 
 /// Whether a value is made of a phi node by one addition.
 fn is_step_of(value: Value, phi: Value) -> bool {
-    if llvm!(LLVMIsAInstruction(value.0)).is_null()
-        || !matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr)
-    {
-        return false;
-    }
-    (0..llvm!(LLVMGetNumOperands(value.0)) as u32).any(|i| llvm!(LLVMGetOperand(value.0, i)) == phi.0)
+    let is_sum = || matches!(value.opcode(), LLVMOpcode::LLVMAdd | LLVMOpcode::LLVMSub | LLVMOpcode::LLVMGetElementPtr);
+    value.is_instruction() && is_sum() && value.operands().any(|operand| operand == phi)
 }
 
 /// The edges between a function's blocks.
@@ -138,14 +134,7 @@ fn gate(module: Module, head: Block, outer: &IndexSet<Block>) {
         others.push((arriving, gate));
         others
     });
-    for block in outer {
-        let end = block.terminator();
-        for (index, to) in end.successors().into_iter().enumerate() {
-            if to == head {
-                end.set_successor(index, gate);
-            }
-        }
-    }
+    outer.iter().for_each(|block| block.terminator().redirect(head, gate));
     leave_out_trivial(head);
 }
 

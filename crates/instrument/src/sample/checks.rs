@@ -113,28 +113,16 @@ pub fn in_loops(cfg: &FunctionCfg, graph: &Graph, dag: &Dag) -> IndexSet<Node> {
     loops(cfg, graph, dag).into_iter().flat_map(|l| l.body).collect()
 }
 
-/// How often a loop checks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Distance {
-    /// In each iteration.
-    Iteration,
-    /// Once in several.
-    Iterations,
-}
-
 impl CheckSites {
-    /// Lets a loop check: once in several iterations if it can be unrolled, else in each.
-    fn add(&mut self, this: &Loop, cfg: &FunctionCfg, unrolled: Option<Unrolled>) -> Distance {
-        match unrolled.filter(|u| u.iterations > 1) {
-            Some(unrolled) => {
-                self.unrolled.push(unrolled);
-                Distance::Iterations
-            }
-            None => {
-                self.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
-                Distance::Iteration
-            }
+    /// Lets a loop check: once in several iterations if it can be unrolled, else in each. Gives whether it is unrolled.
+    fn add(&mut self, this: &Loop, cfg: &FunctionCfg, unrolled: Option<Unrolled>) -> bool {
+        let unrolled = unrolled.filter(|u| u.iterations > 1);
+        if unrolled.is_none() {
+            self.each_iteration.extend(this.back.iter().filter(|e| can_carry(cfg, **e)));
         }
+        let is_unrolled = unrolled.is_some();
+        self.unrolled.extend(unrolled);
+        is_unrolled
     }
 }
 
@@ -179,8 +167,8 @@ pub fn check_sites(
             let checks_inside = || checking.iter().chain(&now_and_then).any(|l| this.body.contains(&l.head));
             let holds_checks = !innermost && (is_main || checks_inside());
             match chosen.add(this, cfg, unrolled(this, DISTANCE_WITH_CALLS).filter(|_| !holds_checks && !jumps_by_address)) {
-                Distance::Iterations => now_and_then.push(this),
-                Distance::Iteration => checking.push(this),
+                true => now_and_then.push(this),
+                false => checking.push(this),
             }
         }
     }
@@ -241,7 +229,7 @@ pub fn long_landings(landings: &[Block], cfg: &FunctionCfg, graph: &Graph, dag: 
             far += share * behind.0;
             jumps += share * behind.1;
         }
-        let is_jump = cfg.nodes.get(node.index()).copied().flatten().is_some_and(|b| jumping.contains(&b));
+        let is_jump = cfg.block(node).is_some_and(|b| jumping.contains(&b));
         ahead[node.index()] = (far, if is_jump { 1.0 } else { jumps });
     }
     let is_chosen = |(far, jumps): (f64, f64)| far >= LONG_BEHIND_JUMP || jumps >= LIKELY_JUMP;
@@ -290,14 +278,14 @@ fn reached(graph: &Graph, from: Node) -> IndexSet<Node> {
 }
 
 fn work(cfg: &FunctionCfg, node: Node) -> f64 {
-    let Some(block) = cfg.nodes.get(node.index()).copied().flatten() else { return 0.0 };
+    let Some(block) = cfg.block(node) else { return 0.0 };
     let calls = block.instructions().filter(|i| is_call(*i)).count();
     f64::from(cfg.blocks[node.index()].instructions) + CALL * calls as f64
 }
 
 /// Whether an instruction calls a function that is not part of the language.
 fn is_call(instruction: Value) -> bool {
-    instruction.is_call() && instruction.callee().intrinsic_or_none() == 0
+    instruction.is_call() && !instruction.calls_intrinsic()
 }
 
 /// Of functions that could leave the decision to their callers, those that do: no chain of direct calls leads from one
@@ -345,8 +333,7 @@ pub fn recurs_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag)
         return false;
     }
     let own_calls = |node: Node| -> Vec<Value> {
-        let block = cfg.nodes.get(node.index()).copied().flatten();
-        block.map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
+        cfg.block(node).map(|b| b.instructions().filter(|i| i.is_call() && i.callee() == function).collect()).unwrap_or_default()
     };
     let is_last = |call: &Value| call.next().is_some_and(|next| next.is(LLVMOpcode::LLVMRet));
     let loops = loops(cfg, graph, dag);
@@ -361,13 +348,6 @@ pub fn recurs_once(function: Value, cfg: &FunctionCfg, graph: &Graph, dag: &Dag)
         most[node.index()] = calls.len() + behind.max().unwrap_or(0);
     }
     most.into_iter().all(|calls| calls <= 1)
-}
-
-impl Value {
-    /// Number of the intrinsic function that this is; 0 for anything else.
-    fn intrinsic_or_none(self) -> u32 {
-        if self.is_function() { self.intrinsic() } else { 0 }
-    }
 }
 
 /// Whether the function holds something of which there cannot be two; the reason, for people.

@@ -93,7 +93,7 @@ impl Copies {
         let builder = Builder::at_end(module, self.blocks[&block], None);
         for instruction in block.instructions() {
             let copy = if instruction.is(LLVMOpcode::LLVMPHI) {
-                let phi = Value(llvm!(LLVMBuildPhi(builder.raw(), instruction.kind(), c"".as_ptr())));
+                let phi = builder.phi(instruction.kind());
                 crate::llvm::copy_fast_math(instruction, phi);
                 phi
             } else {
@@ -102,7 +102,7 @@ impl Copies {
                 copy
             };
             // By it, records of variables' values in the originals would refer to copies.
-            remove_metadata(module, copy, "DIAssignID");
+            copy.set_metadata(module.context(), "DIAssignID", None);
             copy.set_location(if lines == Lines::Keep { instruction.location() } else { None });
             self.values.insert(instruction, copy);
             self.originals.insert(copy, instruction);
@@ -117,8 +117,8 @@ impl Copies {
             copy.add_incoming(&incoming);
             return;
         }
-        for index in 0..llvm!(LLVMGetNumOperands(copy.0)) as u32 {
-            let Some(operand) = Value::some(llvm!(LLVMGetOperand(copy.0, index))) else { continue };
+        for index in 0..copy.operand_count() {
+            let Some(operand) = Value::some(copy.operand(index).0) else { continue };
             if llvm!(LLVMValueIsBasicBlock(operand.0)) == 0
                 && let Some(new) = self.values.get(&operand)
             {
@@ -134,9 +134,4 @@ impl Copies {
             }
         }
     }
-}
-
-fn remove_metadata(module: Module, instruction: Value, kind: &str) {
-    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), kind.as_ptr().cast(), kind.len() as u32));
-    llvm!(LLVMSetMetadata(instruction.0, kind, std::ptr::null_mut()));
 }

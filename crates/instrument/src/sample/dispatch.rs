@@ -15,7 +15,7 @@
 //! Invariant: no address is live where versions change, else one version would jump into the other.
 
 use super::copies::Copies;
-use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::shape::predecessors;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::core::*;
@@ -39,9 +39,9 @@ impl DispatchTables {
     pub fn from_function(function: Value) -> Option<DispatchTables> {
         let jumps: Vec<Value> = function.blocks().map(Block::terminator).filter(|t| t.is(LLVMOpcode::LLVMIndirectBr)).collect();
         let mut tables = DispatchTables { uses: Vec::new(), addresses: IndexSet::new() };
-        let mut stack: Vec<Value> = jumps.iter().map(|j| operand(*j, 0)).collect();
+        let mut stack: Vec<Value> = jumps.iter().map(|j| j.operand(0)).collect();
         while let Some(address) = stack.pop() {
-            if llvm!(LLVMIsAInstruction(address.0)).is_null() {
+            if !address.is_instruction() {
                 return None;
             }
             if !tables.addresses.insert(address) {
@@ -49,7 +49,7 @@ impl DispatchTables {
             }
             match address.opcode() {
                 LLVMOpcode::LLVMPHI => stack.extend(address.incoming().into_iter().map(|(v, _)| v)),
-                LLVMOpcode::LLVMSelect => stack.extend([operand(address, 1), operand(address, 2)]),
+                LLVMOpcode::LLVMSelect => stack.extend([address.operand(1), address.operand(2)]),
                 LLVMOpcode::LLVMLoad => tables.add_load(function, address)?,
                 _ => return None,
             }
@@ -62,9 +62,9 @@ impl DispatchTables {
         if llvm!(LLVMGetVolatile(load.0)) != 0 {
             return None;
         }
-        let place = operand(load, 0);
-        let is_step = !llvm!(LLVMIsAInstruction(place.0)).is_null() && place.is(LLVMOpcode::LLVMGetElementPtr);
-        let (user, table) = if is_step { (place, operand(place, 0)) } else { (load, place) };
+        let place = load.operand(0);
+        let is_step = place.is_instruction() && place.is(LLVMOpcode::LLVMGetElementPtr);
+        let (user, table) = if is_step { (place, place.operand(0)) } else { (load, place) };
         if is_step && !self.addresses.insert(place) {
             return Some(());
         }
@@ -119,13 +119,9 @@ impl DispatchTables {
     }
 }
 
-fn operand(instruction: Value, index: u32) -> Value {
-    Value(llvm!(LLVMGetOperand(instruction.0, index)))
-}
-
 /// Whether a value is a constant array of addresses of a function's blocks.
 fn is_table(function: Value, value: Value) -> bool {
-    if llvm!(LLVMIsAGlobalVariable(value.0)).is_null() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
+    if !value.is_global_variable() || llvm!(LLVMIsGlobalConstant(value.0)) == 0 {
         return false;
     }
     // What another unit may replace is not known.
@@ -133,29 +129,23 @@ fn is_table(function: Value, value: Value) -> bool {
     if !matches!(linkage, LLVMLinkage::LLVMInternalLinkage | LLVMLinkage::LLVMPrivateLinkage) {
         return false;
     }
-    let Some(content) = Value::some(llvm!(LLVMGetInitializer(value.0))) else { return false };
-    let is_own =
-        |entry: &Value| !llvm!(LLVMIsABlockAddress(entry.0)).is_null() && llvm!(LLVMGetBlockAddressFunction(entry.0)) == function.0;
-    !llvm!(LLVMIsAConstantArray(content.0)).is_null() && entries(content).iter().all(is_own)
-}
-
-fn entries(content: Value) -> Vec<Value> {
-    (0..llvm!(LLVMGetNumOperands(content.0)) as u32).map(|i| operand(content, i)).collect()
+    let Some(content) = value.initializer() else { return false };
+    let is_own = |entry: Value| !llvm!(LLVMIsABlockAddress(entry.0)).is_null() && llvm!(LLVMGetBlockAddressFunction(entry.0)) == function.0;
+    !llvm!(LLVMIsAConstantArray(content.0)).is_null() && content.operands().all(is_own)
 }
 
 fn copy_of_table(module: Module, function: Value, table: Value, copies: &Copies) -> Value {
-    let content = Value(llvm!(LLVMGetInitializer(table.0)));
-    let copy_of = |entry: &Value| {
+    let copy_of = |entry: Value| {
         let block = Block(llvm!(LLVMGetBlockAddressBasicBlock(entry.0)));
         llvm!(LLVMBlockAddress(function.0, copies.block(block).0))
     };
-    let mut copied: Vec<_> = entries(content).iter().map(copy_of).collect();
+    let mut copied: Vec<_> = table.initializer().into_iter().flat_map(Value::operands).map(copy_of).collect();
     let kind = llvm!(LLVMGlobalGetValueType(table.0));
     let content = llvm!(LLVMConstArray2(llvm!(LLVMGetElementType(kind)), copied.as_mut_ptr(), copied.len() as u64));
-    let copy = llvm!(LLVMAddGlobal(module.raw, kind, c_string(&format!("{}.counted", table.name())).as_ptr()));
-    llvm!(LLVMSetInitializer(copy, content));
-    llvm!(LLVMSetGlobalConstant(copy, 1));
-    llvm!(LLVMSetLinkage(copy, LLVMLinkage::LLVMInternalLinkage));
-    llvm!(LLVMSetAlignment(copy, llvm!(LLVMGetAlignment(table.0))));
-    Value(copy)
+    let copy = module.add_global(&format!("{}.counted", table.name()), kind);
+    llvm!(LLVMSetInitializer(copy.0, content));
+    llvm!(LLVMSetGlobalConstant(copy.0, 1));
+    llvm!(LLVMSetLinkage(copy.0, LLVMLinkage::LLVMInternalLinkage));
+    llvm!(LLVMSetAlignment(copy.0, llvm!(LLVMGetAlignment(table.0))));
+    copy
 }

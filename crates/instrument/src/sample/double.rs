@@ -6,7 +6,7 @@ use super::copies::{Copies, Lines};
 use super::dispatch::{self, DispatchTables};
 use super::ssa::{self, Definitions};
 use super::unroll::{self, Unrolled};
-use super::{PlannedFunction, SampleTier, incoming_from, landings, latch, moved, part_landings};
+use super::{PlannedFunction, SampleTier, landings, latch, moved, part_landings};
 use crate::bounds;
 use crate::counting::Counters;
 use crate::describe::{EdgeSite, FunctionCfg};
@@ -17,6 +17,7 @@ use crate::probes;
 use crate::shape::new_block_behind;
 use crate::weights;
 use indexmap::{IndexMap, IndexSet};
+use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
 use trodden_flow::{Edge, Graph};
@@ -208,17 +209,17 @@ impl Double<'_> {
             self.tier.insert_check(block, on, off, self.location);
         }
         for phi in counted_head.phis() {
-            let value = incoming_from(phi, counted_check).ok_or("a path's register does not begin again on a back edge")?;
+            let value = phi.incoming_from(counted_check).ok_or("a path's register does not begin again on a back edge")?;
             let original = copies.original(value);
             // Variables in the stack frame are shared, as are merged values where versions have met.
-            let computed = !llvm!(LLVMIsAInstruction(value.0)).is_null() && llvm!(LLVMIsAAllocaInst(value.0)).is_null();
+            let computed = value.is_instruction() && !value.is(LLVMOpcode::LLVMAlloca);
             if original == value && computed && !self.meeting.contains(&value.block()) {
                 return Err("a path's register is not constant on a back edge".into());
             }
             phi.add_incoming(&[(last.value(original), acquired)]);
         }
         for phi in head.phis() {
-            let value = incoming_from(phi, check).expect("the edge was there");
+            let value = phi.incoming_from(check).expect("the edge was there");
             phi.add_incoming(&[(copies.value(last.original(value)), counted_check)]);
         }
         self.meeting.extend([head, counted_head]);

@@ -30,11 +30,7 @@ pub fn part(module: Module, function: Value, latch: Block, head: Block) -> Vec<(
         let more: Vec<_> = phi.incoming().into_iter().filter(|(_, b)| *b == latch).map(|(v, _)| (copies.value(v), without_check)).collect();
         phi.add_incoming(&more);
     }
-    for block in &on {
-        let end = block.terminator();
-        let taken = end.successors().into_iter().enumerate().filter(|(_, to)| *to == latch);
-        taken.for_each(|(index, _)| end.set_successor(index, without_check));
-    }
+    on.iter().for_each(|block| block.terminator().redirect(latch, without_check));
     phis::rebuild(module, without_check, |old| old.into_iter().filter(|(_, from)| on.contains(from)).collect());
     phis::rebuild(module, latch, |old| old.into_iter().filter(|(_, from)| !on.contains(from)).collect())
 }

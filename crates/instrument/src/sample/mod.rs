@@ -31,10 +31,11 @@ pub mod ssa;
 mod steps;
 mod unroll;
 
+use crate::attributes::{self, declare_like};
 use crate::counting::Counters;
 use crate::describe::{EdgeSite, FunctionCfg};
 use crate::entry;
-use crate::llvm::{Block, Builder, Module, Value, c_string, llvm};
+use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::module_context::ModuleContext;
 use crate::probes;
 use crate::shape::move_to_new_block;
@@ -44,8 +45,8 @@ use double::Double;
 use indexmap::{IndexMap, IndexSet};
 use llvm_sys::comdat::{LLVMGetComdat, LLVMSetComdat};
 use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMAttributeRef, LLVMMetadataRef};
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMLinkage, LLVMOpcode, LLVMTailCallKind};
+use llvm_sys::prelude::LLVMMetadataRef;
+use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
 use trodden_flow::{Graph, Node, ProbeProgram};
@@ -148,7 +149,7 @@ impl SampleTier {
     /// Makes the instrumented code of a function that becomes two.
     fn fill(&self, planned: &PlannedFunction, counted: Value, first_counter: u64) {
         let mut known = self.left_to_callers.clone();
-        known.extend(parameters(planned.function).into_iter().zip(parameters(counted)));
+        known.extend(planned.function.parameters().into_iter().zip(counted.parameters()));
         let blocks: Vec<Block> = planned.function.blocks().collect();
         let copies = Copies::make(self.context.module, &blocks, counted, &known, Lines::Drop);
         let cfg = moved(&planned.cfg, &copies);
@@ -169,13 +170,11 @@ impl SampleTier {
         let (entry, old) = entry::new_entry(module, function);
         let instead = Block(llvm!(LLVMAppendBasicBlockInContext(module.context(), function.0, c"".as_ptr())));
         let builder = Builder::at_end(module, instead, location);
-        let kind = llvm!(LLVMGlobalGetValueType(function.0));
-        let mut arguments: Vec<_> = parameters(function).into_iter().map(|p| p.0).collect();
-        let count = arguments.len() as u32;
-        let call = Value(llvm!(LLVMBuildCall2(builder.raw(), kind, counted.0, arguments.as_mut_ptr(), count, c"".as_ptr())));
+        let parameters = function.parameters();
+        let call = builder.call(counted, &parameters);
         llvm!(LLVMSetInstructionCallConv(call.0, llvm!(LLVMGetFunctionCallConv(function.0))));
-        for index in 0..=count {
-            attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(call.0, index, a)));
+        for index in 0..=parameters.len() as u32 {
+            attributes::of_function(function, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(call.0, index, a)));
         }
         llvm!(LLVMSetTailCallKind(call.0, LLVMTailCallKind::LLVMTailCallKindMustTail));
         match call.is_void() {
@@ -192,10 +191,9 @@ impl SampleTier {
         let value = builder.load(module.i8(), self.switch);
         // It changes behind the compiler's back.
         llvm!(LLVMSetVolatile(value.0, 1));
-        let zero = llvm!(LLVMConstInt(module.i8(), 0, 0));
-        let is_on = llvm!(LLVMBuildICmp(builder.raw(), LLVMIntPredicate::LLVMIntNE, value.0, zero, c"".as_ptr()));
-        let branch = llvm!(LLVMBuildCondBr(builder.raw(), is_on, on.0, off.0));
-        weights::mark_unlikely(module, Value(branch));
+        let zero = Value(llvm!(LLVMConstInt(module.i8(), 0, 0)));
+        let is_on = builder.compare(LLVMIntPredicate::LLVMIntNE, value, zero);
+        weights::mark_unlikely(module, builder.branch(is_on, on, off));
     }
 }
 
@@ -220,8 +218,8 @@ impl PlannedFunction {
     fn calls(&self) -> Vec<(Value, bool)> {
         let repeated = checks::in_loops(&self.cfg, &self.graph, self.program.dag());
         let of_node = |n: Node| {
-            let block = self.cfg.nodes.get(n.index()).copied().flatten();
-            let calls = block.into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
+            let calls =
+                self.cfg.block(n).into_iter().flat_map(|b| b.instructions().filter(|i| i.is_call()).map(Value::callee).collect::<Vec<_>>());
             let repeated = repeated.contains(&n);
             calls.map(move |callee| (callee, repeated))
         };
@@ -253,35 +251,13 @@ fn seldom_called(functions: &[PlannedFunction]) -> IndexSet<Value> {
 /// A function of the same kind for the instrumented code.
 fn declare_counted(module: Module, function: Value) -> Value {
     let kind = llvm!(LLVMGlobalGetValueType(function.0));
-    let counted = llvm!(LLVMAddFunction(module.raw, c_string(&format!("{}.counted", function.name())).as_ptr(), kind));
-    llvm!(LLVMSetLinkage(counted, LLVMLinkage::LLVMInternalLinkage));
-    llvm!(LLVMSetFunctionCallConv(counted, llvm!(LLVMGetFunctionCallConv(function.0))));
-    for index in (0..=llvm!(LLVMCountParams(function.0))).chain([LLVMAttributeFunctionIndex]) {
-        attributes(function, index).into_iter().for_each(|a| llvm!(LLVMAddAttributeAtIndex(counted, index, a)));
-    }
+    let counted = declare_like(module, function, &format!("{}.counted", function.name()), kind);
     crate::emit::add_attribute(module, counted, "cold");
-    if llvm!(LLVMHasPersonalityFn(function.0)) != 0 {
-        llvm!(LLVMSetPersonalityFn(counted, llvm!(LLVMGetPersonalityFn(function.0))));
-    }
-    llvm!(LLVMSetGC(counted, llvm!(LLVMGetGC(function.0))));
     let comdat = llvm!(LLVMGetComdat(function.0));
     if !comdat.is_null() {
-        llvm!(LLVMSetComdat(counted, comdat));
+        llvm!(LLVMSetComdat(counted.0, comdat));
     }
-    Value(counted)
-}
-
-/// Attributes of a function (its result: 0, its parameters: from 1 on).
-fn attributes(function: Value, index: u32) -> Vec<LLVMAttributeRef> {
-    let count = llvm!(LLVMGetAttributeCountAtIndex(function.0, index)) as usize;
-    let mut attributes: Vec<LLVMAttributeRef> = vec![std::ptr::null_mut(); count];
-    llvm!(LLVMGetAttributesAtIndex(function.0, index, attributes.as_mut_ptr()));
-    attributes
-}
-
-/// A function's parameters.
-pub fn parameters(function: Value) -> Vec<Value> {
-    (0..llvm!(LLVMCountParams(function.0))).map(|i| Value(llvm!(LLVMGetParam(function.0, i)))).collect()
+    counted
 }
 
 /// The description, of the copies.
@@ -315,8 +291,4 @@ pub fn part_landings(module: Module, landings: &[Block], cfg: &mut FunctionCfg) 
         parts.push((landing, body));
     }
     parts
-}
-
-fn incoming_from(phi: Value, block: Block) -> Option<Value> {
-    phi.incoming().into_iter().find(|(_, b)| *b == block).map(|(v, _)| v)
 }

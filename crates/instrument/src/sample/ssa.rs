@@ -22,6 +22,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use trodden_flow::graph::postorder;
 
 /// What arrives at the beginning of a block.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -114,8 +115,7 @@ impl ValueFlow {
         let kind = definitions[0].kind();
         let mut made = IndexMap::new();
         for &block in &phis {
-            let first = self.blocks[block].instructions().next().expect("a block has a terminator");
-            made.insert(block, Builder::phi_before(self.module, first, kind, None));
+            made.insert(block, Builder::phi_at_top(self.module, self.blocks[block], kind, None));
         }
         let poison = Value(llvm!(LLVMGetPoison(kind)));
         let value = |flow: &ValueFlow, block: usize, at_end: bool| {
@@ -149,7 +149,7 @@ impl ValueFlow {
         let source: IndexMap<Value, Rematerialised> = definitions.iter().copied().zip(sources.iter().copied()).collect();
         let mut made = IndexMap::<(Value, usize, bool), Value>::new();
         for Use { user, operand, block, at_end } in uses {
-            let definition = Value(llvm!(LLVMGetOperand(user.0, operand)));
+            let definition = user.operand(operand);
             let value = match self.arrival(block) {
                 Arrival::Definition(definition) => definitions[definition],
                 Arrival::Unknown => Value(llvm!(LLVMGetPoison(definition.kind()))),
@@ -179,17 +179,14 @@ impl ValueFlow {
     /// The uses that a definition reaches by way of edges.
     fn uses(&self, definition: Value, defined: &IndexMap<usize, usize>) -> Vec<Use> {
         let home = definition.block();
-        let is_reached = |u: &Value| !llvm!(LLVMIsAInstruction(u.0)).is_null() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
+        let is_reached = |u: &Value| u.is_instruction() && (u.is(LLVMOpcode::LLVMPHI) || u.block() != home);
         // In the order of the uses, each user once: passes that follow go by that order, and addresses are none.
         let mut seen = IndexSet::new();
         let users: Vec<Value> = definition.users().filter(|u| is_reached(u) && seen.insert(*u)).collect();
         let mut uses = Vec::new();
         for user in users {
             let at_end = user.is(LLVMOpcode::LLVMPHI);
-            for operand in 0..llvm!(LLVMGetNumOperands(user.0)) as u32 {
-                if llvm!(LLVMGetOperand(user.0, operand)) != definition.0 {
-                    continue;
-                }
+            for (operand, _) in (0..).zip(user.operands()).filter(|(_, value)| *value == definition) {
                 let block = if at_end { Block(llvm!(LLVMGetIncomingBlock(user.0, operand))) } else { user.block() };
                 let block = self.number[&block];
                 if !(at_end && defined.contains_key(&block)) {
@@ -273,11 +270,10 @@ fn again(value: Value) -> Option<Rematerialised> {
 
 /// Whether code generation makes such a value again where it is used, rather than keep it.
 fn is_cloned(value: Value) -> bool {
-    let is_constant = |index: u32| llvm!(LLVMIsConstant(llvm!(LLVMGetOperand(value.0, index)))) != 0;
     match value.opcode() {
-        LLVMOpcode::LLVMGetElementPtr => (1..llvm!(LLVMGetNumOperands(value.0)) as u32).all(is_constant),
+        LLVMOpcode::LLVMGetElementPtr => value.operands().skip(1).all(Value::is_constant),
         LLVMOpcode::LLVMBitCast | LLVMOpcode::LLVMPtrToInt | LLVMOpcode::LLVMIntToPtr => true,
-        LLVMOpcode::LLVMICmp => is_constant(0) || is_constant(1),
+        LLVMOpcode::LLVMICmp => value.operands().any(Value::is_constant),
         _ => false,
     }
 }
@@ -306,14 +302,13 @@ fn all_rematerialised(definitions: &[Value], of_kind: Definitions, two: Definiti
 /// How many values one after the other are to be rematerialised before this one can be, itself among them.
 fn steps_to(value: Value) -> usize {
     let (mut steps, mut at) = (0, value);
-    while !llvm!(LLVMIsAInstruction(at.0)).is_null()
+    while at.is_instruction()
         && let Some(source) = again(at)
     {
-        let operand = |index: u32| Value(llvm!(LLVMGetOperand(at.0, index)));
         at = match source {
             Rematerialised::LowerPart(whole) => whole,
-            Rematerialised::Again if at.is(LLVMOpcode::LLVMICmp) && llvm!(LLVMIsConstant(operand(0).0)) != 0 => operand(1),
-            Rematerialised::Again => operand(0),
+            Rematerialised::Again if at.is(LLVMOpcode::LLVMICmp) && at.operand(0).is_constant() => at.operand(1),
+            Rematerialised::Again => at.operand(0),
         };
         steps += 1;
     }
@@ -321,35 +316,14 @@ fn steps_to(value: Value) -> usize {
 }
 
 fn uses_value(instruction: Value, value: Value) -> bool {
-    let operands = llvm!(LLVMGetNumOperands(instruction.0)) as u32;
-    !instruction.is(LLVMOpcode::LLVMPHI) && (0..operands).any(|i| llvm!(LLVMGetOperand(instruction.0, i)) == value.0)
+    !instruction.is(LLVMOpcode::LLVMPHI) && instruction.operands().any(|operand| operand == value)
 }
 
 /// All blocks, those first that are reached from the first block; iteratively, for functions may be deep.
 fn reverse_postorder(behind: &[Vec<usize>]) -> Vec<usize> {
-    let mut seen = vec![false; behind.len()];
-    let mut order = Vec::with_capacity(behind.len());
+    let (mut seen, mut order) = (vec![false; behind.len()], Vec::with_capacity(behind.len()));
     for root in 0..behind.len() {
-        if std::mem::replace(&mut seen[root], true) {
-            continue;
-        }
-        let mut finished = Vec::new();
-        let mut stack = vec![(root, 0)];
-        while let Some((block, next)) = stack.last_mut() {
-            match behind[*block].get(*next) {
-                Some(&to) => {
-                    *next += 1;
-                    if !std::mem::replace(&mut seen[to], true) {
-                        stack.push((to, 0));
-                    }
-                }
-                None => {
-                    finished.push(*block);
-                    stack.pop();
-                }
-            }
-        }
-        order.extend(finished.into_iter().rev());
+        order.extend(postorder(root, &mut seen, |block| behind[block].iter().copied()).into_iter().rev());
     }
     order
 }

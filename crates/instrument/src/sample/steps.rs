@@ -29,8 +29,7 @@ pub fn jumping(landings: &[Block]) -> IndexSet<Block> {
 /// program counter a constant further on. None if there is no such counter, or if nothing else comes there.
 pub fn going_on(latch: Block, head: Block) -> Vec<Block> {
     let brings = |counter: Value| {
-        let (value, _) = counter.incoming().into_iter().find(|(_, from)| *from == latch)?;
-        let (merged, moved) = without_constants(value);
+        let (merged, moved) = without_constants(counter.incoming_from(latch)?);
         (is(merged, LLVMOpcode::LLVMPHI) && merged.block() == latch).then_some((counter, merged, moved))
     };
     let goes_on = |counter: Value, value: Value, from: Block, moved: bool| {
@@ -52,10 +51,10 @@ fn decides(counter: Value) -> bool {
     let mut seen = IndexSet::from([counter]);
     let mut stack = vec![counter];
     while let Some(value) = stack.pop() {
-        for user in value.users().filter(|u| !llvm!(LLVMIsAInstruction(u.0)).is_null()) {
+        for user in value.users().filter(|u| u.is_instruction()) {
             match user.opcode() {
                 LLVMOpcode::LLVMSwitch if user.successors().into_iter().collect::<IndexSet<_>>().len() >= MANY => return true,
-                LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMLoad if operand(user, 0) == value => {
+                LLVMOpcode::LLVMGetElementPtr | LLVMOpcode::LLVMLoad if user.operand(0) == value => {
                     stack.extend(Some(user).filter(|u| seen.insert(*u)))
                 }
                 LLVMOpcode::LLVMZExt | LLVMOpcode::LLVMSExt | LLVMOpcode::LLVMTrunc | LLVMOpcode::LLVMAnd => {
@@ -96,7 +95,7 @@ impl Origins {
                     stack.extend(root.incoming().into_iter().map(|(value, from)| (value, from, moved)));
                 }
             } else if is(root, LLVMOpcode::LLVMSelect) {
-                stack.extend([1, 2].map(|i| (operand(root, i), from, moved)));
+                stack.extend([1, 2].map(|i| (root.operand(i), from, moved)));
             } else {
                 origins.jumps.push(from);
             }
@@ -108,19 +107,14 @@ impl Origins {
 /// What an address is a constant away from, and whether it is.
 fn without_constants(address: Value) -> (Value, bool) {
     let (mut root, mut further) = (address, false);
-    let is_constant = |value: Value, index: u32| llvm!(LLVMIsConstant(operand(value, index).0)) != 0;
-    while is(root, LLVMOpcode::LLVMGetElementPtr) && (1..llvm!(LLVMGetNumOperands(root.0)) as u32).all(|i| is_constant(root, i)) {
-        (root, further) = (operand(root, 0), true);
+    while is(root, LLVMOpcode::LLVMGetElementPtr) && root.operands().skip(1).all(Value::is_constant) {
+        (root, further) = (root.operand(0), true);
     }
     (root, further)
 }
 
-fn operand(instruction: Value, index: u32) -> Value {
-    Value(llvm!(LLVMGetOperand(instruction.0, index)))
-}
-
 fn is(value: Value, opcode: LLVMOpcode) -> bool {
-    !llvm!(LLVMIsAInstruction(value.0)).is_null() && value.is(opcode)
+    value.is_instruction() && value.is(opcode)
 }
 
 fn is_pointer(value: Value) -> bool {

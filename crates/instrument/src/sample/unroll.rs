@@ -13,7 +13,6 @@
 //! Invariant: the block of the check stays where it was, before the loop's head; what leads there is the last copy.
 
 use super::copies::{Copies, Lines};
-use super::incoming_from;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::phis;
 use crate::shape::new_block_behind;
@@ -50,8 +49,8 @@ pub fn unroll(
     iterations: usize,
     location: Option<LLVMMetadataRef>,
 ) -> Unrolled {
-    let function = Value(llvm!(LLVMGetBasicBlockParent(head.0)));
-    let brought: Vec<Value> = head.phis().map(|phi| incoming_from(phi, check).expect("the edge was there")).collect();
+    let function = head.function();
+    let brought: Vec<Value> = head.phis().map(|phi| phi.incoming_from(check).expect("the edge was there")).collect();
     let mut copies: Vec<Copies> = (1..iterations).map(|_| Copies::make(module, &body, function, &IndexMap::new(), Lines::Keep)).collect();
     extend_exit_phis(&body, check, &copies);
     let original = Copies::default();
@@ -62,9 +61,7 @@ pub fn unroll(
         let latches: Vec<Block> = body.iter().map(|b| before.block(*b)).filter(|b| b.terminator().successors().contains(&check)).collect();
         let between = new_block_behind(module, latches[0]);
         Builder::at_end(module, between, location).jump(next);
-        for end in latches.into_iter().map(Block::terminator) {
-            end.successors().into_iter().enumerate().filter(|(_, to)| *to == check).for_each(|(at, _)| end.set_successor(at, between));
-        }
+        latches.into_iter().for_each(|latch| latch.terminator().redirect(check, between));
         let mut values = brought.iter();
         let replaced = phis::rebuild(module, next, |_| vec![(before.value(*values.next().expect("one for each")), between)]);
         this.replace(&replaced);

@@ -3,9 +3,7 @@
 //! Dense ones are found by the number itself, others by a perfect hash. All versions of a function share its tables.
 
 use crate::interesting::constant_table;
-use crate::llvm::{Builder, Module, Value, llvm};
-use llvm_sys::LLVMIntPredicate;
-use llvm_sys::core::*;
+use crate::llvm::{Builder, Value};
 use llvm_sys::prelude::LLVMTypeRef;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,18 +36,9 @@ pub struct TransitionTables([OnceCell<(Value, LLVMTypeRef)>; 2]);
 
 impl TransitionTables {
     /// An entry of a table as a number of 64 bits.
-    pub fn entry(
-        &self,
-        which: usize,
-        module: Module,
-        builder: &Builder,
-        at: Value,
-        name: &str,
-        entries: impl FnOnce() -> Vec<u64>,
-    ) -> Value {
-        let (table, kind) = *self.0[which].get_or_init(|| constant_table(module, name, &entries()));
-        let entry = builder.load(kind, builder.offset(kind, table, at));
-        Value(llvm!(LLVMBuildZExt(builder.raw(), entry.0, module.i64(), c"".as_ptr())))
+    pub fn entry(&self, which: usize, builder: &Builder, at: Value, name: &str, entries: impl FnOnce() -> Vec<u64>) -> Value {
+        let (table, kind) = *self.0[which].get_or_init(|| constant_table(builder.module, name, &entries()));
+        builder.widen(builder.load(kind, builder.offset(kind, table, at)))
     }
 }
 
@@ -80,37 +69,32 @@ impl Transition {
     }
 
     /// Computes the context.
-    pub fn look_up(&self, module: Module, builder: &Builder, function: Value, number: Value) -> Value {
-        let constant = |value: u64| module.constant(value as i64);
-        let number = match self.mask {
-            Some(mask) => Value(llvm!(LLVMBuildAnd(builder.raw(), number.0, constant(mask).0, c"".as_ptr()))),
-            None => number,
-        };
-        let same = |key: Value| builder.compare(LLVMIntPredicate::LLVMIntEQ, number, key);
+    pub fn look_up(&self, builder: &Builder, function: Value, number: Value) -> Value {
+        let constant = |value: u64| builder.constant(value);
+        let number = self.mask.map_or(number, |mask| builder.and(number, constant(mask)));
+        let same = |key: Value| builder.equal(number, key);
         if self.contexts.len() == 1 {
             let (key, context) = self.contexts.iter().next().map(|(k, c)| (*k, *c)).unwrap_or_default();
-            return choose(builder, same(constant(key)), constant(context.into()), constant(0));
+            return builder.select(same(constant(key)), constant(context.into()), constant(0));
         }
         let name = format!("{}.contexts", function.name());
         let context = |key: u64| self.contexts.get(&key).copied().unwrap_or(0).into();
         match &self.hash {
             Some(hash) => {
-                let (multiplier, shift) = hash.parameters();
-                let slots = 0..hash.slots();
-                let spread = Value(llvm!(LLVMBuildMul(builder.raw(), number.0, constant(multiplier).0, c"".as_ptr())));
-                let slot = builder.shift_right(spread, constant(shift.into()));
+                let (slot, slots) = (slot_of(builder, hash, number), 0..hash.slots());
                 let slot_keys = || slots.clone().map(|s| hash.key(s).unwrap_or(u64::MAX)).collect();
-                let key = self.tables.entry(0, module, builder, slot, &name, slot_keys);
+                let key = self.tables.entry(0, builder, slot, &name, slot_keys);
                 let slot_contexts = || slots.clone().map(|s| hash.key(s).map_or(0, context)).collect();
-                let found = self.tables.entry(1, module, builder, slot, &name, slot_contexts);
-                choose(builder, same(key), found, constant(0))
+                let found = self.tables.entry(1, builder, slot, &name, slot_contexts);
+                builder.select(same(key), found, constant(0))
             }
-            None => self.tables.entry(0, module, builder, number, &name, || (0..self.bound).map(context).collect()),
+            None => self.tables.entry(0, builder, number, &name, || (0..self.bound).map(context).collect()),
         }
     }
 }
 
-/// One of two values.
-pub fn choose(builder: &Builder, condition: Value, yes: Value, no: Value) -> Value {
-    Value(llvm!(LLVMBuildSelect(builder.raw(), condition.0, yes.0, no.0, c"".as_ptr())))
+/// The slot of a number in a table.
+pub fn slot_of(builder: &Builder, hash: &PerfectHash, number: Value) -> Value {
+    let (multiplier, shift) = hash.parameters();
+    builder.shift_right(builder.multiply(number, builder.constant(multiplier)), builder.constant(shift.into()))
 }

@@ -7,13 +7,14 @@
 //!   x = call p(a)       if (p == f) x = call f.version(a, context) else x = call p(a)
 //! ```
 
-use super::attributes;
-use crate::llvm::{Block, Builder, Module, Value, llvm};
+use crate::attributes;
+use crate::describe::is_must_tail;
+use crate::llvm::{Block, Builder, Module, Value, llvm, metadata_kind};
 use crate::phis;
 use crate::shape::{new_block_behind, split_off_behind};
 use indexmap::IndexMap;
 use llvm_sys::core::*;
-use llvm_sys::{LLVMAttributeFunctionIndex, LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
+use llvm_sys::{LLVMAttributeFunctionIndex, LLVMOpcode};
 use std::collections::HashMap;
 
 /// A call that is to be one of a version.
@@ -35,11 +36,10 @@ const DROPPED: [&str; 2] = ["memory", "noinline"];
 /// Whether a call, by name or behind a pointer, can be made one of a version of a function.
 pub fn can_pass(call: Value, function: Value) -> bool {
     let is_plain = call.is(LLVMOpcode::LLVMCall);
-    let is_must_tail = is_plain && llvm!(LLVMGetTailCallKind(call.0)) == LLVMTailCallKind::LLVMTailCallKindMustTail;
     let same_type = llvm!(LLVMGetCalledFunctionType(call.0)) == llvm!(LLVMGlobalGetValueType(function.0));
     let convention = llvm!(LLVMGetInstructionCallConv(call.0)) == llvm!(LLVMGetFunctionCallConv(function.0));
     (is_plain || call.is(LLVMOpcode::LLVMInvoke))
-        && !is_must_tail
+        && !is_must_tail(call)
         && same_type
         && convention
         && llvm!(LLVMGetNumOperandBundles(call.0)) == 0
@@ -60,7 +60,7 @@ pub fn make(module: Module, passings: &[Passing]) {
         match passings.iter().find(|p| p.guard.is_none()) {
             Some(direct) => {
                 let builder = Builder::before(module, call, call.location());
-                let new = with_context(module, &builder, *direct);
+                let new = with_context(&builder, *direct);
                 if !call.is_void() {
                     call.replace_uses(new);
                 }
@@ -86,10 +86,9 @@ fn guard(module: Module, call: Value, passings: &[Passing]) -> Vec<(Value, Value
         let (other, direct) = (new_block_behind(module, block), new_block_behind(module, block));
         let builder = Builder::at_end(module, block, location);
         let function = passing.guard.expect("a call by name has one callee");
-        let is_called = builder.compare(LLVMIntPredicate::LLVMIntEQ, call.callee(), function);
-        builder.branch(is_called, direct, other);
+        builder.branch(builder.equal(call.callee(), function), direct, other);
         let builder = Builder::at_end(module, direct, location);
-        let new = with_context(module, &builder, *passing);
+        let new = with_context(&builder, *passing);
         if unwinds.is_none() {
             builder.jump(rest);
         }
@@ -111,8 +110,7 @@ fn guard(module: Module, call: Value, passings: &[Passing]) -> Vec<(Value, Value
         None => builder.jump(rest),
     }
     if !call.is_void() && call.users().next().is_some() {
-        let first = rest.instructions().next().expect("a block has a terminator");
-        let phi = Builder::phi_before(module, first, call.kind(), location);
+        let phi = Builder::phi_at_top(module, rest, call.kind(), location);
         call.replace_uses(phi);
         values.push((call, block));
         phi.add_incoming(&values);
@@ -126,41 +124,33 @@ fn between(module: Module, call: Value) -> (Block, Vec<(Value, Value)>) {
     let (block, then) = (call.block(), Block(llvm!(LLVMGetNormalDest(call.0))));
     let rest = new_block_behind(module, block);
     Builder::at_end(module, rest, call.location()).jump(then);
-    let renamed = phis::rebuild(module, then, |entries| {
-        entries.into_iter().map(|(value, from)| (value, if from == block { rest } else { from })).collect()
-    });
+    let renamed = phis::rename(module, then, block, rest);
     llvm!(LLVMSetNormalDest(call.0, rest.0));
     (rest, renamed)
 }
 
 /// The call of a version.
-fn with_context(module: Module, builder: &Builder, passing: Passing) -> Value {
+fn with_context(builder: &Builder, passing: Passing) -> Value {
     let Passing { call, version, context, .. } = passing;
-    let count = llvm!(LLVMGetNumArgOperands(call.0));
-    let mut arguments: Vec<_> = (0..count).map(|i| llvm!(LLVMGetOperand(call.0, i))).chain([context.0]).collect();
-    let (kind, number) = (llvm!(LLVMGlobalGetValueType(version.0)), arguments.len() as u32);
+    let arguments: Vec<Value> = call.arguments().chain([context]).collect();
+    let count = arguments.len() as u32;
     let new = if call.is(LLVMOpcode::LLVMInvoke) {
         let (then, unwind) = (llvm!(LLVMGetNormalDest(call.0)), llvm!(LLVMGetUnwindDest(call.0)));
-        llvm!(LLVMBuildInvoke2(builder.raw(), kind, version.0, arguments.as_mut_ptr(), number, then, unwind, c"".as_ptr()))
+        let (kind, mut arguments) = (llvm!(LLVMGlobalGetValueType(version.0)), arguments.iter().map(|a| a.0).collect::<Vec<_>>());
+        Value(llvm!(LLVMBuildInvoke2(builder.raw(), kind, version.0, arguments.as_mut_ptr(), count, then, unwind, c"".as_ptr())))
     } else {
-        let new = llvm!(LLVMBuildCall2(builder.raw(), kind, version.0, arguments.as_mut_ptr(), number, c"".as_ptr()));
-        llvm!(LLVMSetTailCallKind(new, llvm!(LLVMGetTailCallKind(call.0))));
+        let new = builder.call(version, &arguments);
+        llvm!(LLVMSetTailCallKind(new.0, llvm!(LLVMGetTailCallKind(call.0))));
         new
     };
-    llvm!(LLVMSetInstructionCallConv(new, llvm!(LLVMGetInstructionCallConv(call.0))));
-    for index in (0..=count).chain([LLVMAttributeFunctionIndex]) {
-        attributes::of_call(call, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(new, index, a)));
+    llvm!(LLVMSetInstructionCallConv(new.0, llvm!(LLVMGetInstructionCallConv(call.0))));
+    for index in (0..count).chain([LLVMAttributeFunctionIndex]) {
+        attributes::of_call(call, index).into_iter().for_each(|a| llvm!(LLVMAddCallSiteAttribute(new.0, index, a)));
     }
-    DROPPED.iter().for_each(|name| attributes::remove_from_call(Value(new), name));
-    copy_metadata(module, call, Value(new));
-    Value(new)
-}
-
-fn copy_metadata(module: Module, from: Value, to: Value) {
+    DROPPED.iter().for_each(|name| attributes::remove_from_call(new, name));
     // What a branch of the call weighs is what is still true of it.
-    let kind = llvm!(LLVMGetMDKindIDInContext(module.context(), c"prof".as_ptr(), 4));
-    let metadata = llvm!(LLVMGetMetadata(from.0, kind));
-    if !metadata.is_null() && from.is(LLVMOpcode::LLVMInvoke) {
-        llvm!(LLVMSetMetadata(to.0, kind, metadata));
+    if let Some(weights) = call.metadata("prof").filter(|_| call.is(LLVMOpcode::LLVMInvoke)) {
+        llvm!(LLVMSetMetadata(new.0, metadata_kind(builder.module.context(), "prof"), weights.0));
     }
+    new
 }

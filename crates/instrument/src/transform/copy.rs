@@ -45,8 +45,8 @@ fn read(place: Place, copy: &PathCopy) -> Option<(Block, Vec<Block>)> {
     let first = copy.blocks.first().filter(|b| **b == edge.to)?;
     let mut seen = IndexSet::from([*first]);
     let distinct = copy.blocks[1..].iter().all(|b| seen.insert(*b));
-    let blocks = copy.blocks.iter().map(|b| place.block(*b)).collect::<Option<Vec<_>>>()?;
-    distinct.then_some((place.block(edge.from)?, blocks))
+    let blocks = copy.blocks.iter().map(|b| place.cfg.block(*b)).collect::<Option<Vec<_>>>()?;
+    distinct.then_some((place.cfg.block(edge.from)?, blocks))
 }
 
 /// Not everything may be there twice: what LLVM says so of, values that no phi node merges, where exceptions and indirect branches arrive.
@@ -135,7 +135,7 @@ fn weigh(place: Place, copies: &Copies, weights: &[SplitWeights]) {
     let mut by_block: IndexMap<Block, Vec<(Block, SplitWeights)>> = IndexMap::new();
     for split in weights {
         let Some(edge) = place.cfg.edges.get(split.edge.index()) else { continue };
-        if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
+        if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             by_block.entry(from).or_default().push((to, *split));
         }
     }

@@ -10,9 +10,10 @@
 //!
 //! What is not chosen is marked, with the mark by which LLVM knows loops that it has split already.
 
-use super::{Place, run};
+use super::Place;
 use crate::error::Error;
 use crate::llvm::{Value, llvm};
+use crate::passes::run_on_function;
 use indexmap::IndexSet;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
@@ -33,9 +34,9 @@ const CLEAN: &str = "instcombine<no-verify-fixpoint>,simplifycfg";
 
 /// Marks the ends of the chosen loops; says whether there are any.
 pub fn mark(place: Place, loops: &[&LastIterations]) -> bool {
-    let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.block(*n)).collect();
+    let latches: IndexSet<_> = loops.iter().flat_map(|l| &l.latches).filter_map(|n| place.cfg.block(*n)).collect();
     let latches: Vec<Value> = latches.into_iter().map(|b| b.terminator()).filter(|t| t.is(LLVMOpcode::LLVMBr)).collect();
-    latches.iter().for_each(|t| attach(place, *t, TO_SPLIT, empty(place)));
+    latches.iter().for_each(|t| attach(place, *t, TO_SPLIT, Some(empty(place))));
     !latches.is_empty()
 }
 
@@ -43,17 +44,17 @@ pub fn mark(place: Place, loops: &[&LastIterations]) -> bool {
 pub fn split(place: Place) -> Result<(), Error> {
     let ends = |place: Place| place.function.blocks().map(|b| b.terminator()).collect::<Vec<_>>();
     let others = ends(place).into_iter().filter(|t| t.metadata(TO_SPLIT).is_none());
-    others.for_each(|t| attach(place, t, SPLIT, empty(place)));
-    run(place, PART)?;
+    others.for_each(|t| attach(place, t, SPLIT, Some(empty(place))));
+    run_on_function(place.function, place.machine, PART)?;
     // Only copies have both marks: what was not chosen has only LLVM's, and what could not be split only ours.
     let was_split = ends(place).iter().any(|t| t.metadata(TO_SPLIT).is_some() && t.metadata(SPLIT).is_some());
     for end in ends(place) {
         if was_split && end.metadata(TO_SPLIT).is_some() && end.metadata(SPLIT).is_none() {
             distribute(place, end);
         }
-        [TO_SPLIT, SPLIT].into_iter().for_each(|kind| attach(place, end, kind, std::ptr::null_mut()));
+        [TO_SPLIT, SPLIT].into_iter().for_each(|kind| attach(place, end, kind, None));
     }
-    run(place, if was_split { BEHIND } else { CLEAN })
+    run_on_function(place.function, place.machine, if was_split { BEHIND } else { CLEAN })
 }
 
 /// Asks for the distribution of the loop that ends here, beside what its metadata says.
@@ -70,17 +71,14 @@ fn distribute(place: Place, end: Value) {
     let mut operands: Vec<LLVMMetadataRef> = [own].into_iter().chain(known).chain([request]).collect();
     let node = llvm!(LLVMMDNodeInContext2(context, operands.as_mut_ptr(), operands.len()));
     llvm!(LLVMMetadataReplaceAllUsesWith(own, node));
-    attach(place, end, "llvm.loop", node);
+    attach(place, end, "llvm.loop", Some(node));
 }
 
 fn empty(place: Place) -> LLVMMetadataRef {
     llvm!(LLVMMDNodeInContext2(place.module.context(), std::ptr::null_mut(), 0))
 }
 
-/// Attaches metadata to an instruction; null takes it away.
-fn attach(place: Place, instruction: Value, kind: &str, node: LLVMMetadataRef) {
-    let context = place.module.context();
-    let kind = llvm!(LLVMGetMDKindIDInContext(context, kind.as_ptr().cast(), kind.len() as u32));
-    let value = if node.is_null() { std::ptr::null_mut() } else { llvm!(LLVMMetadataAsValue(context, node)) };
-    llvm!(LLVMSetMetadata(instruction.0, kind, value));
+/// Attaches metadata to an instruction, or takes it away.
+fn attach(place: Place, instruction: Value, kind: &str, node: Option<LLVMMetadataRef>) {
+    instruction.set_metadata(place.module.context(), kind, node);
 }

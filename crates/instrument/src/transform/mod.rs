@@ -14,17 +14,13 @@ use crate::debug::Positions;
 use crate::describe::FunctionCfg;
 use crate::error::Error;
 use crate::identical_phis;
-use crate::llvm::{Block, Module, Value, llvm};
+use crate::llvm::{Block, Module, Value};
 use crate::no_return::NoReturnAnalysis;
+use crate::passes::{run_on_function, verify};
 use crate::shape::prepare;
 use crate::weights::{weigh_function, weigh_targets};
 use indexmap::IndexMap;
-use llvm_sys::analysis::{LLVMVerifierFailureAction, LLVMVerifyFunction};
-use llvm_sys::error::LLVMGetErrorMessage;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
-use llvm_sys::transforms::pass_builder::{LLVMCreatePassBuilderOptions, LLVMDisposePassBuilderOptions, LLVMRunPassesOnFunction};
-use std::ffi::{CStr, CString};
-use trodden_flow::Node;
 use trodden_unit::transformations::Weighed;
 use trodden_unit::{EdgeKind, Transformation, TransformationPlan, shape};
 
@@ -68,13 +64,6 @@ struct Place<'a> {
     cfg: &'a FunctionCfg,
 }
 
-impl Place<'_> {
-    /// The block that a node stands for, if it stands for one.
-    fn block(&self, node: Node) -> Option<Block> {
-        self.cfg.nodes.get(node.index()).copied().flatten()
-    }
-}
-
 fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
     // First, since copies have weights of their own.
     plan.iter().filter_map(|d| if let Transformation::Weights(weights) = d { Some(weights) } else { None }).for_each(|w| weigh(place, w));
@@ -88,15 +77,15 @@ fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
         plan.iter().filter_map(|d| if let Transformation::LastIterations(iterations) = d { Some(iterations) } else { None }).collect();
     let marked = iterations::mark(place, &loops);
     if copied {
-        verify(place)?;
-        run(place, FOLD)?;
+        verify(place.function)?;
+        run_on_function(place.function, place.machine, FOLD)?;
     }
     if marked {
         iterations::split(place)?;
     }
     if copied || marked {
         identical_phis::split(place.module, place.function);
-        verify(place)?;
+        verify(place.function)?;
     }
     Ok(())
 }
@@ -107,31 +96,10 @@ fn carry_out(place: Place, plan: &[Transformation]) -> Result<(), Error> {
 fn weigh(place: Place, weights: &Weighed) {
     let mut successors: IndexMap<Block, IndexMap<Block, u64>> = IndexMap::new();
     for (edge, count) in place.cfg.edges.iter().zip(&weights.edges).filter(|(edge, _)| edge.kind != EdgeKind::Reach) {
-        if let (Some(from), Some(to)) = (place.block(edge.from), place.block(edge.to)) {
+        if let (Some(from), Some(to)) = (place.cfg.block(edge.from), place.cfg.block(edge.to)) {
             successors.entry(from).or_default().insert(to, *count);
         }
     }
     successors.iter().for_each(|(block, successors)| weigh_targets(place.module, block.terminator(), |to| successors.get(&to).copied()));
     weigh_function(place.module, place.function, weights.entries);
-}
-
-/// Runs passes of LLVM on the function.
-fn run(place: Place, passes: &'static str) -> Result<(), Error> {
-    let names = CString::new(passes).expect("names of passes hold no zero");
-    let options = llvm!(LLVMCreatePassBuilderOptions());
-    let error = llvm!(LLVMRunPassesOnFunction(place.function.0, names.as_ptr(), place.machine, options));
-    llvm!(LLVMDisposePassBuilderOptions(options));
-    if error.is_null() {
-        return Ok(());
-    }
-    // SAFETY: the message is a string of LLVM's, which is not freed: the compilation ends.
-    let what = unsafe { CStr::from_ptr(LLVMGetErrorMessage(error)) }.to_string_lossy().into_owned();
-    Err(Error::Passes { function: place.function.name(), passes, what })
-}
-
-fn verify(place: Place) -> Result<(), Error> {
-    match llvm!(LLVMVerifyFunction(place.function.0, LLVMVerifierFailureAction::LLVMPrintMessageAction)) {
-        0 => Ok(()),
-        _ => Err(Error::Invalid(place.function.name())),
-    }
 }

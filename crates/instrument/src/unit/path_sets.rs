@@ -2,13 +2,13 @@
 
 use super::{Error, Unit};
 use crate::describe::FunctionCfg;
-use crate::interesting::{self, InterestingRequest, PlanOrReason};
+use crate::interesting::{self, InterestingRequest};
 use crate::llvm::Value;
 use crate::options::{ExperimentScheme, PluginOptions};
 use crate::residual;
 use crate::sample::PlannedFunction;
 use crate::stream;
-use trodden_flow::interesting::Wish;
+use trodden_flow::interesting::{NoInterestingPlan, Wish};
 use trodden_flow::program::verify::verify_numbering;
 use trodden_flow::residual::ResidualInput;
 use trodden_flow::{Plan, ProbeProgram, ResidualPlan};
@@ -32,12 +32,10 @@ impl Unit {
             return Ok(());
         };
         let ids: Vec<u64> = asked.known.iter().map(|(id, _)| *id).collect();
-        let (dag, numbering) = Plan::cut_at(&planned.graph, &asked.cuts, self.options.plan.entries).map_err(|_| other())?;
-        if numbering.paths() != asked.paths {
-            return Err(other());
-        }
+        let entries = self.options.plan.entries;
+        let (dag, numbering) = Plan::cut_as(&planned.graph, &asked.cuts, entries, asked.paths).ok_or_else(other)?;
         let excluded = planned.cfg.excluded();
-        let scheme = match self.options.scheme {
+        let scheme = match self.options.experiment.scheme() {
             ExperimentScheme::Interesting(scheme) => Some(scheme),
             _ => None,
         };
@@ -52,19 +50,20 @@ impl Unit {
         let few = numbering.paths() <= self.options.plan.max_paths;
         let elsewhere = (!few).then(|| self.cut_elsewhere(numbering.paths()));
         let in_full = few.then(|| interesting::all_paths(&request, dag.clone(), numbering.clone()));
-        match scheme.map(|_| interesting::plan(&request, dag, numbering)) {
-            Some(PlanOrReason::Program(program)) => planned.program = *program,
-            Some(PlanOrReason::Wrong(what)) => return Err(Error::Wrong { function: name, what }),
-            Some(PlanOrReason::Instead(reason)) => {
-                let reason = [Some(reason), elsewhere].into_iter().flatten().collect::<Vec<_>>().join("; ");
-                self.map.instead.push(Skipped { name, reason });
-                planned.program = in_full.unwrap_or_else(|| planned.program.clone());
+        let reason = match scheme.map(|_| interesting::plan(&request, dag, numbering)) {
+            Some(Ok(program)) => {
+                planned.program = program;
+                return Ok(());
             }
-            None => {
-                self.map.instead.extend(elsewhere.map(|reason| Skipped { name, reason }));
-                planned.program = in_full.unwrap_or_else(|| planned.program.clone());
-            }
+            Some(Err(NoInterestingPlan::Wrong(what))) => return Err(Error::Wrong { function: name, what }),
+            Some(Err(why)) => Some(why.to_string()),
+            None => None,
+        };
+        let reasons: Vec<String> = reason.into_iter().chain(elsewhere).collect();
+        if !reasons.is_empty() {
+            self.map.instead.push(Skipped { name, reason: reasons.join("; ") });
         }
+        planned.program = in_full.unwrap_or_else(|| planned.program.clone());
         Ok(())
     }
 
@@ -103,10 +102,7 @@ pub(super) fn verify(planned: &PlannedFunction) -> Result<(), Error> {
 /// the code, if there may be any. None if the function has other paths.
 fn residual_program(planned: &PlannedFunction, known: &KnownFunction, options: &PluginOptions, versions: bool) -> Option<ProbeProgram> {
     let PlannedFunction { graph, frequencies, .. } = planned;
-    let (dag, numbering) = Plan::cut_at(graph, &known.cuts, options.plan.entries).ok()?;
-    if numbering.paths() != known.paths {
-        return None;
-    }
+    let (dag, numbering) = Plan::cut_as(graph, &known.cuts, options.plan.entries, known.paths)?;
     let excluded = planned.cfg.excluded();
     let (paths, single) = (&known.known, &residual::dispatch_blocks(&planned.cfg));
     let residual = ResidualPlan::new(&dag, &numbering, ResidualInput { paths, single, excluded: &excluded });

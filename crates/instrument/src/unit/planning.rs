@@ -91,16 +91,15 @@ impl Unit {
     }
 
     pub(super) fn part_of(&self, name: &str) -> Option<&FunctionPart> {
-        self.options.parts.as_ref()?.of(self.options.origin?, name)
+        self.options.parts.as_ref()?.of(self.options.experiment.part()?.origin, name)
     }
 
     /// The plan of this copy's part of a function.
     fn plan_of_part(&self, name: &str, cfg: &FunctionCfg, graph: &Graph) -> Result<Plan, Error> {
         let other = || Error::OtherParts(name.to_owned());
         let known = self.part_of(name).filter(|k| k.shape == shape(&cfg.blocks, &cfg.edges)).ok_or_else(other)?;
-        let (dag, numbering) = Plan::cut_at(graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
-        let plan = if numbering.paths() == known.paths { Plan::from_part(dag, known.part.clone()) } else { None };
-        plan.ok_or_else(other)
+        let (dag, _) = Plan::cut_as(graph, &known.cuts, self.options.plan.entries, known.paths).ok_or_else(other)?;
+        Plan::from_part(dag, known.part.clone()).ok_or_else(other)
     }
 
     fn plan_of_all(&self, cfg: &FunctionCfg, graph: &Graph, frequencies: &Frequencies) -> Plan {
@@ -123,11 +122,11 @@ impl Unit {
             // An exit edge would count what was not seen, or look for paths that were not taken; and each iteration has hits of its own.
             return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
         }
-        let choices = match self.options.threads {
+        let choices = match self.options.experiment.threads() {
             Threads::Atomic => Choices { dominant: DominantCounting::Shared, ..choices },
             Threads::Own => choices,
         };
-        if self.options.watches {
+        if self.options.experiment.is_watched() {
             // A watch for paths is notified of each at once.
             return Choices { trip_counts: TripCounting::Off, dominant: choices.dominant.min(DominantCounting::Split), ..choices };
         }
@@ -139,18 +138,11 @@ impl Unit {
     /// instrumented functions call, directly, finds the region acquired.
     fn may_be_first(&self, function: Value) -> bool {
         let called_by_us = |user: Value| {
-            let is_callee = user.is_call() && user.callee() == function && !passes(user, function);
-            is_callee && self.chosen.contains(&Value(llvm!(LLVMGetBasicBlockParent(user.block().0))))
+            let is_callee = user.is_call() && user.callee() == function && !user.arguments().any(|argument| argument == function);
+            is_callee && self.chosen.contains(&user.block().function())
         };
-        let is_instruction = |v: &Value| !llvm!(LLVMIsAInstruction(v.0)).is_null();
-        !is_local(function) || !function.users().all(|u| is_instruction(&u) && called_by_us(u))
+        !is_local(function) || !function.users().all(|u| u.is_instruction() && called_by_us(u))
     }
-}
-
-/// Whether a call passes a function as an argument (as well).
-fn passes(call: Value, function: Value) -> bool {
-    let arguments = llvm!(LLVMGetNumArgOperands(call.0));
-    (0..arguments).any(|i| Value(llvm!(LLVMGetOperand(call.0, i))) == function)
 }
 
 pub(super) fn is_local(function: Value) -> bool {

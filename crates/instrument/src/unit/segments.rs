@@ -14,9 +14,8 @@ use crate::supergraph::version::{ContextSource, SegmentVersion};
 use crate::supergraph::{OnSegments, Supergraph};
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 use std::rc::Rc;
-use trodden_flow::plan::probe_costs;
 use trodden_flow::program::operation::Operation;
-use trodden_flow::{Plan, ProbeProgram, Probes};
+use trodden_flow::{Plan, ProbeProgram};
 use trodden_unit::{SegmentFunction, SegmentSet, SegmentWords, Skipped, Storage, shape};
 
 /// A function with its plan and that of its segments.
@@ -69,16 +68,9 @@ impl Unit {
             return Ok(None);
         };
         let known = &set.functions()[number as usize];
-        let other = || Error::OtherPaths(function.name());
-        let (dag, numbering) = Plan::cut_at(&planned.graph, &known.cuts, self.options.plan.entries).map_err(|_| other())?;
-        if numbering.paths() != known.paths {
-            return Err(other());
-        }
-        let probes = match self.options.plan.chords {
-            true => Probes::on_chords(&dag, numbering.values(), &probe_costs(&dag, &planned.graph, &planned.frequencies)),
-            false => Probes::direct(numbering.values()),
-        };
-        let plan = Plan { dag, numbering, probes, partial: None, part: None };
+        let numbered = Plan::cut_as(&planned.graph, &known.cuts, self.options.plan.entries, known.paths);
+        let (dag, numbering) = numbered.ok_or_else(|| Error::OtherPaths(function.name()))?;
+        let plan = Plan::from_numbering(dag, numbering, &planned.graph, &planned.frequencies, &self.options.plan);
         planned.program = ProbeProgram::from_plan(&planned.graph, &plan);
         path_sets::verify(&planned)?;
         let PlannedFunction { cfg, graph, program, frequencies, .. } = &mut planned;

@@ -78,17 +78,11 @@ impl Unit {
             Storage::Table(table) => (Some(table), None),
         };
         Counters {
-            base,
-            first: self.map.counters,
             table,
-            atomic: self.options.threads == Threads::Atomic,
-            events: None,
-            unknown: None,
-            words: None,
+            atomic: self.options.experiment.threads() == Threads::Atomic,
             hits,
             flushing: Flushing::Jumping,
-            stream: None,
-            segments: None,
+            ..Counters::own(base, self.map.counters)
         }
     }
 }
