@@ -83,6 +83,8 @@ pub trait Collector: Sync {
             RunTarget::Start(command) => {
                 let subject = TracedProcess::start(*command, executable, &recipe)?;
                 let thread = subject.process;
+                // Who wants to know may be gone.
+                run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
             RunTarget::Attach(process) => TracedProcess::attach(process, executable)?,

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// What runs.
@@ -44,4 +45,6 @@ pub struct TraceRun<'a> {
     pub stop: &'a AtomicBool,
     /// Ends the collection after this time.
     pub limit: Option<Duration>,
+    /// Gets the number of the process when it runs.
+    pub begun: Option<Sender<u32>>,
 }

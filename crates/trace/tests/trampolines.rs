@@ -59,6 +59,7 @@ fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64
         first: None,
         stop: &stop,
         limit: None,
+        begun: None,
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
     if collector.name() == "single-step" {

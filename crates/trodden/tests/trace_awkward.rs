@@ -181,31 +181,46 @@ fn a_static_program_is_traced_from_its_first_instruction() {
 }
 
 /// An interrupt ends the trace of a process that ran before; the process goes on.
+const SPIN: &str = "#include <unistd.h>\n\
+    __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
+    int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
+
+/// A recording that gets a signal after two seconds; its exit status, if it ends.
+fn interrupted(folder: &Folder, options: &[&str], signal: &str) -> Option<i32> {
+    let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let mut recorder = trace.current_dir(folder.path("")).args(["trace", "record"]).args(options).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(2));
+    must(Command::new("kill").args([signal, &recorder.id().to_string()]).output().unwrap());
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        if let Some(status) = recorder.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    None
+}
+
 #[test]
 fn an_interrupted_trace_of_a_process_is_kept() {
-    const SPIN: &str = "#include <unistd.h>\n\
-        __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
-        int main(void) { int s = 0; for (;;) { s += work(50); usleep(1000 + (s & 1)); } }\n";
     let folder = Folder::new();
     folder.compile("cc", "spin.c", SPIN);
     let mut program = Command::new(folder.path("app")).spawn().unwrap();
-    let mut trace = Command::new(env!("CARGO_BIN_EXE_trodden"));
-    trace.current_dir(folder.path("")).args(["trace", "record", "--pid", &program.id().to_string(), "--output", "p.trace"]);
-    let mut recorder = trace.spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
-    must(Command::new("kill").args(["-INT", &recorder.id().to_string()]).output().unwrap());
-    let begun = Instant::now();
-    let status = loop {
-        match recorder.try_wait().unwrap() {
-            Some(status) => break Some(status),
-            None if begun.elapsed() > Duration::from_secs(60) => break None,
-            None => std::thread::sleep(Duration::from_millis(50)),
-        }
-    };
+    let status = interrupted(&folder, &["--pid", &program.id().to_string(), "--output", "p.trace"], "-INT");
     let runs_on = program.try_wait().unwrap().is_none();
-    let _ = (recorder.kill(), program.kill());
-    let _ = (recorder.wait(), program.wait());
-    assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert_eq!(status, Some(0));
     assert!(runs_on, "the process has ended");
     assert!(folder.addresses("p.trace").len() > 10);
+}
+
+#[test]
+fn a_program_that_was_started_gets_the_signal_and_its_trace_is_kept() {
+    let folder = Folder::new();
+    folder.compile("cc", "spin.c", SPIN);
+    assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
+    assert!(folder.addresses("c.trace").len() > 10);
 }

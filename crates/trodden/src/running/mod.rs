@@ -118,6 +118,11 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
 pub struct BegunRun(Sender<u32>);
 
 impl BegunRun {
+    /// For who reports it from elsewhere.
+    pub fn into_sender(self) -> Sender<u32> {
+        self.0
+    }
+
     /// It runs.
     pub fn report(&self, process: u32) {
         // The thread that listens ends after the process.

@@ -90,6 +90,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
         first: None,
         stop: &stop,
         limit: None,
+        begun: None,
     };
     let mut seen = First(0);
     std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())

@@ -54,6 +54,11 @@ impl TraceLocation {
         }
     }
 
+    /// The number of a block, if the place is one.
+    pub fn number(&self) -> Option<u64> {
+        if let What::Number(number) = self.what { Some(number) } else { None }
+    }
+
     /// Whether a step of a thread is the place (any time). `number` is how many blocks came before it; `is_call`
     /// whether the block begins a call.
     pub fn matches(&self, event: TraceEvent, number: u64, is_call: bool, trace: &TraceFile) -> bool {

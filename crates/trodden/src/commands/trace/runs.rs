@@ -6,6 +6,7 @@
 use super::fresh::FreshFolder;
 use super::model::Unwinding;
 use crate::cli::{RepeatPart, TraceRecord};
+use crate::running::forwarding_signals;
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -18,6 +19,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_trace::{
@@ -57,6 +59,8 @@ pub struct RepeatedProgram<'a> {
     fresh: Option<FreshFolder>,
     recipe: RepeatRecipe,
     stop: Arc<AtomicBool>,
+    /// Who wants to know which process is the next run.
+    begun: Mutex<Option<Sender<u32>>>,
 }
 
 /// What a run gave.
@@ -174,7 +178,20 @@ impl<'a> RepeatedProgram<'a> {
             core: None,
         };
         let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), Arc::default());
-        Ok(Self { job, executable, libraries, blocks, guarded, input, folder, environment: None, fresh, recipe, stop })
+        Ok(Self {
+            job,
+            executable,
+            libraries,
+            blocks,
+            guarded,
+            input,
+            folder,
+            environment: None,
+            fresh,
+            recipe,
+            stop,
+            begun: Mutex::new(None),
+        })
     }
 
     /// The subject of another machine's collection.
@@ -282,14 +299,19 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// It cannot be run.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        // An interrupt ends the trace of a process that ran before. A program that was started here gets it, too, and says what it does.
-        let (signals, flag) = match self.job.pid {
-            Some(_) => (&[SIGINT, SIGTERM][..], self.stop.clone()),
-            None => (&[SIGINT][..], Arc::default()),
-        };
-        let registered = signals.iter().map(|signal| signal_hook::flag::register(*signal, flag.clone()));
-        let registered = registered.collect::<io::Result<Vec<_>>>()?;
-        let result = self.run_to_file(collector, (sites, jumps), None, &self.folder.join("run-1.partial"), (self.core(0), shows));
+        let partial = self.folder.join("run-1.partial");
+        let collect = || self.run_to_file(collector, (sites, jumps), None, &partial, (self.core(0), shows));
+        if self.job.pid.is_none() {
+            // A program that was started here gets our signals, and says what it does.
+            return forwarding_signals(|begun| {
+                *self.begun.lock().expect("no run panics") = Some(begun.into_sender());
+                collect()
+            })?;
+        }
+        // An interrupt ends the trace of a process that ran before.
+        let registered = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, self.stop.clone()));
+        let registered = registered.into_iter().collect::<io::Result<Vec<_>>>()?;
+        let result = collect();
         for id in registered {
             signal_hook::low_level::unregister(id);
         }
@@ -343,9 +365,10 @@ impl<'a> RepeatedProgram<'a> {
         let recipe = RepeatRecipe { core, ..self.recipe };
         let Watched { sites, jumps, first } = watched;
         let (stop, limit) = (&self.stop, self.job.duration);
+        let begun = self.begun.lock().expect("no run panics").take();
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
-        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit };
+        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));

@@ -4,7 +4,7 @@ use super::calls::LeftOut;
 use super::open;
 use super::place::{TraceLocation, address, described};
 use crate::cli::TraceShow;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
@@ -23,6 +23,12 @@ pub fn run(job: &TraceShow) -> Result<ExitCode> {
     let threads: Vec<ThreadNumber> = LeftOut::new(&trace, &[], &[], job.thread)?.threads(&trace).collect();
     let from = job.from.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
     let to = job.to.as_deref().map(|p| TraceLocation::parse(p, &trace)).transpose()?;
+    let numbers = |place: &Option<TraceLocation>| place.as_ref().and_then(TraceLocation::number);
+    if let (Some(first), Some(last)) = (numbers(&from), numbers(&to))
+        && last < first
+    {
+        bail!("--to #{last} comes before --from #{first}: change them over");
+    }
     if !job.addresses && !job.blocks {
         return tree(&trace, &threads, [from, to], job, &mut out);
     }
