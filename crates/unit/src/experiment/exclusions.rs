@@ -7,55 +7,79 @@ use super::axes::{ExperimentScheme, Threads};
 use super::settings::{Observe, Settings, Timing};
 use std::fmt;
 
-/// Something that settings may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ExperimentChoice {
+macro_rules! choices {
+    ($settings:ident: $($(#[$about:meta])* $choice:ident = $spelling:literal if $is_made:expr,)*) => {
+        /// Something that settings may ask for.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ExperimentChoice {
+            $($(#[$about])* $choice,)*
+        }
+
+        impl ExperimentChoice {
+            /// Whether settings ask for it.
+            pub fn is_made(self, $settings: &Settings) -> bool {
+                match self {
+                    $(ExperimentChoice::$choice => $is_made,)*
+                }
+            }
+
+            /// How people ask for it: the option, and the setting where there is no option or it reads otherwise.
+            pub fn spelling(self) -> &'static str {
+                match self {
+                    $(ExperimentChoice::$choice => $spelling,)*
+                }
+            }
+        }
+    };
+}
+
+choices! { settings:
     /// A numbering of interesting paths.
-    Selective,
+    Selective = "a --scheme of interesting paths" if matches!(settings.scheme, Some(ExperimentScheme::Interesting(_))),
     /// The numbering that searches for the most compact numbers.
-    Optimal,
+    Optimal = "--scheme ppp-optimal" if settings.scheme == Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal)),
     /// How long that searches.
-    TimeLimit,
+    TimeLimit = "--time-limit" if settings.time_limit_s.is_some(),
     /// Measured frequencies.
-    Weights,
+    Weights = "--weights" if settings.weights.is_some(),
     /// Interesting paths.
-    Interesting,
+    Interesting = "--interesting" if settings.interesting.is_some(),
     /// Unknown paths only.
-    Unknown,
+    Unknown = "--residual (known=FILE)" if settings.known.is_some(),
     /// Watched paths only.
-    Watched,
+    Watched = "--watch (watched=FILE)" if settings.watched.is_some(),
     /// Interprocedural segments.
-    Segments,
+    Segments = "--segments (segments=FILE)" if settings.segments.is_some(),
     /// A part of the paths, as one of several copies.
-    Part,
+    Part = "a copy's part (part=FILE)" if settings.part.is_some(),
     /// The unit of which a copy's unit is made.
-    Origin,
+    Origin = "the unit of a copy (origin=UNIT)" if settings.origin.is_some(),
     /// Executions of a copy's probes.
-    Hits,
+    Hits = "--count-hits (count-hits=on)" if settings.count_hits == Some(true),
     /// Sums of events.
-    Events,
+    Events = "--events" if settings.events.is_some(),
     /// LLVM's edge profile.
-    EdgeProfile,
+    EdgeProfile = "--pgo (observe=edge-profile)" if settings.observe == Some(Observe::EdgeProfile),
     /// Source-based coverage.
-    Coverage,
+    Coverage = "--coverage (observe=coverage)" if matches!(settings.observe, Some(Observe::Coverage | Observe::Mcdc)),
     /// The sequence of paths and calls.
-    Stream,
+    Stream = "--stream (observe=stream)" if settings.observe == Some(Observe::Stream),
     /// A flight recorder in each run.
-    Recorder,
+    Recorder = "--flight-recorder (recorder=PATTERN)" if settings.recorder.is_some(),
     /// Addresses of blocks instead of counts.
-    Addresses,
+    Addresses = "--addresses (observe=addresses)" if settings.observe == Some(Observe::Addresses),
     /// Equal ends of blocks kept separate.
-    TailMerging,
+    TailMerging = "--tail-merging" if settings.tail_merging.is_some(),
     /// Sleds for witnesses of what is followed from outside.
-    Trace,
+    Trace = "--witnesses (observe=trace)" if settings.observe == Some(Observe::Trace),
     /// In bursts.
-    Bursts,
+    Bursts = "--sample (when=bursts)" if settings.when == Some(Timing::Bursts),
     /// In tables.
-    Tables,
+    Tables = "--table-slots" if settings.table_slots.is_some_and(|slots| slots > 0),
     /// Most paths in an array, beside tables.
-    ArrayPaths,
+    ArrayPaths = "--array-paths" if settings.array_paths.is_some(),
     /// Counters that all threads increment.
-    Atomic,
+    Atomic = "--threads atomic" if settings.threads == Some(Threads::Atomic),
 }
 
 /// An entry of the list.
@@ -111,66 +135,6 @@ pub fn check(settings: &Settings) -> Result<(), Excluded> {
             }
     };
     EXCLUSIONS.iter().find(is_broken).map_or(Ok(()), |entry| Err(Excluded(entry)))
-}
-
-impl ExperimentChoice {
-    /// Whether settings ask for it.
-    pub fn is_made(self, s: &Settings) -> bool {
-        match self {
-            ExperimentChoice::Selective => matches!(s.scheme, Some(ExperimentScheme::Interesting(_))),
-            ExperimentChoice::Optimal => s.scheme == Some(ExperimentScheme::Interesting(trodden_flow::NumberingScheme::PppOptimal)),
-            ExperimentChoice::TimeLimit => s.time_limit_s.is_some(),
-            ExperimentChoice::Weights => s.weights.is_some(),
-            ExperimentChoice::Interesting => s.interesting.is_some(),
-            ExperimentChoice::Unknown => s.known.is_some(),
-            ExperimentChoice::Watched => s.watched.is_some(),
-            ExperimentChoice::Segments => s.segments.is_some(),
-            ExperimentChoice::Part => s.part.is_some(),
-            ExperimentChoice::Origin => s.origin.is_some(),
-            ExperimentChoice::Hits => s.count_hits == Some(true),
-            ExperimentChoice::Events => s.events.is_some(),
-            ExperimentChoice::EdgeProfile => s.observe == Some(Observe::EdgeProfile),
-            ExperimentChoice::Coverage => matches!(s.observe, Some(Observe::Coverage | Observe::Mcdc)),
-            ExperimentChoice::Stream => s.observe == Some(Observe::Stream),
-            ExperimentChoice::Recorder => s.recorder.is_some(),
-            ExperimentChoice::Addresses => s.observe == Some(Observe::Addresses),
-            ExperimentChoice::TailMerging => s.tail_merging.is_some(),
-            ExperimentChoice::Trace => s.observe == Some(Observe::Trace),
-            ExperimentChoice::Bursts => s.when == Some(Timing::Bursts),
-            ExperimentChoice::Tables => s.table_slots.is_some_and(|slots| slots > 0),
-            ExperimentChoice::ArrayPaths => s.array_paths.is_some(),
-            ExperimentChoice::Atomic => s.threads == Some(Threads::Atomic),
-        }
-    }
-
-    /// How people ask for it: the option, and the setting where there is no option or it reads otherwise.
-    pub fn spelling(self) -> &'static str {
-        match self {
-            ExperimentChoice::Selective => "a --scheme of interesting paths",
-            ExperimentChoice::Optimal => "--scheme ppp-optimal",
-            ExperimentChoice::TimeLimit => "--time-limit",
-            ExperimentChoice::Weights => "--weights",
-            ExperimentChoice::Interesting => "--interesting",
-            ExperimentChoice::Unknown => "--residual (known=FILE)",
-            ExperimentChoice::Watched => "--watch (watched=FILE)",
-            ExperimentChoice::Segments => "--segments (segments=FILE)",
-            ExperimentChoice::Part => "a copy's part (part=FILE)",
-            ExperimentChoice::Origin => "the unit of a copy (origin=UNIT)",
-            ExperimentChoice::Hits => "--count-hits (count-hits=on)",
-            ExperimentChoice::Events => "--events",
-            ExperimentChoice::EdgeProfile => "--pgo (observe=edge-profile)",
-            ExperimentChoice::Coverage => "--coverage (observe=coverage)",
-            ExperimentChoice::Stream => "--stream (observe=stream)",
-            ExperimentChoice::Recorder => "--flight-recorder (recorder=PATTERN)",
-            ExperimentChoice::Addresses => "--addresses (observe=addresses)",
-            ExperimentChoice::TailMerging => "--tail-merging",
-            ExperimentChoice::Trace => "--witnesses (observe=trace)",
-            ExperimentChoice::Bursts => "--sample (when=bursts)",
-            ExperimentChoice::Tables => "--table-slots",
-            ExperimentChoice::ArrayPaths => "--array-paths",
-            ExperimentChoice::Atomic => "--threads atomic",
-        }
-    }
 }
 
 use ExperimentChoice::*;
