@@ -5,7 +5,7 @@
 //! their graph, and code. Each comes with its cuts, so that its paths have the same identities in the build as in the
 //! profile, and with the executions of its edges, so that what little is to be done is done where it costs least.
 
-use crate::packed::{pack, unpack};
+use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,9 +13,10 @@ use std::collections::btree_map::Entry;
 use trodden_flow::{CutReason, Edge};
 
 const MAGIC: [u8; 8] = *b"TRODKNW\x02";
+const NO_KNOWN_PATHS: WrongContent = WrongContent("damaged, or not a file of known paths: make one with `trodden export known -o FILE`");
 
 /// Known paths of functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnownPaths {
     functions: BTreeMap<Key, KnownFunction>,
 }
@@ -163,7 +164,7 @@ impl KnownPaths {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, &self.functions.iter().collect::<Vec<_>>())
+        pack(&MAGIC, self)
     }
 
     /// Whether a file's content begins as one of known paths does, damaged or not.
@@ -175,19 +176,11 @@ impl KnownPaths {
     ///
     /// # Errors
     /// The file is of another kind, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, NoKnownPaths> {
-        let entries: Vec<(Key, KnownFunction)> = unpack(&MAGIC, bytes).ok_or(NoKnownPaths)?;
-        if !entries.iter().all(|(_, function)| function.is_sound()) {
-            return Err(NoKnownPaths);
-        }
-        Ok(KnownPaths { functions: entries.into_iter().collect() })
+    pub fn from_bytes(bytes: &[u8]) -> Result<KnownPaths, WrongContent> {
+        let known = unpack(&MAGIC, bytes).filter(|known: &KnownPaths| known.functions.values().all(KnownFunction::is_sound));
+        known.ok_or(NO_KNOWN_PATHS)
     }
 }
-
-/// A file that holds no known paths.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("damaged, or not a file of known paths: make one with `trodden export known -o FILE`")]
-pub struct NoKnownPaths;
 
 #[cfg(test)]
 mod tests {
@@ -225,7 +218,7 @@ mod tests {
     fn paths_and_cuts_that_cannot_be_are_damage() {
         assert_eq!(KnownPaths::from_bytes(&file(1, &[(0, 5), (3, 1)])).map(|known| known.len()), Ok(1));
         for damaged in [file(2, &[(0, 5)]), file(1, &[(4, 5)]), file(1, &[(3, 1), (0, 5)]), file(1, &[(3, 1), (3, 1)])] {
-            assert_eq!(KnownPaths::from_bytes(&damaged), Err(NoKnownPaths));
+            assert_eq!(KnownPaths::from_bytes(&damaged), Err(NO_KNOWN_PATHS));
         }
     }
 }

@@ -30,6 +30,11 @@ pub fn unpacked(packed: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
+/// A file holds something else than it should, or is damaged; says what makes such a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct WrongContent(pub &'static str);
+
 /// The content of a file.
 pub fn pack<T: Serialize>(magic: &[u8; 8], content: &T) -> Vec<u8> {
     let plain = postcard::to_allocvec(content).expect("the content is plain data");

@@ -5,7 +5,7 @@
 //! come with their cuts, so that paths are those of the program that is divided, and with the [shape](crate::shape) of
 //! their graph, to be sure that it is the same.
 
-use crate::packed::{pack, unpack};
+use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, Identity, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -13,9 +13,10 @@ use trodden_flow::partition::Part;
 use trodden_flow::{CutReason, Edge};
 
 const MAGIC: [u8; 8] = *b"TRODPRT\x01";
+const NO_PARTS: WrongContent = WrongContent("not a file of a copy's parts: `trodden record --copies` makes them");
 
 /// A copy's parts of functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionParts {
     units: BTreeMap<Identity, BTreeMap<String, FunctionPart>>,
 }
@@ -47,16 +48,15 @@ impl FunctionParts {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        pack(&MAGIC, &self.units.iter().collect::<Vec<_>>())
+        pack(&MAGIC, self)
     }
 
     /// Reads a file's content.
     ///
     /// # Errors
     /// The file is of another kind, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, NoParts> {
-        let units: Vec<(Identity, BTreeMap<String, FunctionPart>)> = unpack(&MAGIC, bytes).ok_or(NoParts)?;
-        Ok(FunctionParts { units: units.into_iter().collect() })
+    pub fn from_bytes(bytes: &[u8]) -> Result<FunctionParts, WrongContent> {
+        unpack(&MAGIC, bytes).ok_or(NO_PARTS)
     }
 }
 
@@ -64,11 +64,6 @@ impl FunctionParts {
 pub fn origin(map: &UnitMap) -> Option<Identity> {
     map.experiment.part().map(|part| part.origin)
 }
-
-/// A file that holds no parts.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a file of a copy's parts: `trodden record --copies` makes them")]
-pub struct NoParts;
 
 #[cfg(test)]
 mod tests {
@@ -90,6 +85,6 @@ mod tests {
         let parts = FunctionParts { units: BTreeMap::from([(unit, BTreeMap::from([("f".to_owned(), function.clone())]))]) };
         let read = FunctionParts::from_bytes(&parts.to_bytes()).unwrap();
         assert_eq!((read.of(unit, "f"), read.of(unit, "g"), read.of(Identity([4; 16]), "f")), (Some(&function), None, None));
-        assert_eq!(FunctionParts::from_bytes(&parts.to_bytes()[..12]), Err(NoParts));
+        assert_eq!(FunctionParts::from_bytes(&parts.to_bytes()[..12]), Err(NO_PARTS));
     }
 }

@@ -24,7 +24,7 @@
 //! chain are contexts. So a build keeps the longest suffix of what was executed that is a context ([`SegmentSet::target`]), as the
 //! automaton of Aho and Corasick does; the count of a segment is the sum over all contexts that end with its chain.
 
-use crate::packed::{pack, unpack};
+use crate::packed::{WrongContent, pack, unpack};
 use crate::{FunctionMap, NameVersion, UnitMap};
 use serde::{Deserialize, Serialize};
 use std::cell::OnceCell;
@@ -32,6 +32,8 @@ use std::collections::{BTreeSet, HashMap};
 use trodden_flow::{CutReason, Edge};
 
 const MAGIC: [u8; 8] = *b"TRODSEG\x02";
+const NO_SEGMENTS: WrongContent =
+    WrongContent("damaged, or not a file of segments: give a run that was recorded by `trodden record --whole-program`");
 
 /// Greatest depth of segments.
 pub const DEEPEST: u32 = 16;
@@ -103,11 +105,6 @@ pub struct SegmentContext {
     /// The caller's path.
     pub path: u64,
 }
-
-/// A set that is none.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("damaged, or not a file of segments: give a run that was recorded by `trodden record --whole-program`")]
-pub struct NoSegments;
 
 impl SegmentSet {
     /// Its functions.
@@ -236,8 +233,8 @@ impl SegmentSet {
     ///
     /// # Errors
     /// The file is of another kind, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, NoSegments> {
-        unpack(&MAGIC, bytes).filter(SegmentSet::is_sound).ok_or(NoSegments)
+    pub fn from_bytes(bytes: &[u8]) -> Result<SegmentSet, WrongContent> {
+        unpack(&MAGIC, bytes).filter(SegmentSet::is_sound).ok_or(NO_SEGMENTS)
     }
 
     /// Whether contexts and paths are some that there are. A caller's context is shorter than the callee's, so no chain is endless.
@@ -437,14 +434,14 @@ mod tests {
             SegmentSet::from_bytes(&set.to_bytes())
         };
         assert!(damaged(&|_| {}).is_ok());
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(NoSegments));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(NoSegments));
-        assert_eq!(damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }), Err(NoSegments));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].caller = 2), Err(NO_SEGMENTS));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0].path = 8), Err(NO_SEGMENTS));
+        assert_eq!(damaged(&|set| set.functions[1].contexts[0] = SegmentContext { caller: 1, context: 1, path: 0 }), Err(NO_SEGMENTS));
         assert_eq!(
             damaged(&|set| {
                 set.functions[1].interesting.insert((2, 0));
             }),
-            Err(NoSegments)
+            Err(NO_SEGMENTS)
         );
     }
 }

@@ -6,13 +6,14 @@
 //! Invariant: no plan changes what the code computes. Transformations copy, split and lay out code. So a plan for another program, or for
 //! an older state of it, may cost speed, but not correctness.
 
-use crate::packed::{pack, unpack};
+use crate::packed::{WrongContent, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use trodden_flow::{Edge, Node};
 
 const MAGIC: [u8; 8] = *b"TRODDIR\x02";
+const NO_PLAN: WrongContent = WrongContent("not a transformation plan: `trodden pgo` writes them for its own use");
 
 /// A transformation of a function's code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,24 +67,12 @@ pub struct LastIterations {
 }
 
 /// The transformations of a program's functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransformationPlan {
     functions: BTreeMap<(String, String, u64), Vec<Transformation>>,
 }
 
 /// The file is no transformation plan.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a transformation plan: `trodden pgo` writes them for its own use")]
-pub struct NoTransformationPlan;
-
-#[derive(Serialize, Deserialize)]
-struct Function {
-    source: String,
-    name: String,
-    shape: u64,
-    transformations: Vec<Transformation>,
-}
-
 impl TransformationPlan {
     /// Adds the transformations of a function of a source file. Of several functions with one name and shape (a file
     /// compiled twice) the first one counts.
@@ -108,25 +97,15 @@ impl TransformationPlan {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let entry = |((source, name, shape), transformations): (&(String, String, u64), &Vec<Transformation>)| Function {
-            source: source.clone(),
-            name: name.clone(),
-            shape: *shape,
-            transformations: transformations.clone(),
-        };
-        let entries: Vec<Function> = self.functions.iter().map(entry).collect();
-        pack(&MAGIC, &entries)
+        pack(&MAGIC, self)
     }
 
     /// Reads the content of a file.
     ///
     /// # Errors
     /// It is something else, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, NoTransformationPlan> {
-        let entries: Vec<Function> = unpack(&MAGIC, bytes).ok_or(NoTransformationPlan)?;
-        let mut transformations = TransformationPlan::default();
-        entries.into_iter().for_each(|f| transformations.add(&f.source, &f.name, f.shape, f.transformations));
-        Ok(transformations)
+    pub fn from_bytes(bytes: &[u8]) -> Result<TransformationPlan, WrongContent> {
+        unpack(&MAGIC, bytes).ok_or(NO_PLAN)
     }
 }
 
@@ -153,7 +132,7 @@ mod tests {
         let bytes = transformations.to_bytes();
         assert_eq!(TransformationPlan::from_bytes(&bytes), Ok(transformations));
         for end in 0..bytes.len() {
-            assert_eq!(TransformationPlan::from_bytes(&bytes[..end]), Err(NoTransformationPlan), "{end} bytes of {}", bytes.len());
+            assert_eq!(TransformationPlan::from_bytes(&bytes[..end]), Err(NO_PLAN), "{end} bytes of {}", bytes.len());
         }
     }
 }

@@ -3,28 +3,17 @@
 //! A file is a list of entries ([`crate::packed`]). Functions are known again by name and by the [shape](crate::shape)
 //! of their graph; code that changed since has no weights, and is treated as if nothing were known of it.
 
-use crate::packed::{pack, unpack};
+use crate::packed::{WrongContent, pack, unpack};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 const MAGIC: [u8; 8] = *b"TRODWGT\x01";
+const NO_WEIGHTS: WrongContent = WrongContent("not a file of weights: make one with `trodden export weights -o FILE`");
 
 /// Executions of the edges of functions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Weights {
     functions: BTreeMap<(String, u64), Vec<u64>>,
-}
-
-/// A file that holds no weights.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a file of weights: make one with `trodden export weights -o FILE`")]
-pub struct NoWeights;
-
-#[derive(Serialize, Deserialize)]
-struct Entry {
-    function: String,
-    shape: u64,
-    edges: Vec<u64>,
 }
 
 impl Weights {
@@ -57,24 +46,15 @@ impl Weights {
 
     /// The content of a file.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let entry = |((function, shape), edges): (&(String, u64), &Vec<u64>)| Entry {
-            function: function.clone(),
-            shape: *shape,
-            edges: edges.clone(),
-        };
-        let entries: Vec<Entry> = self.functions.iter().map(entry).collect();
-        pack(&MAGIC, &entries)
+        pack(&MAGIC, self)
     }
 
     /// Reads the content of a file.
     ///
     /// # Errors
     /// It is something else, or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, NoWeights> {
-        let entries: Vec<Entry> = unpack(&MAGIC, bytes).ok_or(NoWeights)?;
-        let mut weights = Weights::default();
-        entries.iter().for_each(|e| weights.add(&e.function, e.shape, &e.edges));
-        Ok(weights)
+    pub fn from_bytes(bytes: &[u8]) -> Result<Weights, WrongContent> {
+        unpack(&MAGIC, bytes).ok_or(NO_WEIGHTS)
     }
 }
 
@@ -93,8 +73,8 @@ mod tests {
         let bytes = weights.to_bytes();
         assert_eq!(Weights::from_bytes(&bytes), Ok(weights));
         for end in 0..bytes.len() {
-            assert_eq!(Weights::from_bytes(&bytes[..end]), Err(NoWeights), "{end} bytes of {}", bytes.len());
+            assert_eq!(Weights::from_bytes(&bytes[..end]), Err(NO_WEIGHTS), "{end} bytes of {}", bytes.len());
         }
-        assert_eq!(Weights::from_bytes(b"something else"), Err(NoWeights));
+        assert_eq!(Weights::from_bytes(b"something else"), Err(NO_WEIGHTS));
     }
 }

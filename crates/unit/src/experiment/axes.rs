@@ -75,15 +75,6 @@ pub enum Observation {
     Trace,
 }
 
-/// When paths are observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum When {
-    /// While the program runs.
-    Always,
-    /// While a switch outside the program is on.
-    Bursts,
-}
-
 /// Where counts are kept while the program runs. (A ring, for streams, will be a variant.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutputDestination {

@@ -4,10 +4,7 @@
 //! `ROOT/inputs/abcdef...`; requests to the plugin lie there, too, beside the files that they name.
 
 use super::settings::{Settings, SettingsFile};
-use crate::{
-    FunctionParts, Identity, KnownPaths, NoKnownPaths, NoParts, NoSegments, NoTransformationPlan, NoWeights, SegmentSet,
-    TransformationPlan, Weights,
-};
+use crate::{FunctionParts, Identity, KnownPaths, SegmentSet, TransformationPlan, Weights, WrongContent};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,7 +55,7 @@ pub enum InputError {
         /// The file.
         file: PathBuf,
         /// What is wrong, with the remedy.
-        reason: ContentError,
+        reason: WrongContent,
     },
     /// It cannot be stored.
     #[error("cannot write {file} ({source}): set TRODDEN_STORE to a folder that can be written", file = file.display())]
@@ -91,26 +88,6 @@ pub enum InputError {
     },
 }
 
-/// What a file that is no such file lacks.
-#[derive(Debug, thiserror::Error)]
-pub enum ContentError {
-    /// Of measured frequencies.
-    #[error(transparent)]
-    Weights(#[from] NoWeights),
-    /// Of paths.
-    #[error(transparent)]
-    KnownPaths(#[from] NoKnownPaths),
-    /// Of segments.
-    #[error(transparent)]
-    Segments(#[from] NoSegments),
-    /// Of a copy's part.
-    #[error(transparent)]
-    Parts(#[from] NoParts),
-    /// Of a plan of transformations.
-    #[error(transparent)]
-    Transformation(#[from] NoTransformationPlan),
-}
-
 impl InputKind {
     /// All kinds.
     pub const ALL: [InputKind; 7] = [
@@ -123,46 +100,21 @@ impl InputKind {
         InputKind::Apply,
     ];
 
-    /// The key of its setting.
-    pub fn key(self) -> &'static str {
+    /// The key of its setting, and what to do where such a file is lost.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            InputKind::Weights => "weights",
-            InputKind::Known => "known",
-            InputKind::Watched => "watched",
-            InputKind::Interesting => "interesting",
-            InputKind::Segments => "segments",
-            InputKind::Part => "part",
-            InputKind::Apply => "apply",
+            InputKind::Weights => ("weights", "give it again (--weights)"),
+            InputKind::Known => ("known", "give the profile again (--residual)"),
+            InputKind::Watched => ("watched", "make the program again (trodden instrument --watch)"),
+            InputKind::Interesting => ("interesting", "make the program again (trodden instrument --interesting)"),
+            InputKind::Segments => ("segments", "make the program again (trodden instrument --segments)"),
+            InputKind::Part => ("part", "take the program of which the copy was made"),
+            InputKind::Apply => ("apply", "run `trodden pgo` again"),
         }
     }
 
-    /// What to do where such a file is lost.
-    fn remedy(self) -> &'static str {
-        match self {
-            InputKind::Weights => "give it again (--weights)",
-            InputKind::Known => "give the profile again (--residual)",
-            InputKind::Watched => "make the program again (trodden instrument --watch)",
-            InputKind::Interesting => "make the program again (trodden instrument --interesting)",
-            InputKind::Segments => "make the program again (trodden instrument --segments)",
-            InputKind::Part => "take the program of which the copy was made",
-            InputKind::Apply => "run `trodden pgo` again",
-        }
-    }
-
-    /// The file of this kind that settings name.
-    pub fn of(self, settings: &Settings) -> Option<&SettingsFile> {
-        match self {
-            InputKind::Weights => settings.weights.as_ref(),
-            InputKind::Known => settings.known.as_ref(),
-            InputKind::Watched => settings.watched.as_ref(),
-            InputKind::Interesting => settings.interesting.as_ref(),
-            InputKind::Segments => settings.segments.as_ref(),
-            InputKind::Part => settings.part.as_ref(),
-            InputKind::Apply => settings.apply.as_ref(),
-        }
-    }
-
-    pub(super) fn of_mut(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
+    /// Where settings name a file of this kind.
+    pub fn of(self, settings: &mut Settings) -> &mut Option<SettingsFile> {
         match self {
             InputKind::Weights => &mut settings.weights,
             InputKind::Known => &mut settings.known,
@@ -175,15 +127,14 @@ impl InputKind {
     }
 
     /// Whether bytes are such a file.
-    fn check(self, bytes: &[u8]) -> Result<(), ContentError> {
+    fn check(self, bytes: &[u8]) -> Result<(), WrongContent> {
         match self {
-            InputKind::Weights => drop(Weights::from_bytes(bytes)?),
-            InputKind::Known | InputKind::Watched | InputKind::Interesting => drop(KnownPaths::from_bytes(bytes)?),
-            InputKind::Segments => drop(SegmentSet::from_bytes(bytes)?),
-            InputKind::Part => drop(FunctionParts::from_bytes(bytes)?),
-            InputKind::Apply => drop(TransformationPlan::from_bytes(bytes)?),
+            InputKind::Weights => Weights::from_bytes(bytes).map(drop),
+            InputKind::Known | InputKind::Watched | InputKind::Interesting => KnownPaths::from_bytes(bytes).map(drop),
+            InputKind::Segments => SegmentSet::from_bytes(bytes).map(drop),
+            InputKind::Part => FunctionParts::from_bytes(bytes).map(drop),
+            InputKind::Apply => TransformationPlan::from_bytes(bytes).map(drop),
         }
-        Ok(())
     }
 }
 
@@ -203,7 +154,7 @@ impl InputFolder {
     /// # Errors
     /// It cannot be read, is another file, or cannot be written.
     pub fn put_file(&self, kind: InputKind, file: &Path) -> Result<Identity, InputError> {
-        let key = kind.key();
+        let (key, _) = kind.words();
         let bytes = std::fs::read(file).map_err(|source| InputError::Unreadable { key, file: file.to_owned(), source })?;
         kind.check(&bytes).map_err(|reason| InputError::Content { key, file: file.to_owned(), reason })?;
         self.put(&bytes)
@@ -240,7 +191,8 @@ impl InputFolder {
     }
 
     fn missing(&self, kind: InputKind, identity: Identity) -> InputError {
-        InputError::Missing { key: kind.key(), remedy: kind.remedy(), identity, folder: self.folder.clone() }
+        let (key, remedy) = kind.words();
+        InputError::Missing { key, remedy, identity, folder: self.folder.clone() }
     }
 
     /// The content of a file of a kind.
@@ -248,13 +200,11 @@ impl InputFolder {
     /// # Errors
     /// It is not there, or damaged.
     pub fn get(&self, kind: InputKind, identity: Identity) -> Result<Vec<u8>, InputError> {
-        let (key, file) = (kind.key(), self.path(identity));
+        let file = self.path(identity);
         let bytes = match std::fs::read(&file) {
             Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Err(self.missing(kind, identity));
-            }
-            Err(source) => return Err(InputError::Unreadable { key, file, source }),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(self.missing(kind, identity)),
+            Err(source) => return Err(InputError::Unreadable { key: kind.words().0, file, source }),
         };
         if Identity::from_content(&bytes) == identity { Ok(bytes) } else { Err(InputError::Damaged { file }) }
     }

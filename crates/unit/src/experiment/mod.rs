@@ -2,7 +2,7 @@
 //! readers share.
 //!
 //! An [`Experiment`] answers four questions: *which paths* ([`Paths`]), *what of them* ([`Observation`]), *when*
-//! ([`When`]) and *where to* ([`OutputDestination`], [`Threads`]). How probes are placed is beside these ([`ProbePlacement`]): it
+//! ([`Timing`]) and *where to* ([`OutputDestination`], [`Threads`]). How probes are placed is beside these ([`ProbePlacement`]): it
 //! changes what counting costs and where long paths are cut, and nothing of what a count means.
 //!
 //! People say [`Settings`]: a flat list of what they ask for, each with one spelling ([`spelling`]). The one constructor
@@ -38,7 +38,7 @@ use std::path::PathBuf;
 pub struct Experiment {
     paths: Paths,
     observation: Observation,
-    when: When,
+    when: Timing,
     destination: OutputDestination,
     threads: Threads,
     placement: ProbePlacement,
@@ -84,10 +84,6 @@ impl Experiment {
             (None, Observe::Addresses) => Observation::Addresses { merge_tails: settings.tail_merging.unwrap_or(true) },
             (None, Observe::Trace) => Observation::Trace,
         };
-        let when = match settings.when.unwrap_or_default() {
-            Timing::Always => When::Always,
-            Timing::Bursts => When::Bursts,
-        };
         let destination = match settings.table_slots.unwrap_or(0) {
             0 => OutputDestination::Array,
             slots => OutputDestination::Table { slots, array_paths: settings.array_paths.unwrap_or(DEFAULT_MAX_PATHS) },
@@ -95,7 +91,7 @@ impl Experiment {
         Ok(Experiment {
             paths: paths(settings)?,
             observation,
-            when,
+            when: settings.when.unwrap_or_default(),
             destination,
             threads: settings.threads.unwrap_or_default(),
             placement: ProbePlacement {
@@ -126,11 +122,6 @@ impl Experiment {
         self.observation
     }
 
-    /// When.
-    pub fn when(&self) -> When {
-        self.when
-    }
-
     /// Where to.
     pub fn destination(&self) -> OutputDestination {
         self.destination
@@ -150,12 +141,7 @@ impl Experiment {
     pub fn scheme(&self) -> ExperimentScheme {
         match self.paths {
             Paths::Interesting { numbering: Some(numbering), .. } => ExperimentScheme::Interesting(numbering),
-            Paths::All
-            | Paths::Interesting { .. }
-            | Paths::Unknown { .. }
-            | Paths::Watched { .. }
-            | Paths::Segments { .. }
-            | Paths::Part(_) => ExperimentScheme::BallLarus,
+            _ => ExperimentScheme::BallLarus,
         }
     }
 
@@ -194,15 +180,14 @@ impl Experiment {
 
     /// Whether the unit counts only while its image's switch is on.
     pub fn is_sampled(&self) -> bool {
-        self.when == When::Bursts
+        self.when == Timing::Bursts
     }
 
     /// What is summed up for each path besides its count, if anything.
     pub fn events(&self) -> Option<EventSource> {
         match self.observation {
             Observation::Sums(event) => Some(event),
-            Observation::Counts | Observation::EdgeProfile | Observation::Coverage { .. } | Observation::Stream => None,
-            Observation::Addresses { .. } | Observation::Trace => None,
+            _ => None,
         }
     }
 
@@ -231,9 +216,9 @@ impl Experiment {
 
     /// The files of earlier profiles that a build by this experiment reads, each with its key.
     pub fn inputs(&self) -> Vec<(InputKind, Identity)> {
-        let settings = Settings::from(self);
-        let all = InputKind::ALL.into_iter().filter_map(|kind| Some((kind, kind.of(&settings)?)));
-        all.filter_map(|(kind, input)| Some((kind, input.stored()?))).collect()
+        let mut settings = Settings::from(self);
+        let stored = |kind: InputKind| Some((kind, kind.of(&mut settings).as_ref()?.stored()?));
+        InputKind::ALL.into_iter().filter_map(stored).collect()
     }
 }
 
@@ -301,13 +286,11 @@ impl From<&Experiment> for Settings {
             weights: stored(placement.weights),
             threads: Some(experiment.threads).filter(|t| *t != Threads::default()),
             events: experiment.events(),
+            when: Some(experiment.when).filter(|when| *when != Timing::default()),
             ..Settings::default()
         };
         if let OutputDestination::Table { slots, array_paths } = experiment.destination {
             (settings.table_slots, settings.array_paths) = (Some(slots), Some(array_paths));
-        }
-        if experiment.when == When::Bursts {
-            settings.when = Some(Timing::Bursts);
         }
         match experiment.observation {
             Observation::Counts | Observation::Sums(_) => {}

@@ -123,11 +123,9 @@ impl Settings {
     /// A file cannot be read, holds something else, or cannot be stored; or one that is named by its identity is not there.
     pub fn resolve(mut self, folder: &InputFolder) -> Result<Settings, InputError> {
         for kind in InputKind::ALL {
-            match kind.of(&self) {
-                Some(SettingsFile::File(file)) => {
-                    let identity = folder.put_file(kind, file)?;
-                    *kind.of_mut(&mut self) = Some(SettingsFile::Stored(identity));
-                }
+            let input = kind.of(&mut self);
+            match input {
+                Some(SettingsFile::File(file)) => *input = Some(SettingsFile::Stored(folder.put_file(kind, file)?)),
                 Some(SettingsFile::Stored(identity)) => folder.check(kind, *identity)?,
                 None => {}
             }

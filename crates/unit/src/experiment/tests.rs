@@ -114,7 +114,7 @@ fn bytes_of_what_makes_no_sense_are_no_experiment() {
 #[test]
 fn what_is_not_said_is_as_by_default() {
     let default = Experiment::default();
-    assert_eq!((default.paths(), default.observation(), default.when()), (Paths::All, Observation::Counts, When::Always));
+    assert_eq!((default.paths(), default.observation(), default.is_sampled()), (Paths::All, Observation::Counts, false));
     assert_eq!((default.destination(), default.threads(), default.placement().max_paths), (OutputDestination::Array, Threads::Own, 4096));
     assert_eq!(default.to_string(), "scheme=ball-larus max-paths=4096 chords=on trip-counts=tight early=on reach=may-not-return");
     let known_table = Some(trodden_flow::NumberingScheme::KnownTable);
