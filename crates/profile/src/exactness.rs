@@ -2,10 +2,9 @@
 //!
 //! Sampling is described separately ([`crate::sampling`]).
 
-use crate::model::{Profile, UnitProfile};
+use crate::model::{Profile, Run, UnitProfile};
 use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
-use std::fmt;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, StorageAliases, UnitMap, parts};
 
@@ -13,9 +12,15 @@ use trodden_unit::{CountedEvent, FunctionMap, StorageAliases, UnitMap, parts};
 const NOT_SAMPLED: &str = "it is not sampled";
 
 /// A reason why counts are not exact, or not complete.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inexact {
     /// The scheme leaves paths out.
+    #[error(
+        "only some of the paths of {} are counted (scheme {scheme}); the path of {} is unknown; build with --scheme ball-larus to \
+            count all paths",
+        plural(*.functions, "function"),
+        plural(*.executions, "execution")
+    )]
     Partial {
         /// Its name.
         scheme: String,
@@ -25,23 +30,30 @@ pub enum Inexact {
         executions: u64,
     },
     /// Tables were full.
+    #[error(
+        "the tables of {} were full; the path of {} is unknown; build with a greater --table-slots, or without it",
+        plural(*.functions, "function"),
+        plural(*.executions, "execution")
+    )]
     TableFull {
         /// Number of functions.
         functions: u64,
         /// Executions whose path is unattributed.
         executions: u64,
     },
-    /// Paths that the build knew are not counted.
-    Residual {
-        /// Units that do so.
-        units: u64,
-    },
-    /// Only paths that match an expression are counted.
-    Watched {
-        /// Units that do so.
-        units: u64,
-    },
+    /// Paths that the build knew are not counted, in so many units.
+    #[error("{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", count(*.0))]
+    Residual(u64),
+    /// Only paths that match an expression are counted, in so many units.
+    #[error("{} only paths that match the expression (--watch); {EXACTLY}", count(*.0))]
+    Watched(u64),
     /// Only interesting paths are counted separately.
+    #[error(
+        "only interesting paths of {} are counted separately (--interesting, scheme {scheme}); {} of their other paths are counted \
+            together; functions without interesting paths are not counted",
+        plural(*.functions, "function"),
+        plural(*.executions, "execution")
+    )]
     Interesting {
         /// The numbering.
         scheme: String,
@@ -51,6 +63,11 @@ pub enum Inexact {
         executions: u64,
     },
     /// Counts of interesting paths may include executions of other paths.
+    #[error(
+        "the scheme {scheme} counts {} of {} as interesting ones; use ppp or known-table for exact counts",
+        plural(*.aliases, "other path"),
+        plural(*.functions, "function")
+    )]
     Aliases {
         /// The numbering.
         scheme: String,
@@ -59,86 +76,44 @@ pub enum Inexact {
         /// Paths found to share the number of another path, among those that were tried.
         aliases: u64,
     },
-    /// Numberings that were tested on random paths and not proven.
-    Unproven {
-        /// Functions so numbered.
-        functions: u64,
-    },
-    /// One of several copies, each of which counts a part of the paths.
-    Copy {
-        /// Units that do so.
-        units: u64,
-    },
-    /// Edges are counted instead of paths.
-    Edges {
-        /// Number of units.
-        units: u64,
-    },
-    /// The copies that counted together did not run the same execution.
-    Diverged {
-        /// Number of differences.
-        differences: u64,
-    },
-    /// Functions of a sampled program that are not sampled.
-    NotSampled {
-        /// Their linkage names.
-        functions: Vec<String>,
-    },
-    /// Counts could not be written.
-    Lost {
-        /// Number of threads.
-        threads: u64,
-    },
-    /// A signal ended all copies that counted together.
-    Interrupted {
-        /// Number of copies.
-        copies: u64,
-    },
-}
-
-impl fmt::Display for Inexact {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Inexact::Partial { scheme, functions, executions } => {
-                let (functions, executions) = (plural(*functions, "function"), plural(*executions, "execution"));
-                write!(f, "only some of the paths of {functions} are counted (scheme {scheme}); the path of {executions} is unknown; ")?;
-                f.write_str("build with --scheme ball-larus to count all paths")
-            }
-            Inexact::TableFull { functions, executions } => {
-                let (functions, executions) = (plural(*functions, "function"), plural(*executions, "execution"));
-                write!(f, "the tables of {functions} were full; the path of {executions} is unknown; ")?;
-                f.write_str("build with a greater --table-slots, or without it")
-            }
-            Inexact::Residual { units } => {
-                write!(f, "{} only paths that were unknown at the time of the build (--residual); {EXACTLY}", count(*units))
-            }
-            Inexact::Watched { units } => {
-                write!(f, "{} only paths that match the expression (--watch); {EXACTLY}", count(*units))
-            }
-            Inexact::Interesting { scheme, functions, executions } => write_interesting(f, scheme, *functions, *executions),
-            Inexact::Aliases { scheme, functions, aliases } => {
-                let (others, functions) = (plural(*aliases, "other path"), plural(*functions, "function"));
-                write!(f, "the scheme {scheme} counts {others} of {functions} as interesting ones; ")?;
-                f.write_str("use ppp or known-table for exact counts")
-            }
-            Inexact::Unproven { functions } => {
-                let functions = plural(*functions, "function");
-                write!(f, "the numbering of {functions} has too many paths for a proof; it was tested on random paths")
-            }
-            Inexact::Copy { units } => {
-                let belong = plural_verb(*units, "unit", "belongs", "belong");
-                write!(f, "{belong} to one of several copies, each of which counts some of the paths; {EXACTLY}")
-            }
-            Inexact::Edges { units } => write!(f, "{} edges (--edges) instead of paths: each path is one edge", count(*units)),
-            Inexact::Diverged { differences } => write_diverged(f, *differences),
-            Inexact::NotSampled { functions } => write_not_sampled(f, functions),
-            Inexact::Lost { threads } => {
-                let threads = plural(*threads, "thread");
-                write!(f, "the counts of {threads} are lost: they could not be written; free space or raise ulimit -f, and record again")
-            }
-            Inexact::Interrupted { copies } => write_interrupted(f, *copies),
-        }
-    }
+    /// Numberings of so many functions were tested on random paths and not proven.
+    #[error("the numbering of {} has too many paths for a proof; it was tested on random paths", plural(*.0, "function"))]
+    Unproven(u64),
+    /// So many units are of one of several copies, each of which counts a part of the paths.
+    #[error(
+        "{} to one of several copies, each of which counts some of the paths; {EXACTLY}",
+        plural_verb(*.0, "unit", "belongs", "belong")
+    )]
+    Copy(u64),
+    /// Edges are counted instead of paths, in so many units.
+    #[error("{} edges (--edges) instead of paths: each path is one edge", count(*.0))]
+    Edges(u64),
+    /// The copies that counted together did not run the same execution, but differ in so many places.
+    #[error(
+        "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
+            here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
+        plural(*.0, "place")
+    )]
+    Diverged(u64),
+    /// Functions of a sampled program that are not sampled, by their linkage names.
+    #[error(
+        "never sampled, so that none of their paths are here, however often they are executed: {} (they call setjmp, or have \
+            code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
+        some(.0)
+    )]
+    NotSampled(Vec<String>),
+    /// Counts of so many threads could not be written.
+    #[error(
+        "the counts of {} are lost: they could not be written; free space or raise ulimit -f, and record again",
+        plural(*.0, "thread")
+    )]
+    Lost(u64),
+    /// A signal ended all copies that counted together, so many.
+    #[error(
+        "a signal ended the {0} copies that counted together, each at another place, so counts of different functions are not \
+            consistent; record without --copies to see where one program was"
+    )]
+    Interrupted(u64),
 }
 
 /// What is said of paths that are counted while others are not.
@@ -148,49 +123,20 @@ fn count(units: u64) -> String {
     plural_verb(units, "unit", "counts", "count")
 }
 
-fn write_interesting(f: &mut fmt::Formatter<'_>, scheme: &str, functions: u64, executions: u64) -> fmt::Result {
-    let (functions, executions) = (plural(functions, "function"), plural(executions, "execution"));
-    write!(f, "only interesting paths of {functions} are counted separately (--interesting, scheme {scheme}); ")?;
-    write!(f, "{executions} of their other paths are counted together; functions without interesting paths are not counted")
-}
-
-fn write_diverged(f: &mut fmt::Formatter<'_>, differences: u64) -> fmt::Result {
-    write!(
-        f,
-        "the copies that counted together did not run the same execution: they differ in {}, so counts of several executions are mixed \
-            here; `trodden doctor -- COMMAND` checks whether the program does the same each time",
-        plural(differences, "place")
-    )
-}
-
-fn write_not_sampled(f: &mut fmt::Formatter<'_>, functions: &[String]) -> fmt::Result {
+/// The first of some names, and how many more there are.
+fn some(names: &[String]) -> String {
     const SHOWN: usize = 5;
-    let more = if functions.len() > SHOWN { format!(" and {} more", functions.len() - SHOWN) } else { String::new() };
-    write!(
-        f,
-        "never sampled, so that none of their paths are here, however often they are executed: {}{more} (they call setjmp, or have \
-            code that must not be duplicated; `trodden info --all PROGRAM` says which); build without --sample to count them",
-        functions.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ")
-    )
-}
-
-fn write_interrupted(f: &mut fmt::Formatter<'_>, copies: u64) -> fmt::Result {
-    write!(
-        f,
-        "a signal ended the {copies} copies that counted together, each at another place, so counts of different functions are not \
-            consistent; record without --copies to see where one program was"
-    )
+    let more = if names.len() > SHOWN { format!(" and {} more", names.len() - SHOWN) } else { String::new() };
+    format!("{}{more}", names[..names.len().min(SHOWN)].join(", "))
 }
 
 /// A number of things: `1 unit`, `2 units`.
-fn plural(number: impl Into<u128>, noun: &str) -> String {
-    let number = number.into();
+fn plural(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// A number of things with the verb that belongs to it: `1 unit counts`, `2 units count`.
-fn plural_verb(number: impl Into<u128>, noun: &str, one: &str, many: &str) -> String {
-    let number = number.into();
+fn plural_verb(number: u64, noun: &str, one: &str, many: &str) -> String {
     format!("{} {}", plural(number, noun), if number == 1 { one } else { many })
 }
 
@@ -219,15 +165,10 @@ impl Profile {
     pub fn inexact(&self) -> Vec<Inexact> {
         let units: Vec<_> = self.images.iter().flat_map(|i| &i.units).collect();
         let mut out = collect(units.iter().enumerate().map(|(at, u)| (&*u.map, at)), |at, function| units[at].unattributed(function));
-        if self.run.lost > 0 {
-            out.push(Inexact::Lost { threads: self.run.lost });
-        }
-        if self.run.interrupted > 0 {
-            out.push(Inexact::Interrupted { copies: self.run.interrupted });
-        }
-        if self.run.diverged > 0 {
-            out.push(Inexact::Diverged { differences: self.run.diverged });
-        }
+        let Run { lost, interrupted, diverged, .. } = self.run;
+        let of_run =
+            [(lost, Inexact::Lost(lost)), (interrupted, Inexact::Interrupted(interrupted)), (diverged, Inexact::Diverged(diverged))];
+        out.extend(of_run.into_iter().filter(|(number, _)| *number > 0).map(|(_, reason)| reason));
         out
     }
 }
@@ -315,16 +256,16 @@ impl Found {
         let Tally { functions: full, sum: lost } = self.full;
         let not_sampled: Vec<String> = self.not_sampled.into_iter().collect();
         let all = [
-            (!not_sampled.is_empty(), Inexact::NotSampled { functions: not_sampled }),
+            (!not_sampled.is_empty(), Inexact::NotSampled(not_sampled)),
             (partial > 0, Inexact::Partial { scheme, functions: partial, executions: unknown }),
             (interesting > 0, Inexact::Interesting { scheme: interesting_scheme.clone(), functions: interesting, executions: others }),
             (aliased > 0, Inexact::Aliases { scheme: interesting_scheme, functions: aliased, aliases }),
-            (self.unproven > 0, Inexact::Unproven { functions: self.unproven }),
+            (self.unproven > 0, Inexact::Unproven(self.unproven)),
             (full > 0, Inexact::TableFull { functions: full, executions: lost }),
-            (self.residual > 0, Inexact::Residual { units: self.residual }),
-            (self.watched > 0, Inexact::Watched { units: self.watched }),
-            (self.copy > 0, Inexact::Copy { units: self.copy }),
-            (self.edges > 0, Inexact::Edges { units: self.edges }),
+            (self.residual > 0, Inexact::Residual(self.residual)),
+            (self.watched > 0, Inexact::Watched(self.watched)),
+            (self.copy > 0, Inexact::Copy(self.copy)),
+            (self.edges > 0, Inexact::Edges(self.edges)),
         ];
         all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, reason)| reason).collect()
     }

@@ -123,7 +123,7 @@ fn counts_that_are_lost_are_reported() {
     let collected = trodden_profile::collect([&path], trodden_profile::Run::default(), None);
     assert_eq!(collected.profile.run.lost, 3);
     assert!(collected.problems.iter().any(|p| p.loses_counts() && p.is_marked() && p.to_string().contains("3 threads are lost")));
-    assert!(matches!(&collected.profile.inexact()[..], [trodden_profile::exactness::Inexact::Lost { threads: 3 }]));
+    assert!(matches!(&collected.profile.inexact()[..], [trodden_profile::exactness::Inexact::Lost(3)]));
 }
 
 #[test]
