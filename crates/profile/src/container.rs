@@ -10,7 +10,6 @@ use crate::blocks::{
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
-use crate::events::PathEvents;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::Sampling;
 use crate::whole_file;
@@ -163,9 +162,8 @@ struct Pending {
     offset: u64,
     identity: Identity,
     image: ImageBlock,
-    counts: HashMap<u32, Vec<(u64, u64)>>,
-    events: HashMap<u32, Vec<(u64, PathEvents)>>,
-    times: HashMap<u32, Vec<(u64, u64)>>,
+    /// By the unit's place in the image.
+    counts: HashMap<u32, Counts>,
 }
 
 impl<'a> Parts<'a> {
@@ -196,47 +194,43 @@ impl<'a> Parts<'a> {
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
             BlockContent::KnownMap => {}
-            BlockContent::Image(image) => self.images.push(Pending {
-                offset,
-                identity: head.subject,
-                image,
-                counts: HashMap::new(),
-                events: HashMap::new(),
-                times: HashMap::new(),
-            }),
-            BlockContent::Counts(counts) => self.take_counts(offset, &head, &counts, false),
-            BlockContent::Events(events) => self.take_events(offset, &head, events),
-            BlockContent::Times(times) => self.take_counts(offset, &head, &times, true),
+            BlockContent::Image(image) => {
+                self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new() });
+            }
+            BlockContent::Counts(block) => {
+                let counts = block.unpack();
+                self.take_counts(offset, &head, (block.image, block.place), "counts", |unit| counts.map(|c| unit.executions = c));
+            }
+            BlockContent::Events(EventsBlock { image, place, events }) => {
+                let events = Some(events).filter(|events| events.is_sorted_by(|a, b| a.0 < b.0));
+                self.take_counts(offset, &head, (image, place), "events", |unit| events.map(|e| unit.events = e));
+            }
+            BlockContent::Times(block) => {
+                let times = block.unpack();
+                self.take_counts(offset, &head, (block.image, block.place), "times", |unit| times.map(|t| unit.first_seen = t));
+            }
         }
         self.blocks += 1;
     }
 
-    fn take_counts(&mut self, offset: u64, head: &BlockHead, block: &CountsBlock, are_times: bool) {
-        let lost = |what: &str| format!("{} of unit {}: {what}", if are_times { "times" } else { "counts" }, head.subject);
-        let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
+    /// Takes counts, events or times of a unit; `put` gives `None` if they are not in order.
+    fn take_counts(
+        &mut self,
+        offset: u64,
+        head: &BlockHead,
+        (image, place): (u32, u32),
+        what: &str,
+        put: impl FnOnce(&mut Counts) -> Option<()>,
+    ) {
+        let lost = |why: &str| format!("{what} of unit {}: {why}", head.subject);
+        let Some(pending) = self.images.iter_mut().find(|p| p.image.number == image) else {
             return self.lose(offset, lost("the image they belong to is lost"));
         };
-        if pending.image.units.get(block.place as usize).is_none_or(|u| u.unit != head.subject) {
+        if pending.image.units.get(place as usize).is_none_or(|u| u.unit != head.subject) {
             return self.lose(offset, lost("the image has no such unit"));
         }
-        match block.unpack() {
-            Some(times) if are_times => drop(pending.times.insert(block.place, times)),
-            Some(counts) => drop(pending.counts.insert(block.place, counts)),
-            None => self.lose(offset, lost("they are not in order")),
-        }
-    }
-
-    fn take_events(&mut self, offset: u64, head: &BlockHead, block: EventsBlock) {
-        let lost = |what: &str| format!("events of unit {}: {what}", head.subject);
-        let Some(pending) = self.images.iter_mut().find(|p| p.image.number == block.image) else {
-            return self.lose(offset, lost("the image they belong to is lost"));
-        };
-        if pending.image.units.get(block.place as usize).is_none_or(|u| u.unit != head.subject) {
-            return self.lose(offset, lost("the image has no such unit"));
-        }
-        match block.events.is_sorted_by(|a, b| a.0 < b.0) {
-            true => drop(pending.events.insert(block.place, block.events)),
-            false => self.lose(offset, lost("they are not in order")),
+        if put(pending.counts.entry(place).or_default()).is_none() {
+            self.lose(offset, lost("they are not in order"));
         }
     }
 
@@ -261,27 +255,20 @@ impl<'a> Parts<'a> {
                 continue;
             };
             let mut counts = pending.counts.remove(&(place as u32)).unwrap_or_default();
-            if counts.len() as u64 != entry.executed {
-                self.lose(
-                    pending.offset,
-                    format!("unit {unit} of `{}`: {} of {} counts", pending.image.path, counts.len(), entry.executed),
-                );
+            let have = counts.executions.len();
+            if have as u64 != entry.executed {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: {have} of {} counts", pending.image.path, entry.executed));
             }
-            if counts.last().is_some_and(|c| c.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: counts outside of its map", pending.image.path));
-                counts.retain(|c| c.0 < map.counters);
+            let outside = [
+                (counts.executions.last().map(|c| c.0), "counts"),
+                (counts.events.last().map(|e| e.0), "events"),
+                (counts.first_seen.last().map(|t| t.0), "times"),
+            ];
+            for (_, what) in outside.iter().filter(|(last, _)| last.is_some_and(|last| last >= map.counters)) {
+                self.lose(pending.offset, format!("unit {unit} of `{}`: {what} outside of its map", pending.image.path));
             }
-            let mut events = pending.events.remove(&(place as u32)).unwrap_or_default();
-            if events.last().is_some_and(|e| e.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: events outside of its map", pending.image.path));
-                events.retain(|e| e.0 < map.counters);
-            }
-            let mut first_seen = pending.times.remove(&(place as u32)).unwrap_or_default();
-            if first_seen.last().is_some_and(|t| t.0 >= map.counters) {
-                self.lose(pending.offset, format!("unit {unit} of `{}`: times outside of its map", pending.image.path));
-                first_seen.retain(|t| t.0 < map.counters);
-            }
-            units.push(UnitProfile { unit, map, counts: Counts { executions: counts, events, first_seen } });
+            counts.retain(|counter| counter < map.counters);
+            units.push(UnitProfile { unit, map, counts });
         }
         ImageProfile { identity: pending.identity, path: pending.image.path, build_id: pending.image.build_id, units }
     }
