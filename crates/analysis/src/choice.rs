@@ -7,7 +7,7 @@
 use crate::changes::{self, DiffError, is_file_below};
 use std::collections::HashSet;
 use std::ops::RangeInclusive;
-use trodden_flow::{DagEdgeId, Node, Numbering};
+use trodden_flow::{DagEdgeId, Node};
 use trodden_profile::paths::{blocks, ending};
 use trodden_unit::{FunctionMap, KnownPaths, MapError, TwoNumberings, UnitBlock, UnitMap};
 
@@ -279,9 +279,8 @@ fn passing(function: &FunctionMap, test: &dyn Fn(&[Node]) -> bool) -> Result<Vec
     if function.counters > MOST_TRIED {
         return Err(NoChoice::TooMany { function: function.name.clone(), paths: function.counters });
     }
-    let damaged = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
     let dag = function.dag()?;
-    let numbering = Numbering::from_values(&dag, &function.values).map_err(damaged)?;
+    let numbering = function.numbering(&dag)?;
     let is_one = |path: &Vec<DagEdgeId>| ending(function, &dag, path).is_some() && test(&blocks(&dag, path));
     Ok((0..function.counters).filter(|id| numbering.path(&dag, *id).is_some_and(|p| is_one(&p))).collect())
 }

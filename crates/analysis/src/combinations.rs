@@ -10,7 +10,7 @@
 //! paths found and taken. Paths that end at a call that may not return are prefixes of others and are not counted.
 
 use std::collections::BTreeSet;
-use trodden_flow::{Dag, DagEdgeId, Node, Numbering, Origin};
+use trodden_flow::{Dag, DagEdgeId, Node, Origin};
 use trodden_profile::paths::{FunctionPaths, PathCount, beginning, blocks, ending};
 use trodden_unit::{EdgeKind, FunctionMap};
 
@@ -48,7 +48,7 @@ impl Combinations {
 
 /// Untested combinations of a function as paths with a count of 0, at most so many, in the order of the graph's edges.
 pub fn untested(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: usize) -> Vec<PathCount> {
-    let Ok(numbering) = Numbering::from_values(dag, &function.values) else { return Vec::new() };
+    let Ok(numbering) = function.numbering(dag) else { return Vec::new() };
     let path = |id: u64| {
         let path = numbering.path(dag, id)?;
         let end = ending(function, dag, &path)?;
@@ -83,9 +83,8 @@ fn numbers(function: &FunctionMap, dag: &Dag, paths: &FunctionPaths, most: usize
 /// For each edge of the acyclic graph: whether it is on an executed path, complete or unfinished.
 fn executed(dag: &Dag, paths: &FunctionPaths) -> Vec<bool> {
     let mut executed = vec![false; dag.edges().len()];
-    let complete = paths.complete.iter().map(|p| &p.path);
-    let unfinished = paths.unfinished.iter().filter(|u| u.count > 0).map(|u| &u.path);
-    complete.chain(unfinished).flatten().for_each(|edge| executed[edge.index()] = true);
+    let executions = paths.all().filter(|p| p.is_complete() || p.count > 0);
+    executions.flat_map(|p| p.path).for_each(|edge| executed[edge.index()] = true);
     executed
 }
 

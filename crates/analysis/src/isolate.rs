@@ -38,6 +38,13 @@ pub enum Score {
     Importance,
 }
 
+trodden_unit::spell! { Score:
+    Score::Ochiai => "ochiai", "How alike the runs that took it and the failing runs are";
+    Score::Tarantula => "tarantula", "Its share of the failing runs over that and its share of the passing ones";
+    Score::Importance => "importance",
+        "How much likelier it makes a failure than its function does, and how many failures it explains; with confidence";
+}
+
 /// Numbers of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunTally {
@@ -142,13 +149,9 @@ impl Isolation {
         let mut executed = BTreeMap::<IsolatedFunction, (BTreeSet<(bool, u64)>, BTreeSet<DagEdgeId>)>::new();
         for (key, paths) in seen {
             let (ids, edges) = executed.entry(key).or_default();
-            for path in paths.complete.iter().filter(|p| p.count > 0) {
-                ids.insert((true, path.id));
-                edges.extend(&path.path);
-            }
-            for path in paths.unfinished.iter().filter(|p| p.count > 0) {
-                ids.insert((false, path.id));
-                edges.extend(&path.path);
+            for path in paths.all().filter(|p| p.count > 0) {
+                ids.insert((path.is_complete(), path.id));
+                edges.extend(path.path);
             }
         }
         for (key, (ids, edges)) in executed {

@@ -26,6 +26,7 @@ use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
 use trodden_unit::events::CELLS;
+use trodden_unit::experiment::Spelling;
 use trodden_wire::{EVENT_SYMBOL, EventCost, EventThread};
 
 /// What a unit's code refers to for events.

@@ -250,7 +250,7 @@ impl Part {
         let mut counted = unit.counts_of(own).peekable();
         if counted.peek().is_some() {
             let dag = own.dag()?;
-            let numbering = Numbering::from_values(&dag, &own.values).map_err(|_| other())?;
+            let numbering = own.numbering(&dag).map_err(|_| other())?;
             for (id, count) in counted {
                 let path = numbering.path(&dag, id).ok_or_else(other)?;
                 let whole = part.within.number(function, &path);
@@ -292,8 +292,7 @@ impl MergedCopies {
             [only] => counts.clone_from(&only.counts),
             several => {
                 let dag = function.dag()?;
-                let numbering = Numbering::from_values(&dag, &function.values)
-                    .map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
+                let numbering = function.numbering(&dag)?;
                 self.shared(function, &dag, &numbering, several, &mut counts);
                 self.check_flow(function, &counts)?;
             }

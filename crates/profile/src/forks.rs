@@ -45,11 +45,9 @@ fn continued(function: &FunctionMap, paths: &FunctionPaths, forks: &[Edge]) -> B
     // What comes back from setjmp does so in one process, and LLVM counts it so.
     let is_continuation = |head: Node| function.blocks.get(head.index()).is_some_and(|b| b.kind == BlockKind::Continuation);
     let mut more = BTreeMap::<Node, i128>::new();
-    let complete = paths.complete.iter().map(|p| (i128::from(p.count), p.beginning, p.blocks.first()));
-    let unfinished = paths.unfinished.iter().map(|p| (i128::from(p.count), p.beginning, p.blocks.first()));
-    for (count, beginning, head) in complete.chain(unfinished) {
-        if let (Beginning::After(_), Some(head)) = (beginning, head) {
-            *more.entry(*head).or_default() += count;
+    for path in paths.all() {
+        if let (Beginning::After(_), Some(head)) = (path.beginning, path.blocks.first()) {
+            *more.entry(*head).or_default() += path.count;
         }
     }
     for (edge, _) in &function.cuts {

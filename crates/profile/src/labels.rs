@@ -5,7 +5,6 @@
 //! path's count, and is dropped.
 
 use crate::sum::Sums;
-use trodden_flow::Numbering;
 use trodden_flow::partition::labels;
 use trodden_unit::{FunctionMap, LabelWords, MapError};
 
@@ -18,8 +17,7 @@ pub fn decode(function: &FunctionMap, words: &LabelWords, counts: &[(u64, u64)],
         return Ok(());
     }
     let dag = function.dag()?;
-    let numbering =
-        Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
+    let numbering = function.numbering(&dag)?;
     let all = vec![true; dag.edges().len()];
     let search = labels::LabelSums::new(&dag, &words.labels, &all);
     for (word, count) in counts {

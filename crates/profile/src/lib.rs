@@ -57,7 +57,7 @@ pub use exactness::Inexact;
 pub use known::{NotKnown, has_usual_numbers};
 pub use merge::{Builds, Merged, Merger, merge_files};
 pub use model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
-pub use paths::{Beginning, FunctionPaths, LostPath, PathCount, PathEnd, PathWalk, Unfinished, Walks};
+pub use paths::{Beginning, CountedPath, FunctionPaths, LostPath, PathCount, PathEnd, PathWalk, Unfinished, Walks};
 pub use raw::{RawProblem, RawProfile, RawUnitCounts};
 pub use sampling::{BranchSampling, BranchSource, BurstEstimate, BurstSampling, CounterEstimate, Losses, ObservedBranches};
 pub use sampling::{Readings, Sampled, Sampling, Switch, UnitEstimates};

@@ -86,6 +86,47 @@ pub struct Unfinished {
     pub beginning: Beginning,
 }
 
+/// A path of either kind, complete or unfinished: what both have.
+#[derive(Clone, Copy, Debug)]
+pub struct CountedPath<'p> {
+    /// Its number, or that of the prefix.
+    pub id: u64,
+    /// Executions; see [`Unfinished::count`].
+    pub count: i128,
+    /// Its edges in the acyclic graph.
+    pub path: &'p [DagEdgeId],
+    /// Its blocks.
+    pub blocks: &'p [Node],
+    /// How it begins.
+    pub beginning: Beginning,
+    /// How it ends, if it is complete.
+    pub end: Option<PathEnd>,
+}
+
+impl CountedPath<'_> {
+    /// Whether it is complete.
+    pub fn is_complete(&self) -> bool {
+        self.end.is_some()
+    }
+
+    /// Executions, 0 if their number is negative.
+    pub fn times(&self) -> u64 {
+        clamp(self.count)
+    }
+}
+
+impl<'p> From<&'p PathCount> for CountedPath<'p> {
+    fn from(p: &'p PathCount) -> CountedPath<'p> {
+        CountedPath { id: p.id, count: p.count.into(), path: &p.path, blocks: &p.blocks, beginning: p.beginning, end: Some(p.end) }
+    }
+}
+
+impl<'p> From<&'p Unfinished> for CountedPath<'p> {
+    fn from(u: &'p Unfinished) -> CountedPath<'p> {
+        CountedPath { id: u.id, count: u.count.into(), path: &u.path, blocks: &u.blocks, beginning: u.beginning, end: None }
+    }
+}
+
 /// Paths that began after cut edges to one block and were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostPath {
@@ -101,13 +142,10 @@ impl FunctionPaths {
     /// # Errors
     /// The map is damaged, or a number is out of range.
     pub fn decode(function: &FunctionMap, counts: impl IntoIterator<Item = (u64, u64)>) -> Result<FunctionPaths, MapError> {
-        let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
-        let dag = function.dag()?;
-        check_origins(function, &dag).map_err(inconsistent)?;
-        let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
+        let Walks { dag, numbering, .. } = Walks::from_function(function)?;
         let (mut complete, mut reached) = (Vec::new(), Vec::new());
         for (id, count) in counts {
-            let path = numbering.path(&dag, id).ok_or_else(|| inconsistent(format!("there is no path {id}")))?;
+            let path = numbering.path(&dag, id).ok_or_else(|| function.inconsistent(format!("there is no path {id}")))?;
             match ending(function, &dag, &path) {
                 None => reached.push((id, count, path)),
                 Some(end) => {
@@ -125,6 +163,16 @@ impl FunctionPaths {
         paths.complete.sort_by_key(|p| (Reverse(p.count), p.id));
         paths.derive_counts(function, &dag);
         Ok(paths)
+    }
+
+    /// All its paths, the complete ones first.
+    pub fn all(&self) -> impl Iterator<Item = CountedPath<'_>> {
+        self.complete.iter().map(CountedPath::from).chain(self.unfinished.iter().map(CountedPath::from))
+    }
+
+    /// The complete or unfinished path of that number.
+    pub fn find(&self, is_complete: bool, id: u64) -> Option<CountedPath<'_>> {
+        self.all().find(|p| p.is_complete() == is_complete && p.id == id)
     }
 
     /// Calls of the function: executions of paths that begin at its entry.
@@ -147,17 +195,15 @@ impl FunctionPaths {
         let mut blocks = vec![0i128; function.blocks.len()];
         let mut edges = vec![0i128; function.edges.len()];
         let mut begun = HashMap::<Node, i128>::new();
-        let complete = self.complete.iter().map(|p| (i128::from(p.count), &p.blocks, &p.path, p.beginning));
-        let unfinished = self.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, &p.path, p.beginning));
-        for (count, on, path, beginning) in complete.chain(unfinished) {
-            on.iter().for_each(|b| blocks[b.index()] += count);
-            for &edge in path {
+        for path in self.all() {
+            path.blocks.iter().for_each(|b| blocks[b.index()] += path.count);
+            for &edge in path.path {
                 if let Origin::Real(e) | Origin::Leave(e) = dag.edge(edge).origin {
-                    edges[e.index()] += count;
+                    edges[e.index()] += path.count;
                 }
             }
-            if let Beginning::After(_) = beginning {
-                *begun.entry(on[0]).or_default() -= count;
+            if let Beginning::After(_) = path.beginning {
+                *begun.entry(path.blocks[0]).or_default() -= path.count;
             }
         }
         for cut in dag.cuts() {
@@ -206,10 +252,9 @@ impl<'a> Walks<'a> {
     /// # Errors
     /// The map is damaged.
     pub fn from_function(function: &'a FunctionMap) -> Result<Walks<'a>, MapError> {
-        let inconsistent = |what: String| MapError::Inconsistent { function: function.name.clone(), what };
         let dag = function.dag()?;
-        check_origins(function, &dag).map_err(inconsistent)?;
-        let numbering = Numbering::from_values(&dag, &function.values).map_err(inconsistent)?;
+        check_origins(function, &dag).map_err(|what| function.inconsistent(what))?;
+        let numbering = function.numbering(&dag)?;
         Ok(Walks { function, dag, numbering })
     }
 

@@ -5,7 +5,7 @@ use crate::paths::FunctionPaths;
 use std::collections::HashSet;
 use trodden_flow::frequency::{Frequencies, Hint, branch_weights};
 use trodden_flow::partition::{Ends, ExecutedPath, Procedure};
-use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Numbering, Origin};
+use trodden_flow::{Dag, DagEdge, DagEdgeId, Edge, Node, Origin};
 use trodden_unit::{EdgeKind, FlowEdge, FunctionMap, MapError};
 
 /// Estimated frequencies are fractions, those of procedures whole numbers.
@@ -24,16 +24,14 @@ pub fn measured(function: &FunctionMap, counts: &[(u64, u64)]) -> Result<Procedu
     let mut add =
         |path: &[DagEdgeId], count: u64| path.iter().for_each(|e| frequencies[e.index()] = frequencies[e.index()].saturating_add(count));
     let decoded = FunctionPaths::decode(function, counts.iter().copied())?;
-    decoded.complete.iter().for_each(|p| add(&p.path, p.count));
     // A forked process may have completed paths that its parent began: they are among the complete paths.
-    decoded.unfinished.iter().for_each(|p| add(&p.path, u64::try_from(p.count).unwrap_or(0)));
+    decoded.all().for_each(|p| add(p.path, p.times()));
     let complete = decoded.complete.iter().map(|p| ExecutedPath { end: ends.of(&p.path), count: p.count, in_passing: false });
     let mut paths: Vec<ExecutedPath> = complete.collect();
     // An execution that reached a call that may not return was counted there as well. Only the edge of that count is not on the path that
     // continues.
     let whole: HashSet<u64> = decoded.complete.iter().map(|p| p.id).collect();
-    let numbering =
-        Numbering::from_values(&dag, &function.values).map_err(|what| MapError::Inconsistent { function: function.name.clone(), what })?;
+    let numbering = function.numbering(&dag)?;
     for &(id, count) in counts.iter().filter(|(id, _)| !whole.contains(id)) {
         let path = numbering.path(&dag, id).unwrap_or_default();
         add(path.last().map(std::slice::from_ref).unwrap_or_default(), count);

@@ -17,7 +17,9 @@ use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::Node;
+use trodden_profile::CountedPath;
 use trodden_unit::Position;
+use trodden_unit::experiment::Spelling;
 
 /// What to annotate.
 #[derive(Clone, Debug)]
@@ -72,24 +74,15 @@ struct ShownPath {
 
 impl ShownPath {
     fn find(function: &Function, request: &AnnotateRequest) -> Result<Option<ShownPath>, ReportError> {
-        if let Some(path) = function.paths.unfinished.iter().find(|u| Some(u.id) == request.path) {
-            let count = i128::from(path.count);
-            return Ok(Some(ShownPath {
-                id: path.id,
-                count,
-                blocks: path.blocks.clone(),
-                weight: 0,
-                listing: PathListing::from_unfinished(function, path),
-            }));
+        let shown = |path: CountedPath, weight: u128| {
+            let listing = PathListing::from_path(function, path);
+            ShownPath { id: path.id, count: path.count, blocks: path.blocks.to_vec(), weight, listing }
+        };
+        if let Some(path) = request.path.and_then(|id| function.paths.find(false, id)) {
+            return Ok(Some(shown(path, 0)));
         }
         let path = select::path_of(function, request.path, request.measure)?;
-        Ok(path.map(|path| ShownPath {
-            id: path.id,
-            count: path.count.into(),
-            blocks: path.blocks.clone(),
-            weight: function.weight(&path, request.measure),
-            listing: PathListing::from_path(function, &path),
-        }))
+        Ok(path.map(|path| shown((&*path).into(), function.weight(&path, request.measure))))
     }
 }
 

@@ -6,20 +6,18 @@ use crate::select::{RankedPath, share};
 use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
 use trodden_profile::Profile;
 use trodden_profile::events::PathEvents;
 use trodden_unit::EventSource;
+use trodden_unit::experiment::Spelling;
 
 /// The event that a profile's units sum. `None` if units sum different events (merged profiles of different programs): their sum would
 /// mean nothing.
 pub fn source(profile: &Profile) -> Option<EventSource> {
     let units = profile.images.iter().flat_map(|i| &i.units);
-    let names: BTreeSet<&str> = units.filter_map(|u| u.map.events()).map(EventSource::name).collect();
-    match names.into_iter().collect::<Vec<_>>()[..] {
-        [name] => EventSource::parse(name),
-        _ => None,
-    }
+    let mut events = units.filter_map(|u| u.map.events());
+    let first = events.next()?;
+    events.all(|event| event == first).then_some(first)
 }
 
 /// Whether a profile has what a measure needs.
@@ -43,7 +41,7 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
     let of_all = share(events.sum.max(0) as u128, view.totals.events.max(0) as u128);
     Some(format!(
         "own {}: {} ± {} each, {} in all ({})",
-        event.noun(),
+        event.about(),
         decimal(events.mean(count)),
         decimal(events.deviation(count)),
         signed(events.sum),
@@ -54,7 +52,7 @@ pub fn path_line(view: &View, ranked: &RankedPath) -> Option<String> {
 /// A line about all paths.
 pub fn summary(view: &View) -> Option<String> {
     let event = source(view.profile)?;
-    Some(format!("{} {} of {}, each path's own: without what it called", signed(view.totals.events), event.noun(), event.name()))
+    Some(format!("{} {} of {}, each path's own: without what it called", signed(view.totals.events), event.about(), event.name()))
 }
 
 /// Adds a path's events to its JSON.

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use trodden_analysis::expression::joined::{self, Chain, PathPiece};
 use trodden_analysis::expression::{BlockSet, Expression, Matcher};
 use trodden_flow::Node;
+use trodden_profile::CountedPath;
 
 /// The answer where it is unknown whether the pieces that match together were executed one after the other.
 pub const UNKNOWN: &str = "unknown: paths are cut";
@@ -89,8 +90,7 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
             let before = matches.len();
             let is_cut = joined::is_cut(function.map);
             if !expression.needs_whole_paths(function.map) {
-                matches.extend(complete(at, function, &matcher));
-                matches.extend(unfinished(at, function, &matcher));
+                matches.extend(single(at, function, &matcher));
             }
             if is_cut {
                 let found = joined::join(&matcher, function.map, &function.paths);
@@ -221,45 +221,24 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
     }
 }
 
-fn complete(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
-    let fits = |p: &&trodden_profile::PathCount| p.count > 0 && matcher.matches(&p.blocks, p.beginning, Some(p.end));
-    let found = |p: &trodden_profile::PathCount| Match {
+/// The paths that match by themselves.
+fn single(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
+    let fits = |p: &CountedPath| p.count > 0 && matcher.matches(p.blocks, p.beginning, p.end);
+    let found = |p: CountedPath| Match {
         function: at,
         ids: vec![p.id],
-        complete: true,
-        count: p.count,
-        weight: function.weight(p, Measure::Instructions),
-        blocks: p.blocks.clone(),
+        complete: p.is_complete(),
+        count: p.times(),
+        weight: u128::from(p.times()) * u128::from(function.length(p.blocks)),
+        blocks: p.blocks.to_vec(),
         listing: PathListing::from_path(function, p),
     };
-    function.paths.complete.iter().filter(fits).map(found).collect()
-}
-
-fn unfinished(at: usize, function: &Function, matcher: &Matcher) -> Vec<Match> {
-    let fits = |u: &&trodden_profile::Unfinished| u.count > 0 && matcher.matches(&u.blocks, u.beginning, None);
-    let found = |u: &trodden_profile::Unfinished| {
-        let times = u.count.max(0) as u64;
-        let weight = u128::from(times) * u128::from(function.length(&u.blocks));
-        Match {
-            function: at,
-            ids: vec![u.id],
-            complete: false,
-            count: times,
-            weight,
-            blocks: u.blocks.clone(),
-            listing: PathListing::from_unfinished(function, u),
-        }
-    };
-    function.paths.unfinished.iter().filter(fits).map(found).collect()
+    function.paths.all().filter(fits).map(found).collect()
 }
 
 /// A path of several pieces.
 fn chain(at: usize, function: &Function, chain: &Chain) -> Match {
-    let (complete, unfinished) = (&function.paths.complete, &function.paths.unfinished);
-    let listing = |(is_complete, id): &PathPiece| match is_complete {
-        true => complete.iter().find(|p| p.id == *id).map(|p| PathListing::from_path(function, p)),
-        false => unfinished.iter().find(|u| u.id == *id).map(|u| PathListing::from_unfinished(function, u)),
-    };
+    let listing = |(is_complete, id): &PathPiece| Some(PathListing::from_path(function, function.paths.find(*is_complete, *id)?));
     let listings: Vec<PathListing> = chain.pieces.iter().filter_map(listing).collect();
     Match {
         function: at,

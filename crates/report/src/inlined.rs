@@ -26,20 +26,17 @@ pub fn entries(function: &Function) -> BTreeMap<u32, u64> {
     }
     let cuts = function.map.cuts.iter();
     let within: BTreeMap<Edge, BTreeSet<u32>> = cuts.map(|(cut, why)| (*cut, around(function, &bodies, *cut, *why))).collect();
-    let complete = function.paths.complete.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
-    let unfinished = function.paths.unfinished.iter().map(|p| (i128::from(p.count), &p.blocks, p.beginning));
-    let both = complete.map(|path| (path, true)).chain(unfinished.map(|path| (path, false)));
-    for ((count, blocks, beginning), is_complete) in both {
-        let continued = match beginning {
+    for path in function.paths.all() {
+        let continued = match path.beginning {
             Beginning::Entry => None,
             Beginning::After(edge) => within.get(&edge),
         };
         // A path that stopped in a call executed nothing behind it.
-        let stops = |at: usize| !is_complete && at + 1 == blocks.len();
+        let stops = |at: usize| !path.is_complete() && at + 1 == path.blocks.len();
         let of_block = |(at, block): (usize, &Node)| if stops(at) { before.get(&block.index()) } else { bodies.get(block.index()) };
-        let entered: BTreeSet<u32> = blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
+        let entered: BTreeSet<u32> = path.blocks.iter().enumerate().filter_map(of_block).flatten().copied().collect();
         for scope in entered.iter().filter(|s| continued.is_none_or(|inside| !inside.contains(s))) {
-            *entries.entry(*scope).or_default() += count;
+            *entries.entry(*scope).or_default() += path.count;
         }
     }
     let stopped = stopped(function);

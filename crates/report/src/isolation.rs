@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use trodden_analysis::isolate::{IsolatedFunction, Isolation, RunTally, Score, Suspect};
 use trodden_flow::DagEdgeId;
+use trodden_unit::experiment::Spelling;
 
 /// Which suspects are shown.
 pub struct SuspectSelection<'a> {
@@ -62,7 +63,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
         if self.shown.is_empty() {
             return out + "No failing run took a path of these functions.\n";
         }
-        let shown = format!("by {}; {} of {} shown\n\n", name(self.by), self.shown.len(), plural(self.found as u128, "path", "paths"));
+        let shown = format!("by {}; {} of {} shown\n\n", self.by.name(), self.shown.len(), plural(self.found as u128, "path", "paths"));
         out.push_str(&shown);
         for (rank, (suspect, function)) in self.shown.iter().enumerate() {
             out.push_str(&title(rank + 1, suspect, function, page));
@@ -104,7 +105,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
             "kind": "isolation",
             "failing_runs": self.runs.failing,
             "passing_runs": self.runs.passing,
-            "by": name(self.by),
+            "by": self.by.name(),
             "suspects_found": self.found,
             "suspects": suspects.collect::<Vec<_>>(),
         })
@@ -115,25 +116,12 @@ fn runs_noun(runs: RunTally) -> &'static str {
     if runs.failing + runs.passing == 1 { "run" } else { "runs" }
 }
 
-/// Name of a score.
-fn name(score: Score) -> &'static str {
-    match score {
-        Score::Ochiai => "ochiai",
-        Score::Tarantula => "tarantula",
-        Score::Importance => "importance",
-    }
-}
-
 fn path_edges(function: &Function, id: u64) -> Vec<DagEdgeId> {
-    let complete = function.paths.complete.iter().find(|p| p.id == id).map(|p| p.path.clone());
-    complete.or_else(|| function.paths.unfinished.iter().find(|p| p.id == id).map(|p| p.path.clone())).unwrap_or_default()
+    function.paths.all().find(|p| p.id == id).map_or_else(Vec::new, |p| p.path.to_vec())
 }
 
 fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
-    match suspect.complete {
-        true => function.paths.complete.iter().find(|p| p.id == suspect.id).map(|p| PathListing::from_path(function, p)),
-        false => function.paths.unfinished.iter().find(|p| p.id == suspect.id).map(|p| PathListing::from_unfinished(function, p)),
-    }
+    function.paths.find(suspect.complete, suspect.id).map(|path| PathListing::from_path(function, path))
 }
 
 fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {

@@ -20,6 +20,7 @@ use crate::words;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use trodden_profile::{PathCount, ProcessEnding, Run, Unfinished};
+use trodden_unit::experiment::Spelling;
 
 /// The report of `trodden report --json`.
 ///
@@ -186,7 +187,7 @@ fn path(ranked: &RankedPath, sources: &SourceCache) -> Map<String, Value> {
 }
 
 fn unfinished(function: &Function, path: &Unfinished, sources: &SourceCache) -> Map<String, Value> {
-    let mut out = listing_json(function, &PathListing::from_unfinished(function, path), sources);
+    let mut out = listing_json(function, &PathListing::from_path(function, path), sources);
     out.insert("id".into(), number(path.id));
     out.insert("count".into(), json!(path.count));
     out.insert("blocks".into(), json!(path.blocks.iter().map(|b| b.0).collect::<Vec<_>>()));

@@ -14,25 +14,9 @@ pub enum Measure {
     Events,
 }
 
-impl Measure {
-    /// The measure's name in options, JSON and headings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Measure::Instructions => "instructions",
-            Measure::Blocks => "blocks",
-            Measure::Count => "executions",
-            Measure::Events => "events",
-        }
-    }
-
-    /// The measure that a user means: `instructions`, `blocks`, `executions` (or `count`), `events`.
-    pub fn parse(text: &str) -> Option<Measure> {
-        match text {
-            "instructions" => Some(Measure::Instructions),
-            "blocks" => Some(Measure::Blocks),
-            "executions" | "count" => Some(Measure::Count),
-            "events" => Some(Measure::Events),
-            _ => None,
-        }
-    }
+trodden_unit::spell! { Measure:
+    Measure::Instructions => "instructions", "Of executed instructions";
+    Measure::Blocks => "blocks", "Of executed basic blocks";
+    Measure::Count => "executions", "Of executions of paths";
+    Measure::Events => "events", "Of the events that a program built with --events sums up";
 }

@@ -13,7 +13,7 @@ pub use crate::turn::{Begins, Ends, Turn};
 use crate::view::{Function, chain, file_of};
 use crate::words;
 use trodden_flow::{CutReason, Edge, Node, Origin};
-use trodden_profile::{Beginning, PathCount, PathEnd, Unfinished};
+use trodden_profile::{Beginning, CountedPath, PathEnd};
 use trodden_unit::{BlockKind, EdgeKind, Position};
 
 /// A path as a list of source lines.
@@ -39,29 +39,27 @@ pub struct ListingStep {
 }
 
 impl PathListing {
-    /// The listing of a complete path.
-    pub fn from_path(function: &Function, path: &PathCount) -> PathListing {
+    /// The listing of a path; an unfinished one reached a call that did not return.
+    pub fn from_path<'p>(function: &Function, path: impl Into<CountedPath<'p>>) -> PathListing {
+        let path = path.into();
+        let edges = edges(function, path.path);
         let ends = match path.end {
-            PathEnd::Exit(edge) => {
-                let edge = tail_call_before(function, path, edge).unwrap_or(edge);
+            Some(PathEnd::Exit(edge)) => {
+                let edge = tail_call_before(function, &edges, edge).unwrap_or(edge);
                 let flow = &function.map.edges[edge.index()];
                 Ends::Exit { edge, kind: flow.kind, line: last_line(function, flow.from) }
             }
-            PathEnd::Cut(edge) => {
+            Some(PathEnd::Cut(edge)) => {
                 let to = function.map.edges[edge.index()].to;
                 Ends::Cut { reason: reason(function, edge), to, line: first_line(function, to) }
             }
-            PathEnd::Stop => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            Some(PathEnd::Stop) => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
+            None => {
+                let at = path.blocks.last().copied().unwrap_or(Node(0));
+                Ends::Call { at, lines: first_line(function, at).zip(last_line(function, at)) }
+            }
         };
-        PathListing { begins: begins(function, path.beginning), steps: steps(function, &path.blocks, &edges(function, &path.path)), ends }
-    }
-
-    /// The listing of an unfinished path: it reached a call that did not return.
-    pub fn from_unfinished(function: &Function, path: &Unfinished) -> PathListing {
-        let at = path.blocks.last().copied().unwrap_or(Node(0));
-        let lines = first_line(function, at).zip(last_line(function, at));
-        let steps = steps(function, &path.blocks, &edges(function, &path.path));
-        PathListing { begins: begins(function, path.beginning), steps, ends: Ends::Call { at, lines } }
+        PathListing { begins: begins(function, path.beginning), steps: steps(function, path.blocks, &edges), ends }
     }
 
     /// The listing of a path that was cut into several pieces; `pieces` has at least one.
@@ -91,9 +89,8 @@ impl PathListing {
 }
 
 /// The edge after a tail call by which a path reaches the block that it returns from. The function's frame is gone by then.
-fn tail_call_before(function: &Function, path: &PathCount, exit: Edge) -> Option<Edge> {
-    let edges = edges(function, &path.path);
-    let before = edges.into_iter().flatten().rev().find(|e| *e != exit)?;
+fn tail_call_before(function: &Function, edges: &[Option<Edge>], exit: Edge) -> Option<Edge> {
+    let before = edges.iter().flatten().rev().copied().find(|e| *e != exit)?;
     let flow = &function.map.edges[before.index()];
     (flow.kind == EdgeKind::TailCall && flow.to == function.map.edges[exit.index()].from).then_some(before)
 }

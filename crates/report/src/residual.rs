@@ -14,6 +14,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedFunction, UntestedSummary};
 use trodden_flow::Edge;
+use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
 
 /// The order of untested paths.
@@ -338,28 +339,19 @@ impl<'v, 'a> UntestedInput<'v, 'a> {
     fn paths_of(&self, function: &'v Function<'a>) -> Vec<UntestedReport<'v, 'a>> {
         let known = self.known_of(function);
         let new = |path: &[_]| untested::new_edges(function.map, known, path).into_iter().collect();
-        let complete = function.paths.complete.iter().map(|p| UntestedReport {
-            function,
-            id: p.id,
-            complete: true,
-            count: p.count,
-            new_edges: new(&p.path),
-            seen: self.sighting(function, p.id).unwrap_or_default(),
-            listing: PathListing::from_path(function, p),
-        });
-        // A known prefix was not counted, so subtraction says nothing about it. Such prefixes have no sighting.
-        let unfinished = function.paths.unfinished.iter().filter(|u| u.count > 0).filter_map(|u| {
+        let report = |path: CountedPath| {
+            let seen = self.sighting(function, path.id);
             Some(UntestedReport {
                 function,
-                id: u.id,
-                complete: false,
-                count: u.count.unsigned_abs(),
-                new_edges: new(&u.path),
-                seen: self.sighting(function, u.id)?,
-                listing: PathListing::from_unfinished(function, u),
+                id: path.id,
+                complete: path.is_complete(),
+                count: path.times(),
+                new_edges: new(path.path),
+                seen: if path.is_complete() { seen.unwrap_or_default() } else { seen.filter(|_| path.count > 0)? },
+                listing: PathListing::from_path(function, path),
             })
-        });
-        complete.chain(unfinished).collect()
+        };
+        function.paths.all().filter_map(report).collect()
     }
 
     fn edges_of(&self, function: &'v Function<'a>) -> Vec<NewEdge<'v, 'a>> {

@@ -222,9 +222,6 @@ fn listing(function: &Function, id: u64) -> Option<PathListing> {
     // Of a function that counts segments nothing is said of unfinished paths; here it is the interesting path.
     let map = FunctionMap { storage: Storage::Array, ..function.map.clone() };
     let paths = FunctionPaths::decode(&map, [(id, 1)]).ok()?;
-    match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
-        (Some(path), _) => Some(PathListing::from_path(function, path)),
-        (None, Some(path)) => Some(PathListing::from_unfinished(function, path)),
-        (None, None) => None,
-    }
+    let path = paths.all().find(|path| path.id == id)?;
+    Some(PathListing::from_path(function, path))
 }

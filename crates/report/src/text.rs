@@ -10,6 +10,7 @@ use crate::select::{RankedPath, Ranking, Selection};
 use crate::source::SourceCache;
 use crate::view::{Function, View, file_of};
 use crate::words;
+use trodden_unit::experiment::Spelling;
 use trodden_unit::{Position, UnitMap};
 
 /// How the report looks.
@@ -395,7 +396,7 @@ fn unfinished(functions: &[&Function], page: &Page) -> String {
     let mut rows: Vec<(i64, &str, String)> = Vec::new();
     for function in functions {
         for path in &function.paths.unfinished {
-            let how = words::ends(&PathListing::from_unfinished(function, path).ends);
+            let how = words::ends(&PathListing::from_path(function, path).ends);
             let how = if path.count < 0 { "a forked process completed a path that its parent began".to_string() } else { how };
             rows.push((path.count, &function.name.short, format!("{how} (path {})", path.id)));
         }

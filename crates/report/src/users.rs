@@ -98,10 +98,7 @@ fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &TakenPath) -> Option<ListedPa
     let id = taken.counter - function.map.first_counter;
     // Decoded alone: the counts of other paths do not change this path.
     let paths = FunctionPaths::decode(function.map, [(id, taken.count)]).ok()?;
-    let listing = match (paths.complete.first(), paths.unfinished.first()) {
-        (Some(path), _) => PathListing::from_path(function, path),
-        (None, path) => PathListing::from_unfinished(function, path?),
-    };
+    let listing = PathListing::from_path(function, paths.all().next()?);
     Some(ListedPath { function, id, listing })
 }
 

@@ -10,7 +10,8 @@ use trodden_wire::EVENT_TSC;
 /// Cells of a path.
 pub const CELLS: u64 = 4;
 
-/// Something that happens while a program runs, and is counted as it does.
+/// Something that happens while a program runs, and is counted as it does. It is [spelled](crate::experiment::Spelling) as in `perf list`,
+/// where that has the event; the spelling's meaning is the noun for people, in the plural.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum EventSource {
     /// Ticks of the time-stamp counter: time at a constant rate, whether the thread runs or waits. Needs nothing but the instruction.
@@ -34,52 +35,6 @@ pub enum EventSource {
 }
 
 impl EventSource {
-    /// All of them.
-    pub const ALL: [EventSource; 9] = [
-        EventSource::Tsc,
-        EventSource::Cycles,
-        EventSource::Instructions,
-        EventSource::CacheReferences,
-        EventSource::CacheMisses,
-        EventSource::Branches,
-        EventSource::BranchMisses,
-        EventSource::TaskClock,
-        EventSource::PageFaults,
-    ];
-
-    /// Its name in options and reports; where `perf list` has the event, the same.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventSource::Tsc => "tsc",
-            EventSource::Cycles => "cycles",
-            EventSource::Instructions => "instructions",
-            EventSource::CacheReferences => "cache-references",
-            EventSource::CacheMisses => "cache-misses",
-            EventSource::Branches => "branches",
-            EventSource::BranchMisses => "branch-misses",
-            EventSource::TaskClock => "task-clock",
-            EventSource::PageFaults => "page-faults",
-        }
-    }
-
-    /// What is counted, for people, in the plural.
-    pub fn noun(self) -> &'static str {
-        match self {
-            EventSource::Tsc => "ticks",
-            EventSource::CacheReferences => "cache references",
-            EventSource::CacheMisses => "cache misses",
-            EventSource::BranchMisses => "branch misses",
-            EventSource::TaskClock => "ns",
-            EventSource::PageFaults => "page faults",
-            other => other.name(),
-        }
-    }
-
-    /// The event of that name.
-    pub fn parse(name: &str) -> Option<EventSource> {
-        EventSource::ALL.into_iter().find(|e| e.name() == name)
-    }
-
     /// Type and number by which perf_event_open(2) knows it; of the time-stamp counter [`EVENT_TSC`] and 0.
     pub fn kernel(self) -> (u32, u64) {
         const HARDWARE: u32 = 0;
@@ -95,18 +50,5 @@ impl EventSource {
             EventSource::TaskClock => (SOFTWARE, 1),
             EventSource::PageFaults => (SOFTWARE, 2),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_come_back() {
-        for event in EventSource::ALL {
-            assert_eq!(EventSource::parse(event.name()), Some(event));
-        }
-        assert_eq!(EventSource::parse("ticks"), None);
     }
 }

@@ -10,7 +10,7 @@ use crate::line_graphs::LineGraphs;
 use crate::segment_words::SegmentWords;
 use crate::storage::{CountTable, InterestingWords, LabelWords, Storage};
 use serde::{Deserialize, Serialize};
-use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Origin};
+use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
 pub const MAP_VERSION: u32 = 16;
@@ -430,6 +430,19 @@ impl FunctionMap {
             return Err(wrong(format!("edge {} does not exist", bad.0)));
         }
         Dag::from_edges(self.blocks.len() as u32 + 1, Node(0), self.exit(), self.dag.clone()).map_err(wrong)
+    }
+
+    /// The numbering of the paths of its acyclic graph.
+    ///
+    /// # Errors
+    /// The values on its edges number no paths.
+    pub fn numbering(&self, dag: &Dag) -> Result<Numbering, MapError> {
+        Numbering::from_values(dag, &self.values).map_err(|what| self.inconsistent(what))
+    }
+
+    /// That this map is damaged.
+    pub fn inconsistent(&self, what: String) -> MapError {
+        MapError::Inconsistent { function: self.name.clone(), what }
     }
 
     /// Name of the function for people: without mangling where that can be undone. Demangling is the reader's job; this is the raw name

@@ -67,6 +67,13 @@ pub enum AdviceKind {
     Never,
 }
 
+trodden_unit::spell! { AdviceKind:
+    AdviceKind::Correlated => "correlated", "Branches that an earlier branch on the path decides";
+    AdviceKind::Loop => "loop", "Loops whose iterations fall into few patterns";
+    AdviceKind::Redundant => "redundant", "Results that are computed again though nearly all executions had them";
+    AdviceKind::Never => "never", "Edges that are taken often, and never on one path";
+}
+
 /// A finding about a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdviceFinding {
@@ -99,6 +106,14 @@ impl AdviceFinding {
             Advice::Never(_) => AdviceKind::Never,
         }
     }
+
+    /// The negated decimal logarithm of the probability that it is chance; only for [`Never`].
+    pub fn surprise(&self) -> f64 {
+        match &self.advice {
+            Advice::Never(never) => never.surprise,
+            _ => 0.0,
+        }
+    }
 }
 
 /// All findings of a function: those that save most first, then those that are least likely to be chance. Without block properties no
@@ -124,14 +139,4 @@ pub fn advise(
     findings.extend(never.into_iter().map(|n| AdviceFinding { saves: 0, advice: Advice::Never(n) }));
     findings.sort_by(|a, b| b.saves.cmp(&a.saves).then_with(|| b.surprise().total_cmp(&a.surprise())));
     findings
-}
-
-impl AdviceFinding {
-    /// The negated decimal logarithm of the probability that it is chance; only for [`Never`].
-    pub fn surprise(&self) -> f64 {
-        match &self.advice {
-            Advice::Never(never) => never.surprise,
-            _ => 0.0,
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The executed paths of a function, by the edges that they take.
 
-use trodden_flow::{DagEdgeId, Edge, Node, Origin};
-use trodden_profile::paths::FunctionPaths;
+use trodden_flow::{Edge, Node, Origin};
+use trodden_profile::paths::{CountedPath, FunctionPaths};
 use trodden_unit::{EdgeKind, FunctionMap};
 
 /// All executed paths of a function, including unfinished ones.
@@ -36,12 +36,10 @@ pub struct BlockWalk {
 impl<'a> Walks<'a> {
     /// The paths that were executed.
     pub fn new(map: &'a FunctionMap, paths: &FunctionPaths) -> Walks<'a> {
-        let complete = paths.complete.iter().map(|p| BlockWalk::new(map, p.id, p.count, &p.blocks, &p.path));
-        let unfinished = paths.unfinished.iter().filter(|p| p.count > 0);
-        let unfinished = unfinished.map(|p| BlockWalk::new(map, p.id, p.count.unsigned_abs(), &p.blocks, &p.path));
+        let executed = paths.all().filter(|p| p.is_complete() || p.count > 0);
         let mut walks = Walks {
             map,
-            walks: complete.chain(unfinished).collect(),
+            walks: executed.map(|path| BlockWalk::new(map, path)).collect(),
             blocks: vec![0; map.blocks.len()],
             edges: vec![0; map.edges.len()],
             deciding: vec![false; map.edges.len()],
@@ -74,9 +72,9 @@ impl<'a> Walks<'a> {
 }
 
 impl BlockWalk {
-    fn new(map: &FunctionMap, id: u64, count: u64, blocks: &[Node], path: &[DagEdgeId]) -> BlockWalk {
+    fn new(map: &FunctionMap, path: CountedPath) -> BlockWalk {
         let (mut edges, mut sums, mut sum) = (Vec::new(), Vec::new(), 0i64);
-        for edge in path {
+        for edge in path.path {
             let origin = map.dag[edge.index()].origin;
             if !matches!(origin, Origin::Enter(_)) {
                 sums.push(sum);
@@ -87,10 +85,10 @@ impl BlockWalk {
             }
         }
         // An unfinished path has no edge after its last block.
-        if sums.len() < blocks.len() {
+        if sums.len() < path.blocks.len() {
             sums.push(sum);
         }
-        BlockWalk { id, count, blocks: blocks.to_vec(), edges, sums }
+        BlockWalk { id: path.id, count: path.times(), blocks: path.blocks.to_vec(), edges, sums }
     }
 }
 

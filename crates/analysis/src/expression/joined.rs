@@ -14,7 +14,7 @@
 use super::{Expression, ExpressionSequence, Gap, Matcher};
 use std::collections::HashMap;
 use trodden_flow::{CutReason, Edge, Node};
-use trodden_profile::paths::{Beginning, FunctionPaths, PathEnd};
+use trodden_profile::paths::{Beginning, CountedPath, FunctionPaths, PathEnd};
 use trodden_unit::FunctionMap;
 
 /// Most chains that are tried.
@@ -86,18 +86,9 @@ impl Expression {
     }
 }
 
-/// A piece with the data for joining it to others.
-struct Part<'p> {
-    piece: PathPiece,
-    count: i128,
-    blocks: &'p [Node],
-    beginning: Beginning,
-    end: Option<PathEnd>,
-}
-
 /// Searches for chains of executed pieces that match.
 pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) -> Joined {
-    let parts = parts(paths);
+    let parts = paths.all().filter(|p| p.count > 0 && !p.blocks.is_empty()).collect();
     let (begun, total, joined) = (HashMap::new(), HashMap::new(), HashMap::new());
     let mut search = Search { matcher, function, begun, total, joined, left: MOST_CHAINS, found: Joined::default(), parts };
     let mut arrived: HashMap<Node, i128> = HashMap::new();
@@ -124,24 +115,6 @@ pub fn join(matcher: &Matcher, function: &FunctionMap, paths: &FunctionPaths) ->
     search.found
 }
 
-fn parts(paths: &FunctionPaths) -> Vec<Part<'_>> {
-    let complete = paths.complete.iter().map(|p| Part {
-        piece: (true, p.id),
-        count: i128::from(p.count),
-        blocks: &p.blocks,
-        beginning: p.beginning,
-        end: Some(p.end),
-    });
-    let unfinished = paths.unfinished.iter().map(|p| Part {
-        piece: (false, p.id),
-        count: i128::from(p.count),
-        blocks: &p.blocks,
-        beginning: p.beginning,
-        end: None,
-    });
-    complete.chain(unfinished).filter(|p| p.count > 0 && !p.blocks.is_empty()).collect()
-}
-
 /// Where a piece that ends at a cut leads, and whether the path goes on there.
 fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> {
     let Some(PathEnd::Cut(edge)) = end else { return None };
@@ -152,7 +125,7 @@ fn cut_to(function: &FunctionMap, end: Option<PathEnd>) -> Option<(Node, bool)> 
 struct Search<'s> {
     matcher: &'s Matcher<'s>,
     function: &'s FunctionMap,
-    parts: Vec<Part<'s>>,
+    parts: Vec<CountedPath<'s>>,
     /// Pieces that begin after a cut, by their first block.
     begun: HashMap<Node, Vec<usize>>,
     /// Executions that pass from piece to piece, by block.
@@ -166,7 +139,7 @@ struct Search<'s> {
 impl Search<'_> {
     /// Executions of a piece that certainly begin a path, if a path can begin with it.
     fn starts(&self, at: usize) -> Option<i128> {
-        let Part { beginning, blocks, count, .. } = self.parts[at];
+        let CountedPath { beginning, blocks, count, .. } = self.parts[at];
         let begins = beginning == Beginning::Entry || cuts_to(self.function, blocks[0]).1.is_some();
         // Others of these executions may be the rest of paths that were cut here.
         begins.then(|| count - self.joined.get(&blocks[0]).copied().unwrap_or(0))
@@ -200,7 +173,7 @@ impl Search<'_> {
         }
         match u64::try_from(at_least) {
             Ok(at_least @ 1..) => {
-                let pieces = chain.iter().map(|at| self.parts[*at].piece).collect();
+                let pieces = chain.iter().map(|at| (self.parts[*at].is_complete(), self.parts[*at].id)).collect();
                 self.found.certain.push(Chain { pieces, at_least, blocks });
             }
             _ => self.found.is_open = true,

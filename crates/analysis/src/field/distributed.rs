@@ -144,7 +144,7 @@ fn graph<'a>(
 ) -> Option<&'a (Dag, Numbering)> {
     let make = || {
         let dag = function.dag().ok()?;
-        let numbering = Numbering::from_values(&dag, &function.values).ok()?;
+        let numbering = function.numbering(&dag).ok()?;
         Some((dag, numbering))
     };
     graphs.entry((key, place)).or_insert_with(make).as_ref()

@@ -206,8 +206,7 @@ fn taken(profile: &Profile) -> Result<BTreeSet<SuitePathKey>, MapError> {
                 continue;
             }
             let paths = FunctionPaths::decode(function, counts)?;
-            keys.extend(paths.complete.iter().map(|p| key(p.id, true)));
-            keys.extend(paths.unfinished.iter().filter(|p| p.count > 0).map(|p| key(p.id, false)));
+            keys.extend(paths.all().filter(|p| p.count > 0).map(|p| key(p.id, p.is_complete())));
         }
     }
     Ok(keys)

@@ -19,8 +19,7 @@ pub fn unit_of_edges(map: &UnitMap) -> Result<UnitMap, MapError> {
     for function in &map.functions {
         let graph = function.graph()?;
         let dag = dag(&graph, &cut_all(&graph, &function.cuts));
-        let numbering =
-            Numbering::ball_larus(&dag).map_err(|e| MapError::Inconsistent { function: function.name.clone(), what: e.to_string() })?;
+        let numbering = Numbering::ball_larus(&dag).map_err(|e| function.inconsistent(e.to_string()))?;
         let (first_counter, counters) = (out.counters, numbering.paths());
         out.counters += counters;
         out.functions.push(FunctionMap {

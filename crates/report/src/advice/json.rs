@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, BranchOutcome, Correlated, LoopPatterns, Never, OperationSite, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
+use trodden_unit::experiment::Spelling;
 
 /// The findings of `trodden advise --json`.
 pub fn advice(view: &View, advice: &Advice, sources: &SourceCache) -> Value {
@@ -30,7 +31,7 @@ fn finding(rank: usize, ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     let evidence = Evidence { function, sources };
     json!({
         "rank": rank,
-        "kind": say::kind(ranked.finding.kind()),
+        "kind": ranked.finding.kind().name(),
         "function": function.name.full,
         "linkage_name": function.name.linkage,
         "image": function.image.path,

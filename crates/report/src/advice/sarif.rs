@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use trodden_analysis::advise::{Advice as Found, AdviceKind};
 use trodden_flow::Node;
 use trodden_unit::Position;
+use trodden_unit::experiment::Spelling;
 
 const RULES: [(AdviceKind, &str); 4] = [
     (AdviceKind::Correlated, "A branch is decided by an earlier branch on the same path"),
@@ -49,7 +50,7 @@ pub fn iterations(view: &View, found: &[Turns], sources: &SourceCache) -> Value 
 
 /// The findings as a SARIF log. A finding without a known source position is named by its function only.
 pub fn advice(advice: &Advice, sources: &SourceCache) -> Value {
-    let rules = RULES.map(|(kind, text)| json!({ "id": say::kind(kind), "shortDescription": { "text": text } }));
+    let rules = RULES.map(|(kind, text)| json!({ "id": kind.name(), "shortDescription": { "text": text } }));
     let results = advice.savings.iter().chain(&advice.others).map(|r| result(r, sources));
     sarif::log(json!(rules), results.collect())
 }
@@ -63,7 +64,7 @@ fn result(ranked: &RankedAdvice, sources: &SourceCache) -> Value {
     main["logicalLocations"] = json!([logical]);
     let text = format!("{}. Try: {}.", say::summary(function, &ranked.finding), say::suggestion(function, &ranked.finding));
     let mut result = json!({
-        "ruleId": say::kind(ranked.finding.kind()),
+        "ruleId": ranked.finding.kind().name(),
         "level": "note",
         "message": { "text": text },
         "locations": [main],

@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, Never, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
 use trodden_unit::Position;
+use trodden_unit::experiment::Spelling;
 
 /// Most repeated results that are shown for one block.
 const MOST_REPEATED: usize = 6;
@@ -75,7 +76,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
         0 => String::new(),
         _ => format!("{} {}  ", right(&percent(ranked.share), 6), page.paint(paint::BAR, &paint::bar((ranked.share * 10.0).min(1.0), 5))),
     };
-    let kind = page.paint(paint::OTHER, &left(say::kind(ranked.finding.kind()), 10));
+    let kind = page.paint(paint::OTHER, &left(ranked.finding.kind().name(), 10));
     let main = say::main_position(function, &ranked.finding);
     let file =
         main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();

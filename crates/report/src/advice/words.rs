@@ -4,7 +4,7 @@ use crate::path_listing;
 use crate::text::printable;
 use crate::view::{Function, chain, file_of};
 use crate::words::{base_name, percent, plural};
-use trodden_analysis::advise::{Advice, AdviceFinding, AdviceKind, BranchOutcome, Correlated, LoopPattern, LoopPatterns, Never, Redundant};
+use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, Never, Redundant};
 use trodden_flow::{Edge, Node};
 use trodden_unit::{EdgeKind, Position};
 
@@ -12,16 +12,6 @@ use trodden_unit::{EdgeKind, Position};
 const LONG_STRETCH: u64 = 60;
 /// Most decisions of a pattern that are shown.
 const MOST_TURNS: usize = 8;
-
-/// Name of a kind, in options and JSON.
-pub fn kind(kind: AdviceKind) -> &'static str {
-    match kind {
-        AdviceKind::Correlated => "correlated",
-        AdviceKind::Loop => "loop",
-        AdviceKind::Redundant => "redundant",
-        AdviceKind::Never => "never",
-    }
-}
 
 /// Where a branch stands.
 pub fn branch_position(function: &Function, block: Node) -> Option<Position> {

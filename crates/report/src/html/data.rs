@@ -14,6 +14,8 @@ use crate::words;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use trodden_flow::{Node, Origin};
+use trodden_profile::CountedPath;
+use trodden_unit::experiment::Spelling;
 use trodden_unit::{EdgeKind, Position};
 
 /// Longest source text of one function that is embedded, in lines.
@@ -110,18 +112,12 @@ impl<'v, 'a> Details<'v, 'a> {
         ranked.sort_by_key(|(weight, p)| (std::cmp::Reverse(*weight), std::cmp::Reverse(p.count), p.id));
         let total = view.total(options.measure);
         let mut paths = Vec::new();
-        for (weight, path) in ranked.iter().take(most) {
-            let mut path_json = details.path_json(&PathListing::from_path(function, path), &path.blocks, &path.path);
-            (path_json["id"], path_json["c"], path_json["w"]) = (number(path.id), number(path.count), json!(select::share(*weight, total)));
-            path_json["i"] = number(function.length(&path.blocks));
+        for &(weight, path) in ranked.iter().take(most) {
+            let mut path_json = details.path_json(path.into());
+            path_json["w"] = json!(select::share(weight, total));
             paths.push(path_json);
         }
-        let mut unfinished = Vec::new();
-        for path in function.paths.unfinished.iter().take(most) {
-            let mut path_json = details.path_json(&PathListing::from_unfinished(function, path), &path.blocks, &path.path);
-            (path_json["id"], path_json["c"], path_json["i"]) = (number(path.id), json!(path.count), number(function.length(&path.blocks)));
-            unfinished.push(path_json);
-        }
+        let unfinished: Vec<Value> = function.paths.unfinished.iter().take(most).map(|path| details.path_json(path.into())).collect();
         let lost = |l: &trodden_profile::LostPath| json!([l.count, first_line(function, l.head), l.head.0]);
         json!({
             "paths": paths, "more": ranked.len().saturating_sub(most),
@@ -132,7 +128,8 @@ impl<'v, 'a> Details<'v, 'a> {
         })
     }
 
-    fn path_json(&mut self, listing: &PathListing, blocks: &[Node], path: &[trodden_flow::DagEdgeId]) -> Value {
+    fn path_json(&mut self, path: CountedPath) -> Value {
+        let listing = PathListing::from_path(self.function, path);
         let steps: Vec<Value> = listing
             .steps
             .iter()
@@ -142,13 +139,14 @@ impl<'v, 'a> Details<'v, 'a> {
                 json!([self.place(&step.chain), blocks, words::turns(&step.turns), class])
             })
             .collect();
-        let edges = path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
+        let edges = path.path.iter().filter_map(|e| match self.function.dag.edge(*e).origin {
             Origin::Real(e) | Origin::Leave(e) => Some(e.0),
             _ => None,
         });
         json!({
-            "b": words::begins(&listing.begins), "e": words::ends(&listing.ends), "s": steps,
-            "n": blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
+            "id": number(path.id), "c": if path.is_complete() { number(path.times()) } else { json!(path.count as i64) },
+            "i": number(self.function.length(path.blocks)), "b": words::begins(&listing.begins), "e": words::ends(&listing.ends),
+            "s": steps, "n": path.blocks.iter().map(|b| b.0).collect::<Vec<_>>(), "g": edges.collect::<Vec<_>>(),
         })
     }
 

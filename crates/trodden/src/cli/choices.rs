@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use trodden_unit::experiment::Spelling;
 
 /// A value, the word for it, and what help says of it; help says nothing if that is the word itself.
 pub type Choice<T> = (T, &'static str, &'static str);
@@ -15,6 +16,11 @@ pub fn one_of<T: Copy + Send + Sync + 'static>(choices: impl IntoIterator<Item =
     };
     let words = PossibleValuesParser::new(choices.iter().map(value));
     words.try_map(move |word| choices.iter().find(|choice| choice.1 == word).map(|choice| choice.0).ok_or("there is no such value"))
+}
+
+/// Reads a value by its spelling.
+pub fn spelled<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
+    one_of(T::spellings())
 }
 
 /// The word for a value of an option's own type.

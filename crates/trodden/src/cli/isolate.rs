@@ -1,6 +1,6 @@
 //! The syntax of `trodden isolate`.
 
-use super::choices::{Choice, one_of};
+use super::choices::spelled;
 use clap::Args;
 use std::path::PathBuf;
 use trodden_analysis::isolate::Score;
@@ -29,7 +29,7 @@ pub struct Isolate {
     #[arg(long, value_name = "PROGRAM")]
     pub program: Option<String>,
     /// What paths are ranked by.
-    #[arg(long, value_parser = one_of(SCORES), default_value = "ochiai")]
+    #[arg(long, value_parser = spelled::<Score>(), default_value = "ochiai")]
     pub by: Score,
     /// Only functions of this name, or whose full name this regular expression matches.
     #[arg(long, short, value_name = "NAME")]
@@ -47,14 +47,3 @@ pub struct Isolate {
     #[arg(long)]
     pub json: bool,
 }
-
-/// How suspicious a path is.
-const SCORES: [Choice<Score>; 3] = [
-    (Score::Ochiai, "ochiai", "How alike the runs that took it and the failing runs are"),
-    (Score::Tarantula, "tarantula", "Its share of the failing runs over that and its share of the passing ones"),
-    (
-        Score::Importance,
-        "importance",
-        "How much likelier it makes a failure than its function does, and how many failures it explains; with confidence",
-    ),
-];

@@ -1,12 +1,11 @@
 //! Parameters of counting, which several commands take: syntax only. What goes together is decided by
 //! [`trodden_unit::experiment::exclusions`], and files are read where the settings are resolved.
 
-use super::choices::{Choice, one_of};
-use clap::builder::TypedValueParser;
+use super::choices::{Choice, one_of, spelled};
 use clap::{Args, Command, Parser};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, SettingsFile, Spelling, Threads, Timing};
+use trodden_unit::experiment::{ExperimentScheme, Keep, Observe, Reach, Settings, SettingsFile, Threads, Timing};
 use trodden_unit::{EventSource, experiment::spelling::MOST_PATHS};
 
 /// How paths are counted.
@@ -81,11 +80,6 @@ const COVERAGES: [Choice<Observe>; 2] = [
     (Observe::Coverage, "regions", "Of regions, and so of lines, functions and branches"),
     (Observe::Mcdc, "mcdc", "And of the conditions of decisions (MC/DC)"),
 ];
-
-/// Reads a value by its spelling.
-fn spelled<T: Spelling + Send + Sync>() -> impl TypedValueParser<Value = T> {
-    one_of(T::spellings())
-}
 
 impl Parameters {
     /// The parameters as settings of a build.

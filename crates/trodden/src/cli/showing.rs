@@ -1,19 +1,11 @@
 //! The syntax of the commands that show stored profiles: `report`, `annotate`, `export`, `advise`.
 
 use super::LAST;
-use super::choices::{Choice, one_of};
+use super::choices::spelled;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 use trodden_analysis::advise::AdviceKind;
 use trodden_report::Measure;
-
-/// What share paths have of what.
-const MEASURES: [Choice<Measure>; 4] = [
-    (Measure::Instructions, "instructions", "Of executed instructions"),
-    (Measure::Blocks, "blocks", "Of executed basic blocks"),
-    (Measure::Count, "executions", "Of executions of paths"),
-    (Measure::Events, "events", "Of the events that a program built with --events sums up"),
-];
 
 /// Which paths are shown.
 #[derive(Debug, Args)]
@@ -22,7 +14,7 @@ pub struct Shown {
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// What shares are computed from.
-    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
     /// At most this many paths; 0 for all. [default: 10, of JSON all]
     #[arg(long, value_name = "N")]
@@ -78,7 +70,7 @@ pub struct Annotate {
     #[arg(long, value_name = "N")]
     pub path: Option<u64>,
     /// What weight is.
-    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
     /// Where source files are, if they have moved. May be given several times.
     #[arg(long, value_name = "FOLDER")]
@@ -145,7 +137,7 @@ pub struct Export {
     #[arg(long, value_name = "FOLDER")]
     pub relative_to: Option<PathBuf>,
     /// What folded stacks are weighed by.
-    #[arg(long, value_parser = one_of(MEASURES), default_value = "instructions")]
+    #[arg(long, value_parser = spelled::<Measure>(), default_value = "instructions")]
     pub measure: Measure,
     /// With `known`: a file for TRODDEN_KNOWN, by which this program, built with --residual, knows these paths too,
     /// without being rebuilt.
@@ -155,14 +147,6 @@ pub struct Export {
     #[arg(long, value_name = "FOLDER")]
     pub source: Vec<PathBuf>,
 }
-
-/// A kind of finding.
-const FINDINGS: [Choice<AdviceKind>; 4] = [
-    (AdviceKind::Correlated, "correlated", "Branches that an earlier branch on the path decides"),
-    (AdviceKind::Loop, "loop", "Loops whose iterations fall into few patterns"),
-    (AdviceKind::Redundant, "redundant", "Results that are computed again though nearly all executions had them"),
-    (AdviceKind::Never, "never", "Edges that are taken often, and never on one path"),
-];
 
 /// `trodden advise`
 #[derive(Debug, Args)]
@@ -182,7 +166,7 @@ pub struct Advise {
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,
     /// Only findings of this kind. May be given several times.
-    #[arg(long, value_parser = one_of(FINDINGS))]
+    #[arg(long, value_parser = spelled::<AdviceKind>())]
     pub kind: Vec<AdviceKind>,
     /// At most this many findings that save something, and as many edges never taken together; 0 for all. [default: 10,
     /// of JSON and SARIF all]

@@ -34,11 +34,18 @@ pub trait Spelling: Copy + PartialEq + Sized + 'static {
     fn name(self) -> &'static str {
         Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(_, name, _)| name)
     }
+
+    /// What it means.
+    fn about(self) -> &'static str {
+        Self::spellings().into_iter().find(|(value, ..)| *value == self).map_or("", |(.., about)| about)
+    }
 }
 
+/// The [`Spelling`] of a type: each value with its name, and what it means.
+#[macro_export]
 macro_rules! spell {
     ($type:ty: $($value:expr => $name:literal, $about:literal;)*) => {
-        impl Spelling for $type {
+        impl $crate::experiment::Spelling for $type {
             fn spellings() -> Vec<(Self, &'static str, &'static str)> {
                 vec![$(($value, $name, $about),)*]
             }
@@ -103,10 +110,16 @@ spell! { ExperimentScheme:
         "approximate", "As ppp without the check: other paths may be counted as such";
 }
 
-impl Spelling for EventSource {
-    fn spellings() -> Vec<(Self, &'static str, &'static str)> {
-        EventSource::ALL.map(|event| (event, EventSource::name(event), event.noun())).to_vec()
-    }
+spell! { EventSource:
+    EventSource::Tsc => "tsc", "ticks";
+    EventSource::Cycles => "cycles", "cycles";
+    EventSource::Instructions => "instructions", "instructions";
+    EventSource::CacheReferences => "cache-references", "cache references";
+    EventSource::CacheMisses => "cache-misses", "cache misses";
+    EventSource::Branches => "branches", "branches";
+    EventSource::BranchMisses => "branch-misses", "branch misses";
+    EventSource::TaskClock => "task-clock", "ns";
+    EventSource::PageFaults => "page-faults", "page faults";
 }
 
 /// An entry of the table.

@@ -76,11 +76,8 @@ impl<'a> EventNames<'a> {
         let (place, id) = self.places.path(counter)?;
         let function = self.functions.get(&place)?;
         let paths = FunctionPaths::decode(function.map, [(id, 1)]).ok()?;
-        match (paths.complete.first(), paths.unfinished.iter().find(|u| u.id == id)) {
-            (Some(path), _) => Some(PathListing::from_path(function, path)),
-            (None, Some(path)) => Some(PathListing::from_unfinished(function, path)),
-            (None, None) => None,
-        }
+        let path = paths.all().find(|path| path.id == id)?;
+        Some(PathListing::from_path(function, path))
     }
 
     /// The lines of a path, and how it ends, in one line.
