@@ -1,6 +1,7 @@
 //! Numbers, times and turns in words: what text, HTML and exports say alike.
 
 use crate::turn::{Begins, Ends, Turn};
+use std::borrow::Borrow;
 use trodden_flow::CutReason;
 use trodden_profile::{ProcessEnding, Run};
 use trodden_unit::{EdgeKind, FlowEdge};
@@ -47,6 +48,12 @@ pub fn percent(share: f64) -> String {
 /// A number of things: `1 path`, `2 paths`.
 pub fn plural(number: u128, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// The first of some names, and how many more there are.
+pub fn listed<S: Borrow<str>>(names: &[S], most: usize) -> String {
+    let first = names[..most.min(names.len())].join(", ");
+    if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
 }
 
 /// A duration: `840 ms`, `1.23 s`, `3 min 5 s`.

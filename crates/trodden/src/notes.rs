@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
+pub use trodden_report::words::listed;
 
 /// Variable that silences notes.
 pub const QUIET_VARIABLE: &str = "TRODDEN_QUIET";
@@ -46,12 +47,6 @@ pub fn reasons(error: &anyhow::Error) -> String {
         causes.push(cause);
     }
     causes.join(": ")
-}
-
-/// The first of some names, and how many more there are.
-pub fn listed(names: &[String], most: usize) -> String {
-    let first = names[..most.min(names.len())].join(", ");
-    if names.len() > most { format!("{first} and {} more", names.len() - most) } else { first }
 }
 
 /// A program that the user named could not be run: why, and what can be done.

@@ -95,17 +95,10 @@ fn readable() -> fs::Permissions {
 /// # Errors
 /// It is not there; the message says where it was looked for.
 pub fn plugin() -> Result<PathBuf> {
-    if let Some(named) = named_library(PLUGIN_VARIABLE, PLUGIN)? {
-        return Ok(named);
+    match named_library(PLUGIN_VARIABLE, PLUGIN)? {
+        Some(named) => Ok(named),
+        None => installed("plugin", PLUGIN, "trodden-instrument", PLUGIN_VARIABLE),
     }
-    installed_library(PLUGIN)?.map_err(|[one, other]| {
-        anyhow!(
-            "the plugin {PLUGIN} is neither in {} nor in {}: build it with `cargo build --release -p trodden-instrument`, or name it by \
-                {PLUGIN_VARIABLE}",
-            one.display(),
-            other.display()
-        )
-    })
 }
 
 /// The option by which clang loads it.
@@ -137,6 +130,17 @@ pub fn installed_library(library: &str) -> Result<Result<PathBuf, [PathBuf; 2]>>
     Ok(places.iter().find(|p| p.is_file()).cloned().ok_or(places))
 }
 
+/// One of our libraries where it should be; `package` makes it, and `variable` names another file.
+fn installed(what: &str, library: &str, package: &str, variable: &str) -> Result<PathBuf> {
+    installed_library(library)?.map_err(|places| {
+        let [one, other] = places.each_ref().map(|place| place.display());
+        anyhow!(
+            "the {what} {library} is neither in {one} nor in {other}: build it with `cargo build --release -p {package}`, or name it by \
+                {variable}"
+        )
+    })
+}
+
 /// File name of the library that records waits.
 pub const WAITS_RECORDER: &str = "libtrodden_waits_recorder.so";
 /// Variable that names another file of it.
@@ -147,17 +151,9 @@ const WAITS_RECORDER_VARIABLE: &str = "TRODDEN_WAITS_RECORDER";
 /// # Errors
 /// It is not there; the message says where it was looked for.
 pub fn waits_recorder() -> Result<PathBuf> {
-    if let Some(named) = named_library(WAITS_RECORDER_VARIABLE, WAITS_RECORDER)? {
-        return Ok(named);
-    }
-    match installed_library(WAITS_RECORDER)? {
-        Ok(path) => preloadable(&fs::canonicalize(path)?),
-        Err([one, other]) => bail!(
-            "the recorder {WAITS_RECORDER} is neither in {} nor in {}: build it with `cargo build --release -p trodden-waits-recorder`, \
-                or name it by {WAITS_RECORDER_VARIABLE}",
-            one.display(),
-            other.display()
-        ),
+    match named_library(WAITS_RECORDER_VARIABLE, WAITS_RECORDER)? {
+        Some(named) => Ok(named),
+        None => preloadable(&fs::canonicalize(installed("recorder", WAITS_RECORDER, "trodden-waits-recorder", WAITS_RECORDER_VARIABLE)?)?),
     }
 }
 

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use trodden_unit::{Identity, Image};
+use trodden_unit::Image;
 
 /// Variable that names the file.
 pub const LOG_VARIABLE: &str = "TRODDEN_LOG";
@@ -49,8 +49,7 @@ impl DriverEvent {
     /// A link made an image.
     pub fn linked(output: &Path, image: Option<&Image>) -> DriverEvent {
         let units = image.map(|i| i.units.iter().map(|u| u.unit.to_string()).collect()).unwrap_or_default();
-        let identity = image.map(|i: &Image| -> Identity { i.identity });
-        DriverEvent::Link { output: output.into(), image: identity.map(|i| i.to_string()), units }
+        DriverEvent::Link { output: output.into(), image: image.map(|i| i.identity.to_string()), units }
     }
 }
 

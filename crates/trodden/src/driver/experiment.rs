@@ -107,11 +107,10 @@ pub fn paths_of(kind: InputKind, identity: Identity) -> Result<KnownPaths> {
 /// # Errors
 /// There is none of these, or it is damaged.
 pub fn known_paths(wanted: &OsStr) -> Result<KnownPaths> {
-    let mut known = KnownPaths::default();
     if Path::new(wanted).is_file() {
-        known.unite(paths_in_file(Path::new(wanted))?)?;
-        return Ok(known);
+        return paths_in_file(Path::new(wanted));
     }
+    let mut known = KnownPaths::default();
     let names = wanted.to_str().with_context(|| format!("there is no file {}", wanted.display()))?;
     for name in names.split(',') {
         known.unite(match known_in(Path::new(name))? {

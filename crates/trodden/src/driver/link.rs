@@ -285,11 +285,7 @@ fn sources(job: &LinkJob, store: &UnitStore, recipes: &RecipeStore, image: &Imag
     let own = |unit: &Identity| !known.contains(unit);
     let mut units = Vec::new();
     for unit in image.units.iter().map(|p| p.unit).filter(own) {
-        let frame = match image.frames.iter().find(|f| f.unit == unit) {
-            Some(frame) => Some(frame.clone()),
-            None => store.get(unit)?,
-        };
-        if let Some(frame) = frame {
+        if let Some(frame) = image.frame(unit, Some(store))? {
             units.push((frame.map()?.source, frame));
         }
     }

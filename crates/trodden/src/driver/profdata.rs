@@ -5,7 +5,7 @@
 
 use crate::driver::other_programs::succeeded;
 use crate::driver::toolchain::Tool;
-use crate::notes::note;
+use crate::notes::{listed, note};
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};
@@ -26,9 +26,9 @@ pub fn text(profile: &Profile) -> Result<Vec<u8>> {
 
 fn edges(profile: &Profile) -> Result<EdgeCounts> {
     let edges = EdgeCounts::new(profile, &targets)?;
-    if let Some(first) = edges.without_markers.first() {
-        let more = if edges.without_markers.len() > 1 { format!(" and {} more", edges.without_markers.len() - 1) } else { String::new() };
-        note(format_args!("built without LLVM's counters, and not in the profile: {first}{more}"));
+    if !edges.without_markers.is_empty() {
+        let sources = listed(&edges.without_markers, 1);
+        note(format_args!("built without LLVM's counters, and not in the profile: {sources}"));
     }
     Ok(edges)
 }

@@ -4,7 +4,7 @@
 use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
-use crate::notes::note;
+use crate::notes::{listed, note};
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -66,9 +66,9 @@ impl KnownProperties {
 
     /// Says of which functions nothing is known, and why.
     pub fn remark(&self, functions: &[&Function]) {
-        if let Some((first, reason)) = functions.first().zip(self.missing.values().next()) {
-            let more = if functions.len() > 1 { format!(" and {} more", functions.len() - 1) } else { String::new() };
-            note(format_args!("redundant results were not looked for in {}{more}: {reason}", first.name.short));
+        let names: Vec<&str> = functions.iter().map(|f| f.name.short.as_str()).collect();
+        if let (false, Some(reason)) = (names.is_empty(), self.missing.values().next()) {
+            note(format_args!("redundant results were not looked for in {}: {reason}", listed(&names, 1)));
         }
     }
 }

@@ -180,19 +180,16 @@ impl Job {
 
     /// The commands that make everything that cargo wants: rustc once, or once for each way.
     fn commands(&self, rustc: &OsStr) -> Result<Vec<Command>> {
-        let whole = |t: &&String| t.as_str() == "bin" || t.as_str() == "cdylib";
-        if self.test || self.types.iter().all(|t| whole(&t)) {
-            let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
+        let types: Vec<&str> = self.types.iter().map(String::as_str).collect();
+        let (wholes, others): (Vec<&str>, Vec<&str>) = types.iter().partition(|t| ["bin", "cdylib"].contains(t));
+        if self.test || others.is_empty() {
             return Ok(vec![self.program(rustc, &types, &self.emit)?]);
         }
-        let (wholes, others): (Vec<&String>, Vec<&String>) = self.types.iter().partition(whole);
-        if others.iter().any(|t| *t == "staticlib") {
+        if others.contains(&"staticlib") {
             note(format_args!("static library of crate {}: not instrumented", self.name));
         }
-        let others: Vec<&str> = others.into_iter().map(String::as_str).collect();
         let mut commands = vec![self.library(rustc, &others)?];
         if !wholes.is_empty() {
-            let wholes: Vec<&str> = wholes.into_iter().map(String::as_str).collect();
             let emit: Vec<String> = self.emit.iter().filter(|e| *e == "link").cloned().collect();
             let mut second = self.program(rustc, &wholes, &emit)?;
             // The first run has given its warnings.
