@@ -56,14 +56,8 @@ impl ChangedLines {
     /// # Errors
     /// The text is no diff, or is damaged.
     pub fn from_diff(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
-        let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
-        for file in of_files(text)? {
-            // A new file has no old lines.
-            if let (Some(name), false) = (file.old_name, file.old.is_empty()) {
-                changes.files.entry(name).or_default().extend(file.old);
-            }
-        }
-        Ok(changes)
+        // A new file has no old lines.
+        ChangedLines::read(text, root, |file| (file.old_name, file.old))
     }
 
     /// Reads a unified diff for the lines of the new files. The program was built from these.
@@ -71,11 +65,19 @@ impl ChangedLines {
     /// # Errors
     /// See [`ChangedLines::from_diff`].
     pub fn from_new_files(text: &str, root: Option<&str>) -> Result<ChangedLines, DiffError> {
+        // A file that is gone has no new lines.
+        ChangedLines::read(text, root, |file| (file.new_name, file.new))
+    }
+
+    fn read(
+        text: &str,
+        root: Option<&str>,
+        side: impl Fn(FileChange) -> (Option<String>, BTreeSet<u32>),
+    ) -> Result<ChangedLines, DiffError> {
         let mut changes = ChangedLines { root: root.map(str::to_owned), ..ChangedLines::default() };
-        for file in of_files(text)? {
-            // A file that is gone has no new lines.
-            if let (Some(name), false) = (file.new_name, file.new.is_empty()) {
-                changes.files.entry(name).or_default().extend(file.new);
+        for (name, lines) in of_files(text)?.into_iter().map(side).filter(|(_, lines)| !lines.is_empty()) {
+            if let Some(name) = name {
+                changes.files.entry(name).or_default().extend(lines);
             }
         }
         Ok(changes)

@@ -18,7 +18,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use trodden_flow::DagEdgeId;
 use trodden_profile::model::Profile;
-use trodden_profile::paths::FunctionPaths;
 use trodden_unit::{Identity, MapError};
 
 /// Half the width of a 95 % interval, in standard deviations.
@@ -133,9 +132,7 @@ impl Isolation {
         let mut seen = Vec::new();
         for unit in profile.images.iter().flat_map(|i| &i.units) {
             for (at, function) in unit.map.functions.iter().enumerate() {
-                let mut counts = unit.counts_of(function).peekable();
-                if counts.peek().is_some() {
-                    let mut paths = FunctionPaths::decode(function, counts)?;
+                if let Some(mut paths) = unit.executed_paths(function)? {
                     if unit.map.has_times() || function.is_partial() {
                         // Unfinished paths are computed from the counts of all paths; this function counts only some.
                         paths.unfinished.clear();

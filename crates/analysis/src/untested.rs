@@ -111,11 +111,7 @@ impl Sightings {
     /// Adds the sums over all counted paths.
     fn tally(&mut self, unit: &UnitProfile) -> Result<(), MapError> {
         for function in &unit.map.functions {
-            let mut counts = unit.counts_of(function).peekable();
-            if counts.peek().is_none() {
-                continue;
-            }
-            let paths = FunctionPaths::decode(function, counts)?;
+            let Some(paths) = unit.executed_paths(function)? else { continue };
             self.executions += paths.complete.iter().map(|p| u128::from(p.count)).sum::<u128>();
             self.counted.extend(paths.complete.iter().map(|p| (unit.unit, function.first_counter + p.id)));
         }
@@ -181,9 +177,7 @@ impl UntestedSummary {
     pub fn new(filtered: &Profile, known: &KnownPaths) -> Result<UntestedSummary, MapError> {
         let mut summary = UntestedSummary::default();
         for (_, unit, function) in filtered.functions() {
-            let mut counts = unit.counts_of(function).peekable();
-            if counts.peek().is_some() {
-                let paths = FunctionPaths::decode(function, counts)?;
+            if let Some(paths) = unit.executed_paths(function)? {
                 summary.add(&new_in(function, known_of(known, &unit.map, function), &paths));
             }
         }

@@ -56,17 +56,8 @@ pub enum ContentKind {
 
 impl ContentKind {
     fn from_number(number: u32) -> Option<ContentKind> {
-        let all = [
-            ContentKind::Run,
-            ContentKind::Map,
-            ContentKind::Image,
-            ContentKind::Counts,
-            ContentKind::End,
-            ContentKind::Sampling,
-            ContentKind::Events,
-            ContentKind::Times,
-        ];
-        all.into_iter().find(|k| *k as u32 == number)
+        use ContentKind::*;
+        [Run, Map, Image, Counts, End, Sampling, Events, Times].into_iter().find(|kind| *kind as u32 == number)
     }
 
     /// Version of the content of a block of this kind.

@@ -20,7 +20,6 @@ mod within;
 pub use within::Within;
 
 use crate::counts::Counts;
-use crate::merge::add_counts;
 use crate::model::{ImageProfile, ProcessEnding, Profile, Run, UnitProfile};
 use crate::paths::FunctionPaths;
 use std::collections::{BTreeMap, HashMap};
@@ -354,7 +353,7 @@ impl MergedCopies {
     pub fn into_profile(mut self) -> Profile {
         if let Some(again) = self.again {
             let units = self.profile.images[0].units.iter_mut().zip(&again.units);
-            units.for_each(|(unit, more)| add_counts(unit, more));
+            units.for_each(|(unit, more)| unit.counts.merge(&more.counts));
         }
         self.profile
     }

@@ -54,13 +54,13 @@ impl Counts {
     /// Adds what the same counters hold elsewhere.
     pub fn merge(&mut self, more: &Counts) {
         if !more.executions.is_empty() {
-            self.executions = sum::merge(&self.executions, &more.executions);
+            self.executions = sum::merge(&self.executions, &more.executions, u64::saturating_add);
         }
         if !more.events.is_empty() {
             self.events = events::merge(&self.events, &more.events);
         }
         if !more.first_seen.is_empty() {
-            self.first_seen = sum::earliest(&self.first_seen, &more.first_seen);
+            self.first_seen = sum::merge(&self.first_seen, &more.first_seen, u64::min);
         }
     }
 

@@ -9,14 +9,14 @@
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, UnitProfile};
 use crate::paths::{FunctionPaths, PathCount};
-use crate::sampling::{Sampling, is_sampled};
+use crate::sampling::Sampling;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use trodden_flow::Node;
 use trodden_unit::{FunctionMap, Identity, UnitMap};
 
 /// What to compare, and the thresholds of reported changes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct DiffOptions {
     /// Match equal functions of different builds.
     pub across_builds: bool,
@@ -28,12 +28,6 @@ pub struct DiffOptions {
     pub least_count: u64,
     /// Whether paths are reported whose count changed and whose share did not.
     pub counts: bool,
-}
-
-impl Default for DiffOptions {
-    fn default() -> DiffOptions {
-        DiffOptions { across_builds: false, least_function_share: 0.0, least_program_share: 0.0, least_count: 0, counts: false }
-    }
 }
 
 /// The differences of two profiles.
@@ -221,7 +215,7 @@ struct Entry<'a> {
 
 /// Executions of complete paths, for shares of the program: counts; for sampled profiles, counts corrected for the slowdown by counting.
 fn weighted(profile: &Profile, image: &ImageProfile, unit: &UnitProfile, map: &FunctionMap, paths: &FunctionPaths) -> Vec<f64> {
-    let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| is_sampled(&unit.map));
+    let bursts = profile.sampling.as_ref().and_then(Sampling::bursts).filter(|_| unit.map.experiment.is_sampled());
     let weighted = |p: &PathCount| match bursts {
         Some(bursts) => bursts.weighted(image.identity, unit.unit, map.first_counter + p.id, p.count),
         None => p.count as f64,

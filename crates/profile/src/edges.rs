@@ -175,11 +175,7 @@ fn add_unit(all: &mut ProfileFunctions, unit: &UnitProfile, edges: &EdgeProfile)
     edges.placeholders.iter().for_each(|m| by_function.entry(m.function).or_default().push(m));
     for (number, placeholders) in by_function {
         let function = unit.map.functions.get(number as usize).ok_or(damaged("a function number out of range"))?;
-        let mut counts = unit.counts_of(function).peekable();
-        if counts.peek().is_none() {
-            continue;
-        }
-        let paths = FunctionPaths::decode(function, counts)?;
+        let Some(paths) = unit.executed_paths(function)? else { continue };
         let forks: Vec<Edge> = edges.forks_of(number as usize).collect();
         let paths = with_paths_of_children(function, &paths, &forks)?.unwrap_or(paths);
         for placeholder in placeholders {

@@ -5,6 +5,7 @@
 //!
 //! Invariant: events belong to counters in ascending order, and none is listed whose sum and squares are both zero.
 
+use crate::sum;
 use serde::{Deserialize, Serialize};
 use trodden_unit::events::CELLS;
 
@@ -76,15 +77,7 @@ pub fn split_cells(cells: &[(u64, u64)], overflow: &[(u64, u128)]) -> CountsAndE
 
 /// The sum of two lists.
 pub fn merge(one: &[(u64, PathEvents)], other: &[(u64, PathEvents)]) -> Vec<(u64, PathEvents)> {
-    let mut all: Vec<(u64, PathEvents)> = one.iter().chain(other).copied().collect();
-    all.sort_by_key(|e| e.0);
-    all.dedup_by(|next, kept| {
-        let same = next.0 == kept.0;
-        if same {
-            kept.1 = kept.1.add(next.1);
-        }
-        same
-    });
+    let mut all = sum::merge(one, other, PathEvents::add);
     all.retain(|(_, events)| *events != PathEvents::default());
     all
 }

@@ -3,7 +3,6 @@
 //! Sampling is described separately ([`crate::sampling`]).
 
 use crate::model::{Profile, Run, UnitProfile};
-use crate::sampling::is_sampled;
 use std::collections::BTreeSet;
 use trodden_unit::experiment::Spelling;
 use trodden_unit::{CountedEvent, FunctionMap, StorageAliases, UnitMap, parts};
@@ -220,13 +219,13 @@ struct Found {
 
 impl Found {
     fn unit(&mut self, map: &UnitMap) {
-        if is_sampled(map) {
+        if map.experiment.is_sampled() {
             let refused = map.skipped.iter().filter(|s| s.reason.starts_with(NOT_SAMPLED));
             self.not_sampled.extend(refused.map(|s| s.name.trim_start_matches('\u{1}').to_owned()));
         }
         self.edges += u64::from(map.counted == CountedEvent::Edges);
-        self.watched += u64::from(map.is_watched());
-        self.residual += u64::from(map.has_times() && !map.is_watched());
+        self.watched += u64::from(map.experiment.is_watched());
+        self.residual += u64::from(map.has_times() && !map.experiment.is_watched());
         self.copy += u64::from(parts::origin(map).is_some());
     }
 

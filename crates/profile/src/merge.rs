@@ -9,7 +9,7 @@
 
 use crate::container::{Loss, Maps};
 use crate::error::ProfileError;
-use crate::model::{ImageProfile, Profile, Run, UnitProfile};
+use crate::model::{ImageProfile, Profile, Run};
 use crate::sampling::{BurstSampling, Sampling};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,7 @@ impl Image {
             let key = (unit.unit, *occurrence);
             *occurrence += 1;
             match self.places.get(&key) {
-                Some(&place) => add_counts(&mut self.profile.units[place], &unit),
+                Some(&place) => self.profile.units[place].counts.merge(&unit.counts),
                 None => {
                     self.places.insert(key, self.profile.units.len());
                     self.profile.units.push(unit);
@@ -194,11 +194,6 @@ impl Image {
             }
         }
     }
-}
-
-/// Adds the counts of another run of a unit.
-pub(crate) fn add_counts(unit: &mut UnitProfile, more: &UnitProfile) {
-    unit.counts.merge(&more.counts);
 }
 
 fn in_common(one: Run, other: Run) -> Run {

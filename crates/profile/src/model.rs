@@ -5,10 +5,11 @@
 
 use crate::counts::Counts;
 use crate::events::PathEvents;
+use crate::paths::FunctionPaths;
 use crate::sampling::Sampling;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use trodden_unit::{FunctionMap, Identity, UnitMap};
+use trodden_unit::{FunctionMap, Identity, MapError, UnitMap};
 
 /// The counts of one run, or of several merged runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -100,6 +101,18 @@ impl UnitProfile {
     /// Time of the first execution of a path of one of the unit's functions in nanoseconds since 1970, if known.
     pub fn first_seen(&self, function: &FunctionMap, path: u64) -> Option<u64> {
         self.counts.first_seen_of(function.first_counter.saturating_add(path))
+    }
+
+    /// The paths of a function; `None` if nothing of it was counted.
+    ///
+    /// # Errors
+    /// The map is damaged.
+    pub fn executed_paths(&self, function: &FunctionMap) -> Result<Option<FunctionPaths>, MapError> {
+        let mut counts = self.counts_of(function).peekable();
+        match counts.peek() {
+            Some(_) => FunctionPaths::decode(function, counts).map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Executions of one of the unit's functions that were counted without their path: because its table was full, or

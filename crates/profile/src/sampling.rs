@@ -8,7 +8,7 @@ mod quantile;
 pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
-pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, is_sampled, subtract};
+pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, subtract};
 pub use readings::{Readings, Sampled, SwitchedOn};
 
 use serde::{Deserialize, Serialize};

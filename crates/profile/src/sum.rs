@@ -63,14 +63,14 @@ fn excess(one: u64, other: u64) -> Option<u128> {
     (u128::from(one) + u128::from(other)).checked_sub(u128::from(u64::MAX)).filter(|e| *e > 0)
 }
 
-/// The sum of two such lists.
-pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
+/// The entries of two such lists; what both have is added up.
+pub fn merge<T: Copy>(one: &[(u64, T)], other: &[(u64, T)], add: impl Fn(T, T) -> T) -> Vec<(u64, T)> {
     let mut out = Vec::with_capacity(one.len().max(other.len()));
     let (mut a, mut b) = (one.iter().peekable(), other.iter().peekable());
     loop {
         match (a.peek(), b.peek()) {
             (Some(x), Some(y)) if x.0 == y.0 => {
-                out.push((x.0, x.1.saturating_add(y.1)));
+                out.push((x.0, add(x.1, y.1)));
                 a.next();
                 b.next();
             }
@@ -80,14 +80,6 @@ pub fn merge(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
             (None, None) => return out,
         }
     }
-}
-
-/// The earlier times of two lists, ascending by index.
-pub fn earliest(one: &[(u64, u64)], other: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let mut all: Vec<(u64, u64)> = one.iter().chain(other).copied().collect();
-    all.sort_unstable();
-    all.dedup_by_key(|t| t.0);
-    all
 }
 
 #[cfg(test)]
@@ -119,11 +111,12 @@ mod tests {
 
     #[test]
     fn of_times_the_earlier_ones_stay() {
-        assert_eq!(earliest(&[(1, 9), (4, 2)], &[(0, 5), (1, 3), (4, 7)]), [(0, 5), (1, 3), (4, 2)]);
+        assert_eq!(merge(&[(1, 9), (4, 2)], &[(0, 5), (1, 3), (4, 7)], u64::min), [(0, 5), (1, 3), (4, 2)]);
     }
 
     #[test]
     fn merging_is_addition() {
+        let merge = |one: &[(u64, u64)], other: &[(u64, u64)]| merge(one, other, u64::saturating_add);
         assert_eq!(merge(&[(1, 1), (3, u64::MAX), (9, 2)], &[(0, 5), (3, 1), (4, 4)]), [(0, 5), (1, 1), (3, u64::MAX), (4, 4), (9, 2)]);
         assert_eq!(merge(&[], &[(2, 1)]), [(2, 1)]);
         assert_eq!(merge(&[(2, 1)], &[]), [(2, 1)]);

@@ -50,15 +50,9 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
         out.push_str(&format!("  {}\n", page.paint(paint::TITLE, &words::ends(&shown.listing.ends))));
     }
     if !others.is_empty() {
-        let names: Vec<&str> = others.iter().take(5).map(|f| f.name.full.as_str()).collect();
-        let more = others.len().saturating_sub(5);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        out.push_str(&format!(
-            "{} `{}` also means {}{more}\n",
-            page.paint(paint::WARNING, "note:"),
-            printable(&request.function),
-            names.join(", ")
-        ));
+        let names: Vec<&str> = others.iter().map(|f| f.name.full.as_str()).collect();
+        let (note, request) = (page.paint(paint::WARNING, "note:"), printable(&request.function));
+        out.push_str(&format!("{note} `{request}` also means {}\n", words::listed(&names, 5)));
     }
     Ok(out)
 }

@@ -3,7 +3,7 @@
 use crate::error::ReportError;
 use crate::json::{SCHEMA_VERSION, number};
 use crate::measure::Measure;
-use crate::paint::{self, fit, right};
+use crate::paint;
 use crate::path_listing::PathListing;
 use crate::select::{limit, matching, share};
 use crate::source::SourceCache;
@@ -178,13 +178,12 @@ impl<'v, 'a> FoundPaths<'v, 'a> {
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, self.expression), page.paint(paint::DIM, &all));
         for (rank, found) in self.matches.iter().take(limit(top)).enumerate() {
             let function = self.functions[found.function];
-            let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20)));
             let what = if found.complete { "path" } else { "unfinished path" };
             let ids: Vec<String> = found.ids.iter().map(u64::to_string).collect();
             let least = if ids.len() > 1 { "at least " } else { "" };
             let times = plural(found.count.into(), "time", "times");
             let numbers = format!("{what} {}  taken {least}{times}, {}", ids.join(" + "), percent(self.share(found)));
-            out.push_str(&format!("\n{}  {name}  {numbers}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
+            out.push_str(&format!("\n{}  {numbers}\n", page.entry(rank + 1, function)));
             out.push_str(&path_lines(function, &found.listing, sources, page));
         }
         if self.matches.len() > limit(top) {

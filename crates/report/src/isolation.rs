@@ -1,14 +1,13 @@
 //! Suspects of a bug, on a terminal and as JSON.
 
 use crate::json::SCHEMA_VERSION;
-use crate::paint::{self, fit, right};
+use crate::paint::{self, fit};
 use crate::path_listing::PathListing;
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, plural};
 use serde_json::{Value, json};
-use std::collections::HashMap;
 use trodden_analysis::isolate::{IsolatedFunction, Isolation, RunTally, Score, Suspect};
 use trodden_flow::DagEdgeId;
 use trodden_unit::experiment::Spelling;
@@ -37,11 +36,7 @@ impl<'v, 'a> Suspects<'v, 'a> {
     /// # Errors
     /// No function has the selected name.
     pub fn new(isolation: &Isolation, view: &'v View<'a>, selection: &SuspectSelection) -> Result<Suspects<'v, 'a>, crate::ReportError> {
-        let mut functions: HashMap<IsolatedFunction, &'v Function<'a>> = HashMap::new();
-        for function in &view.functions {
-            let place = function.unit.map.functions.iter().position(|f| std::ptr::eq(f, function.map));
-            functions.insert((function.unit.unit, place.unwrap_or_default()), function);
-        }
+        let functions = view.by_place();
         let edges = |key: IsolatedFunction, id: u64| functions.get(&key).map_or_else(Vec::new, |f| path_edges(f, id));
         let mut all = isolation.suspects(selection.by, edges);
         if let Some(name) = selection.function {
@@ -127,12 +122,7 @@ fn listing(function: &Function, suspect: &Suspect) -> Option<PathListing> {
 fn title(rank: usize, suspect: &Suspect, function: &Function, page: &Page) -> String {
     let Suspect { runs, executed, .. } = suspect;
     let what = if suspect.complete { "path" } else { "unfinished path" };
-    let head = format!(
-        "{}  {}  {what} {}",
-        page.paint(paint::TITLE, &right(&rank.to_string(), 3)),
-        page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(50).max(20))),
-        suspect.id
-    );
+    let head = format!("{}  {what} {}", page.entry(rank, function), suspect.id);
     let taken = format!(
         "in {} of {} failing and {} of {} passing runs that executed the function",
         runs.failing, executed.failing, runs.passing, executed.passing

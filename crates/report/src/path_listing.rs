@@ -27,6 +27,19 @@ pub struct PathListing {
     pub ends: Ends,
 }
 
+/// A path with its function.
+pub(crate) struct ListedPath<'v, 'a> {
+    pub function: &'v Function<'a>,
+    pub id: u64,
+    pub listing: PathListing,
+}
+
+impl ListedPath<'_, '_> {
+    pub fn name(&self) -> String {
+        format!("{}:{}", self.function.name.short, self.id)
+    }
+}
+
 /// One line, or one block whose lines are unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListingStep {

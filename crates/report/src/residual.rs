@@ -3,7 +3,7 @@
 //! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]): all of its paths are untested.
 
 use crate::json::{self, SCHEMA_VERSION, number};
-use crate::paint::{self, fit, right};
+use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines, printable};
@@ -11,8 +11,8 @@ use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedFunction, UntestedSummary};
+use std::collections::{BTreeMap, BTreeSet};
+use trodden_analysis::untested::{self, HotPath, NewInFunction, Sighting, Sightings, UntestedSummary};
 use trodden_flow::Edge;
 use trodden_profile::CountedPath;
 use trodden_unit::KnownPaths;
@@ -217,12 +217,7 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
 
     fn title(&self, rank: usize, path: &UntestedReport, page: &Page) -> String {
         let what = if path.complete { "path" } else { "unfinished path" };
-        let head = format!(
-            "{}  {}  {what} {}",
-            page.paint(paint::TITLE, &right(&rank.to_string(), 3)),
-            page.paint(paint::NAME, &fit(&path.function.name.short, page.width.saturating_sub(50).max(20))),
-            path.id
-        );
+        let head = format!("{}  {what} {}", page.entry(rank, path.function), path.id);
         let edges = match path.new_edges.len() {
             0 => "every edge is known".to_owned(),
             n => plural(n as u128, "untested edge", "untested edges"),
@@ -402,7 +397,7 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
         words::percent(share)
     ));
     out.push_str(&format!("{}  {}  {}  {}\n", right("tests", 6), right("field", 6), right("times", 8), "path"));
-    let functions = functions(view);
+    let functions = view.by_place();
     for (at, path) in hot.iter().enumerate() {
         let rank = path.rank.map_or("-".to_owned(), |r| r.to_string());
         let (name, lines) = functions.get(&path.function).map_or(("?".to_owned(), String::new()), |f| {
@@ -418,16 +413,11 @@ pub fn hot_text(view: &View, hot: &[HotPath], share: f64, options: &TextOptions)
 
 /// The same as JSON.
 pub fn hot_json(view: &View, hot: &[HotPath], share: f64) -> Value {
-    let functions = functions(view);
+    let functions = view.by_place();
     let path = |(at, p): (usize, &HotPath)| {
         let name = functions.get(&p.function).map(|f| f.name.full.as_str());
         json!({ "tests_rank": at + 1, "field_rank": p.rank, "function": name, "id": number(p.path), "tests_count": number(p.tested),
             "field_count": number(p.field) })
     };
     json!({ "share_of_field": share, "paths": hot.iter().enumerate().map(path).collect::<Vec<_>>() })
-}
-
-fn functions<'v, 'a>(view: &'v View<'a>) -> HashMap<UntestedFunction, &'v Function<'a>> {
-    let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
-    view.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
 }

@@ -6,13 +6,12 @@ use crate::select::RankedPath;
 use crate::view::View;
 use crate::words;
 use serde_json::{Map, Value, json};
-use trodden_profile::sampling::is_sampled;
 use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 
 /// The estimate for a path, if its unit was sampled.
 pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
-    is_sampled(&function.unit.map).then(|| {
+    function.unit.map.experiment.is_sampled().then(|| {
         let index = function.map.first_counter + ranked.path.id;
         sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)
     })
@@ -61,23 +60,14 @@ fn branches_json(sampling: &BranchSampling) -> Value {
         BranchSource::BranchTrace => "branch trace",
         BranchSource::HotPaths => "hot paths",
     };
-    let losses = &sampling.losses;
-    json!({
-        "summary": sampling.summary(),
-        "source": source,
-        "samples": json!(sampling.samples),
-        "windows": json!(sampling.windows),
-        "records": json!(sampling.records),
-        "whole_paths": json!(sampling.whole_paths),
-        "blocks": json!(losses.blocks),
-        "blocks_counted": json!(losses.blocks_counted),
-        "cut_off": json!(losses.cut_off),
-        "inconsistent": json!(losses.inconsistent),
-        "ambiguous": json!(losses.ambiguous),
-        "inferred": json!(losses.inferred),
-        "broken": json!(losses.broken),
-        "gaps": json!(losses.gaps),
-    })
+    let mut out = json!(sampling.losses);
+    out["summary"] = json!(sampling.summary());
+    out["source"] = json!(source);
+    out["samples"] = json!(sampling.samples);
+    out["windows"] = json!(sampling.windows);
+    out["records"] = json!(sampling.records);
+    out["whole_paths"] = json!(sampling.whole_paths);
+    out
 }
 
 /// Adds the estimate to a path's JSON.

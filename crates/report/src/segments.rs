@@ -5,7 +5,7 @@
 
 use crate::json::{SCHEMA_VERSION, number};
 use crate::paint::{self, Painter, left, right};
-use crate::path_listing::PathListing;
+use crate::path_listing::{ListedPath, PathListing};
 use crate::sarif;
 use crate::select::share;
 use crate::source::SourceCache;
@@ -50,21 +50,8 @@ pub type SegmentTotals = (usize, u128);
 
 /// A segment.
 struct Row<'v, 'a> {
-    paths: Vec<PathOn<'v, 'a>>,
+    paths: Vec<ListedPath<'v, 'a>>,
     count: u64,
-}
-
-/// A path of a function on a segment.
-struct PathOn<'v, 'a> {
-    function: &'v Function<'a>,
-    id: u64,
-    listing: PathListing,
-}
-
-impl PathOn<'_, '_> {
-    fn name(&self) -> String {
-        format!("{}:{}", self.function.name.short, self.id)
-    }
 }
 
 impl<'v, 'a> Segments<'v, 'a> {
@@ -85,12 +72,12 @@ impl<'v, 'a> Segments<'v, 'a> {
         let functions: HashMap<*const _, &Function> = view.functions.iter().map(|f| (std::ptr::from_ref(f.map), f)).collect();
         let path = |image: &'a ImageProfile, at: &FunctionPath| {
             let function = *functions.get(&std::ptr::from_ref(map(image, at.function)))?;
-            Some(PathOn { function, id: at.path, listing: listing(function, at.path)? })
+            Some(ListedPath { function, id: at.path, listing: listing(function, at.path)? })
         };
         let mut sorted: Vec<&(&ImageProfile, Segment, u64)> = segments.iter().collect();
         sorted.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.1.cmp(&b.1)));
         let row = |(image, segment, count): &(&'a ImageProfile, Segment, u64)| {
-            let paths: Option<Vec<PathOn>> = segment.iter().map(|at| path(image, at)).collect();
+            let paths: Option<Vec<ListedPath>> = segment.iter().map(|at| path(image, at)).collect();
             Some(Row { paths: paths?, count: *count })
         };
         Segments {
@@ -123,7 +110,7 @@ impl<'v, 'a> Segments<'v, 'a> {
         );
         let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
         for (rank, row) in self.rows.iter().enumerate() {
-            let names: Vec<String> = row.paths.iter().map(PathOn::name).collect();
+            let names: Vec<String> = row.paths.iter().map(ListedPath::name).collect();
             let times = format!("{}  {}", plural(row.count.into(), "time", "times"), percent(share(row.count.into(), self.executed)));
             let rank = page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3));
             out.push_str(&format!("\n{rank}  {}  {}\n", page.paint(paint::NAME, &names.join(" > ")), page.paint(paint::DIM, &times)));
@@ -142,7 +129,7 @@ impl<'v, 'a> Segments<'v, 'a> {
 
     /// As JSON; the schema is described in the user guide.
     pub fn json(&self) -> Value {
-        let path = |p: &PathOn| {
+        let path = |p: &ListedPath| {
             json!({
                 "function": p.function.name.full, "linkage_name": p.function.name.linkage, "file": p.function.file(),
                 "line": p.function.line(), "path": number(p.id), "outline": p.listing.outline(usize::MAX),
@@ -202,10 +189,10 @@ fn result(row: &Row, sources: &SourceCache) -> Value {
 }
 
 /// Two paths beside each other.
-fn beside(paths: &[PathOn], sources: &SourceCache, options: &TextOptions) -> String {
+fn beside(paths: &[ListedPath], sources: &SourceCache, options: &TextOptions) -> String {
     let width = (Page::new(options).width.saturating_sub(BETWEEN.chars().count() + 4) / 2).max(COLUMN);
     let page = Page { painter: Painter { color: false }, width, steps: options.steps };
-    let column = |path: &PathOn| -> Vec<String> {
+    let column = |path: &ListedPath| -> Vec<String> {
         let outline = path_lines(path.function, &path.listing, sources, &page);
         let lines = outline.lines().map(|line| line.strip_prefix("      ").unwrap_or(line).to_owned());
         std::iter::once(path.name()).chain(lines).collect()

@@ -81,6 +81,12 @@ impl Page {
     pub fn paint(&self, style: anstyle::Style, text: &str) -> String {
         self.painter.paint(style, text)
     }
+
+    /// What an entry of a list of paths begins with: its rank and its function.
+    pub fn entry(&self, rank: usize, function: &Function) -> String {
+        let name = fit(&function.name.short, self.width.saturating_sub(50).max(20));
+        format!("{}  {}", self.paint(paint::TITLE, &right(&rank.to_string(), 3)), self.paint(paint::NAME, &name))
+    }
 }
 
 fn header(view: &View, page: &Page) -> String {
@@ -432,7 +438,7 @@ fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
         note(format!(
             "paths of {} are cut into pieces, because there would be too many: {}",
             words::plural(cut.len() as u128, "function", "functions"),
-            some(&cut)
+            words::listed(&cut, 5)
         ));
     }
     if view.totals.skipped > 0 {
@@ -442,11 +448,6 @@ fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
         ));
     }
     out
-}
-
-fn some(names: &[&str]) -> String {
-    let more = if names.len() > 5 { format!(" and {} more", names.len() - 5) } else { String::new() };
-    format!("{}{more}", names[..names.len().min(5)].join(", "))
 }
 
 /// Text of the program without control characters, which could change the terminal's state.

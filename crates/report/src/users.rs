@@ -2,11 +2,11 @@
 
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, fit, right};
-use crate::path_listing::PathListing;
+use crate::path_listing::{ListedPath, PathListing};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
-use crate::words::{count, plural};
+use crate::words::{count, listed, plural};
 use serde_json::{Map, Value, json};
 use trodden_analysis::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_profile::FunctionPaths;
@@ -82,13 +82,6 @@ pub struct CopyReports {
     pub functions: Vec<String>,
 }
 
-/// A path with its function.
-struct ListedPath<'v, 'a> {
-    function: &'v Function<'a>,
-    id: u64,
-    listing: PathListing,
-}
-
 fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &TakenPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
@@ -116,9 +109,9 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
     out.push('\n');
     for (rank, path) in taken.iter().enumerate() {
-        let listed = listed_path(view, path);
-        let name = listed.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
-        let id = listed.as_ref().map_or(path.counter, |t| t.id);
+        let found = listed_path(view, path);
+        let name = found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
+        let id = found.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
         let most: Vec<String> =
@@ -133,8 +126,8 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
         if let (Some(estimate), Some(tomography)) = (path.estimate, tomography) {
             out.push_str(&estimate_text(path.users, &estimate, tomography.all));
         }
-        if let Some(listed) = listed {
-            out.push_str(&path_lines(listed.function, &listed.listing, sources, page));
+        if let Some(found) = found {
+            out.push_str(&path_lines(found.function, &found.listing, sources, page));
         }
         out.push('\n');
     }
@@ -151,10 +144,10 @@ fn copies_text(tomography: &Tomography) -> String {
         format!("; estimates are for {}.\n", plural((*all).into(), "user", "users"))
     });
     for (number, copy) in copies.iter().enumerate().filter(|(_, copy)| copy.users == 0) {
-        let shown: Vec<&str> = copy.functions.iter().take(SHOWN).map(String::as_str).collect();
-        let more = copy.functions.len().saturating_sub(SHOWN);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        let paths = if shown.is_empty() { "counts nothing".to_owned() } else { format!("counts paths of {}{more}", shown.join(", ")) };
+        let paths = match copy.functions.is_empty() {
+            true => "counts nothing".to_owned(),
+            false => format!("counts paths of {}", listed(&copy.functions, SHOWN)),
+        };
         out.push_str(&format!("no user reported for copy {number}, which {paths}\n"));
     }
     out
@@ -176,16 +169,16 @@ fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
 /// As JSON; the schema is described in the user guide.
 pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
     let path = |(at, path): (usize, &TakenPath)| {
-        let listed = listed_path(view, path);
-        let mut out = listed.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
+        let found = listed_path(view, path);
+        let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
         let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user, "count": number(*n) })).collect();
         let more = json!({
             "rank": at + 1,
             "image_identity": path.image.to_string(),
             "unit": path.unit.to_string(),
             "counter": number(path.counter),
-            "function": listed.as_ref().map(|t| t.function.name.full.as_str()),
-            "id": listed.as_ref().map(|t| number(t.id)),
+            "function": found.as_ref().map(|t| t.function.name.full.as_str()),
+            "id": found.as_ref().map(|t| number(t.id)),
             "users": number(path.users),
             "reports": number(path.reports),
             "count": number(path.count),

@@ -5,10 +5,10 @@
 
 use crate::measure::Measure;
 use crate::names::Name;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trodden_flow::{Dag, Edge, Node};
 use trodden_profile::{FunctionPaths, ImageProfile, PathCount, Profile, UnitProfile};
-use trodden_unit::{FunctionMap, Position, UnitMap};
+use trodden_unit::{FunctionMap, Identity, Position, UnitMap};
 
 /// A profile, decoded.
 pub struct View<'a> {
@@ -124,6 +124,12 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Functions by their units, and their places in the units' maps.
+    pub fn by_place(&self) -> HashMap<(Identity, usize), &Function<'a>> {
+        let place = |f: &Function| f.unit.map.functions.iter().position(|m| std::ptr::eq(m, f.map)).unwrap_or_default();
+        self.functions.iter().map(|f| ((f.unit.unit, place(f)), f)).collect()
+    }
+
     /// The executed functions.
     pub fn executed(&self) -> impl Iterator<Item = &Function<'a>> {
         self.functions.iter().filter(|f| f.is_executed())
@@ -133,11 +139,7 @@ impl<'a> View<'a> {
 impl<'a> Function<'a> {
     fn new(image: &'a ImageProfile, unit: &'a UnitProfile, map: &'a FunctionMap) -> Result<Function<'a>, trodden_unit::MapError> {
         map.graph()?; // Its edges name blocks that exist.
-        let mut counts = unit.counts_of(map).peekable();
-        let paths = match counts.peek() {
-            Some(_) => FunctionPaths::decode(map, counts)?,
-            None => nothing(map),
-        };
+        let paths = unit.executed_paths(map)?.unwrap_or_else(|| nothing(map));
         let weigh = |instructions: fn(&trodden_unit::UnitBlock) -> u128| -> u128 {
             paths.blocks.iter().zip(&map.blocks).map(|(count, block)| u128::from(*count) * instructions(block)).sum()
         };
@@ -260,15 +262,7 @@ pub fn file_of(unit: &UnitMap, position: Position) -> Option<&str> {
 
 /// The positions through which inlining led to a position: outermost call first, the position itself last.
 pub fn chain(unit: &UnitMap, position: Position) -> Vec<Position> {
-    let mut chain = vec![position];
-    let mut at = position;
-    while let Some(call) = unit.scopes.get(at.scope as usize).and_then(|s| s.inlined_at) {
-        if call.scope >= at.scope {
-            break; // A scope refers to an earlier one; otherwise the map is damaged.
-        }
-        chain.push(call);
-        at = call;
-    }
+    let mut chain: Vec<Position> = unit.inlined_chain(position).collect();
     chain.reverse();
     chain
 }

@@ -284,6 +284,15 @@ pub enum MapError {
 }
 
 impl UnitMap {
+    /// A position, and the calls by which its code was inlined, the innermost first.
+    pub fn inlined_chain(&self, position: Position) -> impl Iterator<Item = Position> {
+        std::iter::successors(Some(position), |at| {
+            // A scope refers to an earlier one; otherwise the map is damaged.
+            let call = self.scopes.get(at.scope as usize)?.inlined_at?;
+            (call.scope < at.scope).then_some(call)
+        })
+    }
+
     /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count
     /// elsewhere; several where events are summed up; two where it is noted when they were counted first. `None` if
     /// they are more than can be.
@@ -300,11 +309,6 @@ impl UnitMap {
     /// ([`trodden_wire::FunctionRecord`]): of the residual tier.
     pub fn has_times(&self) -> bool {
         self.experiment.is_residual()
-    }
-
-    /// Whether it counts only paths that are watched for.
-    pub fn is_watched(&self) -> bool {
-        self.experiment.is_watched()
     }
 
     /// What is summed up for each path besides its count, if anything.

@@ -147,7 +147,7 @@ fn places_of(sequence: &ExpressionSequence) -> impl Iterator<Item = &BlockSet> {
 
 fn is_place(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize) -> bool {
     let block = &function.blocks[at];
-    let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| chain(unit, *p));
+    let mut chains = block.positions.iter().chain(&block.branch).flat_map(|p| unit.inlined_chain(*p));
     match place {
         BlockSet::Any => true,
         BlockSet::Block(number) => *number as usize == at,
@@ -164,13 +164,4 @@ fn is_place(unit: &UnitMap, function: &FunctionMap, place: &BlockSet, at: usize)
             scope.is_some_and(|s| s.inlined_at.is_some() && (s.name == *name || s.linkage_name == *name))
         }),
     }
-}
-
-/// A position and the calls by which it was inlined.
-fn chain(unit: &UnitMap, position: Position) -> impl Iterator<Item = Position> {
-    std::iter::successors(Some(position), |at| {
-        let call = unit.scopes.get(at.scope as usize)?.inlined_at?;
-        // A scope refers to an earlier one; otherwise the map is damaged.
-        (call.scope < at.scope).then_some(call)
-    })
 }

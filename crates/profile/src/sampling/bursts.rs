@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_unit::{Identity, UnitMap};
+use trodden_unit::Identity;
 
 /// Two-sided 95 % of the normal distribution.
 pub(super) const NINETY_FIVE: f64 = 1.96;
@@ -121,11 +121,6 @@ impl UnitEstimates {
         }
         self.counters = sums.into_values().collect();
     }
-}
-
-/// Whether a unit counts only while its image's switch is on.
-pub fn is_sampled(map: &UnitMap) -> bool {
-    map.experiment.is_sampled()
 }
 
 /// The switch of an image, in its raw file.

@@ -135,7 +135,7 @@ impl Readings {
             for (place, unit) in raw.units.iter().enumerate() {
                 self.units.insert((raw.image, place), unit.unit);
                 let known = now.entry((raw.image, place)).or_default();
-                *known = sum::merge(known, &unit.counts);
+                *known = sum::merge(known, &unit.counts, u64::saturating_add);
             }
         }
         let mut reading = Reading { on, passed_ns, counts: UnitSums::new() };
@@ -355,7 +355,7 @@ fn join(mut one: Reading, other: Option<&Reading>) -> Reading {
         one.passed_ns += other.passed_ns;
         for (key, counts) in &other.counts {
             let known = one.counts.entry(*key).or_default();
-            *known = sum::merge(known, counts);
+            *known = sum::merge(known, counts, u64::saturating_add);
         }
     }
     one

@@ -109,12 +109,6 @@ impl Depth {
     }
 }
 
-impl Default for Depth {
-    fn default() -> Depth {
-        Depth::new()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

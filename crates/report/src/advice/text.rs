@@ -27,22 +27,20 @@ pub fn advice(view: &View, selection: &AdviceSelection, advice: &Advice, sources
     if !advice.savings.is_empty() {
         let shown = format!("{} of {} shown", advice.savings.len(), count(advice.found.0 as u128));
         out.push_str(&format!("{}, most saving first; {shown}\n\n", page.paint(paint::TITLE, "What paths show")));
-        for (rank, ranked) in advice.savings.iter().enumerate() {
-            out.push_str(&title(rank + 1, ranked, page));
-            out.push_str(&body(ranked, sources, page));
-        }
+        out.push_str(&findings(&advice.savings, sources, page));
     }
     if !advice.others.is_empty() {
         let shown = format!("{} of {} shown", advice.others.len(), count(advice.found.1 as u128));
         out.push_str(&format!("{}, though each is frequent; {shown}\n", page.paint(paint::TITLE, "Never on one path")));
         let meaning = "Either no test covers the case, or the code handles a case that cannot happen.";
         out.push_str(&format!("{}\n\n", page.paint(paint::DIM, &fit(meaning, page.width))));
-        for (rank, ranked) in advice.others.iter().enumerate() {
-            out.push_str(&title(rank + 1, ranked, page));
-            out.push_str(&body(ranked, sources, page));
-        }
+        out.push_str(&findings(&advice.others, sources, page));
     }
     out
+}
+
+fn findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String {
+    all.iter().enumerate().map(|(rank, ranked)| title(rank + 1, ranked, page) + &body(ranked, sources, page)).collect()
 }
 
 fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
@@ -89,7 +87,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
 fn body(ranked: &RankedAdvice, sources: &SourceCache, page: &Page) -> String {
     let function = ranked.function;
     let sheet = Sheet { function, sources, page, within: RefCell::default() };
-    let mut out = sheet.sentence(&format!("{}.", upper(&say::summary(function, &ranked.finding))));
+    let mut out = sheet.wrapped(&format!("{}.", upper(&say::summary(function, &ranked.finding))), INDENT);
     out.push_str(&match &ranked.finding.advice {
         Found::Correlated(c) => sheet.correlated(c),
         Found::Loop(l) => sheet.loops(l),
@@ -235,21 +233,16 @@ impl Sheet<'_> {
         }
     }
 
-    fn sentence(&self, text: &str) -> String {
-        self.wrapped(text, INDENT, INDENT)
-    }
-
     fn labelled(&self, label: &str, text: &str) -> String {
-        let wrapped = self.wrapped(text, INDENT + 8, INDENT + 8);
+        let wrapped = self.wrapped(text, INDENT + 8);
         let label = format!("{}{}", " ".repeat(INDENT), self.page.paint(paint::DIM, &left(label, 8)));
         format!("{label}{}", wrapped.trim_start())
     }
 
     /// A text in lines that fit.
-    fn wrapped(&self, text: &str, first: usize, other: usize) -> String {
+    fn wrapped(&self, text: &str, indent: usize) -> String {
         let mut lines = vec![String::new()];
         for word in text.split(' ') {
-            let indent = if lines.len() == 1 { first } else { other };
             let last = lines.last_mut().expect("there is a line");
             match last.is_empty() || indent + paint::width(last) + 1 + paint::width(word) <= self.page.width {
                 true if last.is_empty() => last.push_str(word),
@@ -257,7 +250,6 @@ impl Sheet<'_> {
                 false => lines.push(word.to_string()),
             }
         }
-        let indent = |at: usize| " ".repeat(if at == 0 { first } else { other });
-        lines.iter().enumerate().map(|(at, line)| format!("{}{line}\n", indent(at))).collect()
+        lines.iter().map(|line| format!("{}{line}\n", " ".repeat(indent))).collect()
     }
 }

@@ -18,21 +18,18 @@ pub fn is_silent(function: &Function) -> bool {
 /// For each block whether it only cleans up for an exception that is passed on.
 pub fn cleanups(function: &Function) -> Vec<bool> {
     let exit = function.map.blocks.len();
-    let mut others = vec![false; exit + 1];
-    let ends = |e: &&trodden_unit::FlowEdge| e.to.index() == exit && !matches!(e.kind, EdgeKind::Resume | EdgeKind::Reach);
-    let mut left: Vec<Node> = function.map.edges.iter().filter(ends).map(|e| e.from).collect();
-    while let Some(block) = left.pop() {
-        if !std::mem::replace(&mut others[block.index()], true) {
-            left.extend(function.into.get(block.index()).into_iter().flatten());
+    let before = |is_end: &dyn Fn(&trodden_unit::FlowEdge) -> bool| {
+        let mut found = vec![false; exit + 1];
+        let mut left: Vec<Node> = function.map.edges.iter().filter(|e| is_end(e)).map(|e| e.from).collect();
+        while let Some(block) = left.pop() {
+            if !std::mem::replace(&mut found[block.index()], true) {
+                left.extend(function.into.get(block.index()).into_iter().flatten());
+            }
         }
-    }
-    let mut resumes = vec![false; exit + 1];
-    let mut left: Vec<Node> = function.map.edges.iter().filter(|e| e.kind == EdgeKind::Resume).map(|e| e.from).collect();
-    while let Some(block) = left.pop() {
-        if !std::mem::replace(&mut resumes[block.index()], true) {
-            left.extend(function.into.get(block.index()).into_iter().flatten());
-        }
-    }
+        found
+    };
+    let others = before(&|e| e.to.index() == exit && !matches!(e.kind, EdgeKind::Resume | EdgeKind::Reach));
+    let resumes = before(&|e| e.kind == EdgeKind::Resume);
     resumes.iter().zip(&others).map(|(resumes, others)| *resumes && !*others).collect()
 }
 

@@ -24,7 +24,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::is_sampled;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::plural;
@@ -232,8 +231,9 @@ pub fn collect_files(job: &Collect) -> Result<ExitCode> {
     anyhow::ensure!(!files.is_empty(), "there are no raw files (their names end in .raw) in the folders given");
     let run = Run { suite: job.destination.suite.clone(), ..one_run() };
     let collected = collect(files, run, assets::store().ok().as_ref());
-    let has_bursts =
-        |unit: &UnitProfile| is_sampled(&unit.map) && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some());
+    let has_bursts = |unit: &UnitProfile| {
+        unit.map.experiment.is_sampled() && unit.map.functions.iter().any(|function| unit.counts_of(function).next().is_some())
+    };
     if let Some(image) = collected.profile.images.iter().find(|image| image.units.iter().any(has_bursts)) {
         anyhow::bail!(
             "{} was built with --sample: its raw file has counts of bursts, and not which part of the run they are; `trodden sample` of \

@@ -278,7 +278,7 @@ fn of_residual_builds() -> Result<Vec<ProfileInput>> {
         let unknown = |i: &trodden_profile::store::RunImage| !residual.contains(&i.identity) && !others.contains(&i.identity);
         if entry.images.iter().any(unknown) {
             for image in store.load(&entry)?.images {
-                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.is_watched()) || across::knows_tests(&image);
+                let is = image.units.iter().any(|u| u.map.has_times() && !u.map.experiment.is_watched()) || across::knows_tests(&image);
                 if is {
                     residual.insert(image.identity)
                 } else {
