@@ -18,7 +18,7 @@ use crate::driver::experiment;
 use crate::driver::frames;
 use crate::driver::link::{self};
 use crate::driver::rebuild::{DriverCompiler, Rebuilder};
-use crate::driver::recipe::{BuildProduct, Driver, Recipe, RecipeStore};
+use crate::driver::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -322,11 +322,7 @@ fn unit_of_store(store: &UnitStore, unit: &str) -> Result<Frame> {
 
 /// Runs the link in its place. The driver works by the current folder, and this process has nothing else to do.
 fn link_there(recipe: &Recipe, place: &LinkPlace, line: &CommandLine, request: &Path) -> Result<Option<Image>> {
-    let driver = match recipe.driver {
-        Driver::Clang => Tool::Clang,
-        Driver::ClangCxx => Tool::ClangCxx,
-    };
-    let clang = driver.find()?;
+    let clang = recipe.driver.tool().find()?;
     let mut environment: Vec<(OsString, OsString)> = recipe.environment.iter().map(|(k, v)| (k.into(), v.to_os())).collect();
     environment.push((EXPERIMENT_VARIABLE.into(), request.into()));
     let job = link::LinkJob { clang: &clang, arguments: &line.arguments, line, added: Vec::new(), environment };

@@ -1,6 +1,6 @@
 //! The compiler drivers `trodden cc` and `trodden c++`: clang, with paths counted.
 //!
-//! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CompileKind`]):
+//! The user's arguments reach clang as they are; a few are added, depending on what the command does ([`arguments::CommandLine`]):
 //!
 //! - compiling: the plugin, line tables if nothing is said about debug information, `-fno-lto` if the user asks for LTO
 //!   (the plugin works on the machine code of each unit; LTO would make it elsewhere);
@@ -61,7 +61,7 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
     let clang = language.tool().find()?;
     let lto = take_lto_option(&mut arguments);
     let line = read(&arguments);
-    if is_host_code_of_cargo() || (!line.kind.compiles() && !line.kind.links()) {
+    if is_host_code_of_cargo() || (!line.compiles && !line.links) {
         return become_clang(&clang, &arguments, &[], &[]);
     }
     if let Some(machine) = &line.foreign {
@@ -75,8 +75,8 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
     }
     let added = compile_options(&line)?;
     let environment = compile_environment(&line)?;
-    if line.kind.links() {
-        let environment = if line.kind.compiles() { environment } else { Vec::new() };
+    if line.links {
+        let environment = if line.compiles { environment } else { Vec::new() };
         return link::drive(&link::LinkJob { clang: &clang, arguments: &arguments, line: &line, added, environment });
     }
     events::log(&DriverEvent::compiled(&line));
@@ -86,7 +86,7 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
 /// What is added to compile.
 fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
     let mut added = Vec::new();
-    if line.kind.compiles() {
+    if line.compiles {
         added.push(assets::plugin_option()?);
         if !line.debug {
             added.push("-gline-tables-only".into());
@@ -100,7 +100,7 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
         added.extend(counters);
         added.extend(pgo::use_options(line));
     }
-    if line.kind.compiles() && embeds_bitcode(line) {
+    if line.compiles && embeds_bitcode(line) {
         note("-fembed-bitcode has no effect here: paths are counted in code that clang makes in one step");
         added.push("-fembed-bitcode=off".into());
     }

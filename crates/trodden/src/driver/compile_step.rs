@@ -2,16 +2,19 @@
 
 use crate::driver::cc::arguments::{CommandLine, InputKind};
 use crate::driver::toolchain::Tool;
+use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
 /// The language whose driver clang is to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SourceLanguage {
     /// `clang`
+    #[serde(rename = "clang")]
     C,
     /// `clang++`
+    #[serde(rename = "clang++")]
     Cxx,
 }
 

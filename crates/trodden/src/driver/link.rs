@@ -5,12 +5,12 @@
 
 use crate::driver::assets;
 use crate::driver::cc::arguments::{CommandLine, InputKind};
-use crate::driver::compile_step::with_added;
+use crate::driver::compile_step::{SourceLanguage, with_added};
 use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment::request_in;
 use crate::driver::frames;
 use crate::driver::other_programs::{joined, succeeded};
-use crate::driver::recipe::{BuildProduct, Driver, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
+use crate::driver::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::notes::{fail, reasons, warn};
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
@@ -218,11 +218,11 @@ fn keep(job: &LinkJob, store: &UnitStore, image: &Image, listed: Option<&Path>) 
     }
     let recipe = Recipe {
         schema_version: SCHEMA_VERSION,
-        driver: if job.clang.to_string_lossy().contains("++") { Driver::ClangCxx } else { Driver::Clang },
+        driver: if job.clang.to_string_lossy().contains("++") { SourceLanguage::Cxx } else { SourceLanguage::C },
         arguments: job.line.arguments.iter().map(|w| w.as_os_str().into()).collect(),
         directory: directory.as_os_str().into(),
         environment: HEEDED.iter().filter_map(|n| env::var_os(n).map(|v| ((*n).to_owned(), v.as_os_str().into()))).collect(),
-        sources: if job.line.kind.compiles() { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
+        sources: if job.line.compiles { sources(job, store, &recipes, image, &known)? } else { assembled(job, &recipes)? },
         files,
     };
     recipes.put(image, &recipe)

@@ -33,11 +33,11 @@ const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
 /// A tool is missing or fails.
 pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result<ExitCode> {
     let mut added: Vec<OsString> = vec!["-flto=full".into()];
-    if line.kind.compiles() && !line.debug {
+    if line.compiles && !line.debug {
         added.push("-gline-tables-only".into());
     }
     added.extend(pgo::compile_options(line)?);
-    if line.kind.links() {
+    if line.links {
         return link_whole(clang, arguments, line, added);
     }
     events::log(&DriverEvent::compiled(line));

@@ -10,6 +10,7 @@
 //! the system and of the toolchain are not kept.
 
 use crate::driver::assets::write_whole;
+use crate::driver::compile_step::SourceLanguage;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
@@ -27,7 +28,7 @@ pub struct Recipe {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,
     /// The compiler driver that linked (`clang`, `clang++`).
-    pub driver: Driver,
+    pub driver: SourceLanguage,
     /// Its command line.
     pub arguments: Vec<SystemText>,
     /// The folder in which it ran.
@@ -38,17 +39,6 @@ pub struct Recipe {
     pub sources: Vec<SourceInput>,
     /// Input files: absolute path and content.
     pub files: Vec<FileInput>,
-}
-
-/// Clang under one of its names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Driver {
-    /// `clang`
-    #[serde(rename = "clang")]
-    Clang,
-    /// `clang++`
-    #[serde(rename = "clang++")]
-    ClangCxx,
 }
 
 /// A source on the command line of a link.

@@ -139,12 +139,13 @@ fn plain(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::recipe::{Driver, FileInput, SCHEMA_VERSION, SystemText};
+    use crate::driver::compile_step::SourceLanguage;
+    use crate::driver::recipe::{FileInput, SCHEMA_VERSION, SystemText};
 
     fn recipe(arguments: &[&str]) -> Recipe {
         Recipe {
             schema_version: SCHEMA_VERSION,
-            driver: Driver::Clang,
+            driver: SourceLanguage::C,
             arguments: arguments.iter().map(|a| SystemText::Text((*a).into())).collect(),
             directory: SystemText::Text("/home/u/src".into()),
             environment: vec![],

@@ -10,32 +10,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use trodden_unit::codegen;
 
-/// What a command line does, as far as instrumentation is concerned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CompileKind {
-    /// Makes no machine code: questions, preprocessing, checks, precompiled headers, intermediate code, assembling, merging of objects.
-    #[default]
-    Neither,
-    /// Makes objects or assembly from sources.
-    Compile,
-    /// Links executables or shared libraries from objects.
-    Link,
-    /// Both in one command.
-    CompileAndLink,
-}
-
-impl CompileKind {
-    /// Whether machine code is made from sources.
-    pub fn compiles(self) -> bool {
-        matches!(self, CompileKind::Compile | CompileKind::CompileAndLink)
-    }
-
-    /// Whether an image is linked.
-    pub fn links(self) -> bool {
-        matches!(self, CompileKind::Link | CompileKind::CompileAndLink)
-    }
-}
-
 /// What an input file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
@@ -63,8 +37,11 @@ pub struct InputArgument {
 pub struct CommandLine {
     /// Its arguments, response files expanded.
     pub arguments: Vec<OsString>,
-    /// What it does.
-    pub kind: CompileKind,
+    /// Whether it makes machine code from sources. Questions, preprocessing, checks, precompiled headers, intermediate code, assembling and
+    /// merging of objects make none.
+    pub compiles: bool,
+    /// Whether it links an executable or a shared library.
+    pub links: bool,
     /// Its input files.
     pub inputs: Vec<InputArgument>,
     /// File named by `-o`.
@@ -102,9 +79,9 @@ impl CommandLine {
         while at < arguments.len() {
             at += reading.argument(&arguments, at);
         }
-        let kind = reading.kind();
+        let (compiles, links) = reading.does();
         let mut line = reading.line;
-        line.kind = kind;
+        (line.compiles, line.links) = (compiles, links);
         line.arguments = arguments;
         line
     }
@@ -180,7 +157,9 @@ impl Reading {
         if NOTHING_MADE.contains(&text) || text.starts_with("-print-") || text.starts_with("--print-") {
             self.nothing_made = true;
         }
-        self.codegen_option(text);
+        if codegen::shapes_code(text) {
+            self.line.codegen.push(text.to_owned());
+        }
         match text {
             "-c" | "-S" | "--compile" | "--assemble" => self.only_compile = true,
             "-r" | "--relocatable" => self.relocatable = true,
@@ -245,25 +224,15 @@ impl Reading {
         }
     }
 
-    fn codegen_option(&mut self, text: &str) {
-        if codegen::shapes_code(text) {
-            self.line.codegen.push(text.to_owned());
-        }
-    }
-
-    fn kind(&self) -> CompileKind {
+    /// Whether the command compiles, and whether it links.
+    fn does(&self) -> (bool, bool) {
         let has = |kind| self.line.inputs.iter().any(|i| i.kind == kind);
         let compiles = has(InputKind::Source);
         if self.nothing_made || (has(InputKind::Header) && !has(InputKind::Linkable) && !compiles) {
-            return CompileKind::Neither;
+            return (false, false);
         }
         let links = !self.only_compile && !self.relocatable && (compiles || self.libraries || !self.line.inputs.is_empty());
-        match (compiles, links) {
-            (true, true) => CompileKind::CompileAndLink,
-            (true, false) => CompileKind::Compile,
-            (false, true) => CompileKind::Link,
-            (false, false) => CompileKind::Neither,
-        }
+        (compiles, links)
     }
 }
 
@@ -324,48 +293,53 @@ mod tests {
     }
 
     #[test]
-    fn kinds() {
+    fn what_a_command_does() {
+        const NEITHER: (bool, bool) = (false, false);
+        const COMPILES: (bool, bool) = (true, false);
+        const LINKS: (bool, bool) = (false, true);
+        const BOTH: (bool, bool) = (true, true);
         let cases = [
-            (CompileKind::Compile, "-c a.c"),
-            (CompileKind::Compile, "-O2 -S a.cpp -o -"),
-            (CompileKind::Compile, "-x c -c -o /dev/null -"),
-            (CompileKind::Compile, "-x ir m -c -o m.o"),
-            (CompileKind::Compile, "-r a.c b.o -o ab.o"),
-            (CompileKind::Compile, "-c a.c -MD -MF a.d -MT a.o"),
-            (CompileKind::Compile, "-c -include-pch all.h.pch a.cc"),
-            (CompileKind::CompileAndLink, "a.c b.c -o prog"),
-            (CompileKind::CompileAndLink, "a.s b.c"),
-            (CompileKind::CompileAndLink, "-x c -"),
-            (CompileKind::CompileAndLink, "-x c++ a -x none b.o"),
-            (CompileKind::Link, "a.o b.o -lm"),
-            (CompileKind::Link, "a.s"),
-            (CompileKind::Link, "-shared -o libx.so -Wl,--whole-archive libx.a"),
-            (CompileKind::Link, "libx.so.1.2.3"),
-            (CompileKind::Link, "dir.c/object"),
-            (CompileKind::Link, "-nostdlib -T layout.ld a.o"),
-            (CompileKind::Neither, "-c a.s"),
-            (CompileKind::Neither, "-c start.S -o start.o"),
-            (CompileKind::Neither, "-r a.o b.o -o ab.o"),
-            (CompileKind::Neither, "-Wl,-r a.o b.o -o ab.o"),
-            (CompileKind::Neither, "-nostdlib -Xlinker -r a.o -o ab.o"),
-            (CompileKind::Neither, "all.h"),
-            (CompileKind::Neither, "-x c++-header all.hpp -o all.pch"),
-            (CompileKind::Neither, "-E a.c"),
-            (CompileKind::Neither, "-M a.c"),
-            (CompileKind::Neither, "-MM a.c"),
-            (CompileKind::Neither, "-fsyntax-only a.c"),
-            (CompileKind::Neither, "-emit-llvm -c a.c"),
-            (CompileKind::Neither, "--version"),
-            (CompileKind::Neither, "-v"),
-            (CompileKind::Neither, "-print-search-dirs"),
-            (CompileKind::Neither, "--print-file-name=libc.so"),
-            (CompileKind::Neither, "-### a.c"),
-            (CompileKind::Neither, "-cc1 -emit-obj a.c"),
-            (CompileKind::Neither, "-Wl,--version"),
-            (CompileKind::Neither, ""),
+            (COMPILES, "-c a.c"),
+            (COMPILES, "-O2 -S a.cpp -o -"),
+            (COMPILES, "-x c -c -o /dev/null -"),
+            (COMPILES, "-x ir m -c -o m.o"),
+            (COMPILES, "-r a.c b.o -o ab.o"),
+            (COMPILES, "-c a.c -MD -MF a.d -MT a.o"),
+            (COMPILES, "-c -include-pch all.h.pch a.cc"),
+            (BOTH, "a.c b.c -o prog"),
+            (BOTH, "a.s b.c"),
+            (BOTH, "-x c -"),
+            (BOTH, "-x c++ a -x none b.o"),
+            (LINKS, "a.o b.o -lm"),
+            (LINKS, "a.s"),
+            (LINKS, "-shared -o libx.so -Wl,--whole-archive libx.a"),
+            (LINKS, "libx.so.1.2.3"),
+            (LINKS, "dir.c/object"),
+            (LINKS, "-nostdlib -T layout.ld a.o"),
+            (NEITHER, "-c a.s"),
+            (NEITHER, "-c start.S -o start.o"),
+            (NEITHER, "-r a.o b.o -o ab.o"),
+            (NEITHER, "-Wl,-r a.o b.o -o ab.o"),
+            (NEITHER, "-nostdlib -Xlinker -r a.o -o ab.o"),
+            (NEITHER, "all.h"),
+            (NEITHER, "-x c++-header all.hpp -o all.pch"),
+            (NEITHER, "-E a.c"),
+            (NEITHER, "-M a.c"),
+            (NEITHER, "-MM a.c"),
+            (NEITHER, "-fsyntax-only a.c"),
+            (NEITHER, "-emit-llvm -c a.c"),
+            (NEITHER, "--version"),
+            (NEITHER, "-v"),
+            (NEITHER, "-print-search-dirs"),
+            (NEITHER, "--print-file-name=libc.so"),
+            (NEITHER, "-### a.c"),
+            (NEITHER, "-cc1 -emit-obj a.c"),
+            (NEITHER, "-Wl,--version"),
+            (NEITHER, ""),
         ];
-        for (kind, text) in cases {
-            assert_eq!(read(text).kind, kind, "{text}");
+        for (does, text) in cases {
+            let line = read(text);
+            assert_eq!((line.compiles, line.links), does, "{text}");
         }
     }
 

@@ -83,7 +83,7 @@ impl LlvmCounters {
 /// What is added to compile by an edge profile, if the environment names one. Warnings of functions that the profile
 /// does not know would be many.
 pub fn use_options(line: &CommandLine) -> Vec<OsString> {
-    let Some(file) = used().filter(|_| line.kind.compiles()) else { return Vec::new() };
+    let Some(file) = used().filter(|_| line.compiles) else { return Vec::new() };
     vec![joined("-fprofile-use=", file), "-Wno-profile-instr-unprofiled".into(), "-Wno-profile-instr-out-of-date".into()]
 }
 
@@ -143,7 +143,7 @@ pub fn without_runtime(arguments: &mut Vec<OsString>) {
 /// # Errors
 /// The user's own options have to do with profiles.
 pub fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
-    let Some(counters) = wanted()?.filter(|_| line.kind.compiles()) else { return Ok(Vec::new()) };
+    let Some(counters) = wanted()?.filter(|_| line.compiles) else { return Ok(Vec::new()) };
     let is_foreign = |argument: &str| FOREIGN.iter().any(|f| argument.starts_with(f));
     if let Some(argument) = line.arguments.iter().map(|w| w.to_string_lossy()).find(|w| is_foreign(w)) {
         bail!("{argument} cannot be used together with `{}`: leave it out of this build, which inserts what is needed", counters.option());
