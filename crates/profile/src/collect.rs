@@ -225,8 +225,8 @@ impl<'a> Collector<'a> {
         match read {
             Ok(()) => {
                 self.lost += raw.lost;
-                self.note(&raw.path, &raw.image_path, raw.problems);
-                self.put(image, &raw.path, &raw.image_path, decoders);
+                self.note(&raw.file.path, &raw.image_path, raw.problems);
+                self.put(image, &raw.file.path, &raw.image_path, decoders);
             }
             Err(error) => self.unreadable.push(error),
         }
@@ -364,8 +364,7 @@ impl<'a> Collector<'a> {
         }
         let Some(store) = self.store else { return first.map_or(Ok(None), Err) };
         match store.get(unit) {
-            Ok(Some(frame)) if frame.unit == unit => frame.map().map(Some).map_err(|e| format!("{}: {e}", store.path(unit).display())),
-            Ok(Some(frame)) => Err(format!("{} holds unit {}", store.path(unit).display(), frame.unit)),
+            Ok(Some(frame)) => frame.map().map(Some).map_err(|e| format!("{}: {e}", store.path(unit).display())),
             Ok(None) => first.map_or(Ok(None), Err),
             Err(e) => Err(format!("{}: {e}", store.path(unit).display())),
         }

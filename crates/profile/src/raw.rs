@@ -141,14 +141,9 @@ impl RawProfile {
             RawUnitCounts { unit: Identity(unit.unit), counters: unit.counters, counts, overflow }
         };
         let units = file.units.iter().zip(sums).map(counts).collect();
-        let RawFile { path, image_path, header, regions, lost, problems, .. } = file;
+        let RawFile { file: Raw { path, .. }, image_path, header, regions, lost, problems, .. } = file;
         let (image, pid, created_ns) = (Identity(header.image), header.pid, header.created_ns);
         Ok(RawProfile { file: path, image, image_path, pid, created_ns, regions, lost, units, problems })
-    }
-
-    /// Whether nothing is missing or damaged.
-    pub fn is_complete(&self) -> bool {
-        self.problems.is_empty()
     }
 }
 
@@ -165,14 +160,12 @@ pub(crate) struct RawWord {
 
 /// A raw file that is open, whose head makes sense.
 pub(crate) struct RawFile {
-    pub path: PathBuf,
+    pub file: Raw,
     /// Path of the image as the process saw it; empty if unknown.
     pub image_path: PathBuf,
     pub header: RawHeader,
     /// Units in link order.
     pub units: Vec<RawUnit>,
-    file: File,
-    length: u64,
     /// Regions, and threads whose counts are in none; known when the words were read.
     pub regions: u64,
     pub lost: u64,
@@ -191,17 +184,15 @@ impl RawFile {
             return Err(ProfileError::io(path, "read")(io::Error::other("it is no regular file")));
         }
         let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
-        let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        let raw = Raw { path, file, length, magic: RAW_MAGIC };
-        let header = raw.header()?;
-        let units = raw.units(&header)?;
+        let file = Raw::new(path, file, RAW_MAGIC)?;
+        let header = file.header()?;
+        let units = file.units(&header)?;
         let mut problems = Vec::new();
-        let image_path = raw.image_path(&header).unwrap_or_else(|| {
+        let image_path = file.image_path(&header).unwrap_or_else(|| {
             problems.push(RawProblem::NoPath);
             PathBuf::new()
         });
-        let path = path.to_owned();
-        Ok(RawFile { path, image_path, header, units, file: raw.file, length, regions: 0, lost: 0, problems })
+        Ok(RawFile { file, image_path, header, units, regions: 0, lost: 0, problems })
     }
 
     /// Calls `visit` with the place of a unit and its word, for every word of every region that is not zero, region by region, ascending
@@ -210,9 +201,7 @@ impl RawFile {
     /// # Errors
     /// The file cannot be read, or became shorter.
     pub fn each_word(&mut self, visit: &mut dyn FnMut(usize, RawWord)) -> Result<(), ProfileError> {
-        let RawFile { header, length, .. } = *self;
-        let raw =
-            Raw { path: &self.path, file: self.file.try_clone().map_err(ProfileError::io(&self.path, "read"))?, length, magic: RAW_MAGIC };
+        let (header, length) = (self.header, self.file.length);
         let bytes = length.saturating_sub(header.regions_offset);
         let (whole, rest) = (bytes / header.region_stride, bytes % header.region_stride);
         // What lies behind the last counter of a region is padding.
@@ -224,7 +213,7 @@ impl RawFile {
         let mut stray: Option<(u64, u64)> = None;
         let mut lost = LostThreads(header.lost);
         let [holder, losses] = [region_holder_offset(header.counters), region_lost_offset(header.counters)].map(|offset| offset / 8);
-        raw.each_word(header.regions_offset, &mut |offset, value| {
+        self.file.each_word(header.regions_offset, &mut |offset, value| {
             let index = (offset - header.regions_offset) % header.region_stride / 8;
             match owners.of(index).filter(|_| index < header.counters) {
                 Some((unit, first)) => visit(unit, RawWord { index: index - first, offset, value }),
@@ -268,28 +257,21 @@ impl Owners {
     }
 }
 
-pub(crate) struct Raw<'a> {
-    path: &'a Path,
-    file: File,
+/// A raw file, or a stream file, which begins as a raw file does.
+pub(crate) struct Raw {
+    pub path: PathBuf,
+    pub file: File,
     length: u64,
     /// First bytes of such a file.
     magic: [u8; 8],
 }
 
-impl<'a> Raw<'a> {
-    /// A stream file, which begins as a raw file does.
-    pub(crate) fn from_stream(path: &'a Path, file: File) -> Result<Raw<'a>, ProfileError> {
+impl Raw {
+    pub(crate) fn new(path: &Path, file: File, magic: [u8; 8]) -> Result<Raw, ProfileError> {
         let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-        Ok(Raw { path, file, length, magic: STREAM_MAGIC })
+        Ok(Raw { path: path.to_owned(), file, length, magic })
     }
 
-    /// Its file.
-    pub(crate) fn into_file(self) -> File {
-        self.file
-    }
-}
-
-impl Raw<'_> {
     pub(crate) fn header(&self) -> Result<RawHeader, ProfileError> {
         const SIZE: usize = size_of::<RawHeader>();
         let mut bytes = [0; SIZE];
@@ -399,16 +381,16 @@ impl Raw<'_> {
             Err(Errno::NXIO) => return Ok(None),
             // A file system without holes: everything is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(Some((at, self.length))),
-            Err(e) => return Err(ProfileError::io(self.path, "read")(e.into())),
+            Err(e) => return Err(ProfileError::io(&self.path, "read")(e.into())),
         };
-        let to = seek(&self.file, SeekFrom::Hole(from)).map_err(|e| ProfileError::io(self.path, "read")(e.into()))?;
+        let to = seek(&self.file, SeekFrom::Hole(from)).map_err(|e| ProfileError::io(&self.path, "read")(e.into()))?;
         Ok((from < self.length).then(|| (from, to.clamp(from + 1, self.length))))
     }
 
     fn exact(&self, bytes: &mut [u8], at: u64) -> Result<(), ProfileError> {
         self.file.read_exact_at(bytes, at).map_err(|e| match e.kind() {
             io::ErrorKind::UnexpectedEof => self.damaged(at, "the file became shorter while it was read".into()),
-            _ => ProfileError::io(self.path, "read")(e),
+            _ => ProfileError::io(&self.path, "read")(e),
         })
     }
 
@@ -419,10 +401,9 @@ impl Raw<'_> {
 
 /// Where the switch of the image is in its raw file (0 if it has none), and the process that made the file.
 pub(crate) fn switch_and_process(path: &Path, file: &File) -> Result<(u64, u64), ProfileError> {
-    let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
-    let raw = Raw { path, file: file.try_clone().map_err(ProfileError::io(path, "read"))?, length, magic: RAW_MAGIC };
+    let raw = Raw::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?, RAW_MAGIC)?;
     let header = raw.header()?;
-    match header.switch_offset < header.regions_offset.min(length) {
+    match header.switch_offset < header.regions_offset.min(raw.length) {
         true => Ok((header.switch_offset, header.pid)),
         false => Err(raw.damaged(104, "its switch is outside its head".into())),
     }

@@ -103,7 +103,7 @@ impl LiveStream {
     pub fn open(path: &Path, to_drain: bool) -> Result<LiveStream, ProfileError> {
         let action = if to_drain { "write" } else { "read" };
         let file = OpenOptions::new().read(true).write(to_drain).open(path).map_err(ProfileError::io(path, action))?;
-        let raw = Raw::from_stream(path, file)?;
+        let raw = Raw::new(path, file, STREAM_MAGIC)?;
         let header = raw.header()?;
         if header.region_stride != region_stride(REGION_WORDS) {
             let what = format!("regions of {} bytes, not {}", header.region_stride, region_stride(REGION_WORDS));
@@ -118,9 +118,8 @@ impl LiveStream {
             pid: header.pid,
             created_ns: header.created_ns,
         };
-        let file = raw.into_file();
         let (regions_offset, stride) = (header.regions_offset, header.region_stride);
-        let mut stream = LiveStream { path: path.to_owned(), file, head, regions_offset, stride, lost_threads: 0 };
+        let mut stream = LiveStream { path: raw.path, file: raw.file, head, regions_offset, stride, lost_threads: 0 };
         let mut lost = trodden_wire::LostThreads(header.lost);
         for region in 0..stream.regions()? {
             let mut word = [0; 8];
