@@ -95,8 +95,11 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
         return out + "  no path was completed\n\n";
     };
     let share = words::percent(select::share(shown.weight, total));
-    let times = if shown.count == 1 { "once".to_string() } else { format!("{} times", shown.count) };
-    let times = if shown.count > 1 { format!("{} times", words::count(shown.count as u128)) } else { times };
+    let times = match shown.count {
+        1 => "once".to_string(),
+        more @ 2.. => format!("{} times", words::count(more as u128)),
+        negative => format!("{negative} times"),
+    };
     let what = match (shown.weight, shown.count) {
         (_, 0) => "not executed".into(),
         (0, _) => format!("unfinished {times}"),

@@ -43,9 +43,6 @@ pub enum ReportError {
     /// The function's map is damaged.
     #[error(transparent)]
     Map(#[from] trodden_unit::MapError),
-    /// Data that cannot be written in the chosen format.
-    #[error("the report cannot be written as JSON: {0}")]
-    Json(#[from] serde_json::Error),
     /// Compression failed.
     #[error("the profile cannot be compressed: {0}")]
     Compress(std::io::Error),

@@ -10,17 +10,8 @@ use std::rc::Rc;
 /// Lines longer than this are cut: generated code, not for reading.
 const LONGEST_LINE: usize = 2000;
 
-/// Gives the text of a source file by the path in debug information.
-pub trait Sources {
-    /// The text; `None` if the file cannot be read.
-    fn text(&self, path: &str) -> Option<String>;
-}
-
-impl<F: Fn(&str) -> Option<String>> Sources for F {
-    fn text(&self, path: &str) -> Option<String> {
-        self(path)
-    }
-}
+/// Gives the text of a source file by the path in debug information; `None` if the file cannot be read.
+pub type Sources<'s> = dyn Fn(&str) -> Option<String> + 's;
 
 /// The lines of one file.
 #[derive(Debug)]
@@ -62,13 +53,13 @@ impl SourceFile {
 
 /// Reads each file at most once, and keeps the list of files that could not be read.
 pub struct SourceCache<'a> {
-    sources: &'a dyn Sources,
+    sources: &'a Sources<'a>,
     files: RefCell<BTreeMap<String, Option<Rc<SourceFile>>>>,
 }
 
 impl<'a> SourceCache<'a> {
     /// A cache that knows no file yet.
-    pub fn new(sources: &'a dyn Sources) -> SourceCache<'a> {
+    pub fn new(sources: &'a Sources<'a>) -> SourceCache<'a> {
         SourceCache { sources, files: RefCell::default() }
     }
 
@@ -77,7 +68,7 @@ impl<'a> SourceCache<'a> {
         if let Some(known) = self.files.borrow().get(path) {
             return known.clone();
         }
-        let read = self.sources.text(path).map(|text| Rc::new(SourceFile::from_text(&text)));
+        let read = (self.sources)(path).map(|text| Rc::new(SourceFile::from_text(&text)));
         self.files.borrow_mut().insert(path.to_string(), read.clone());
         read
     }

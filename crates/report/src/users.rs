@@ -8,6 +8,8 @@ use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{count, listed, plural};
 use serde_json::{Map, Value, json};
+use trodden_analysis::field::User;
+use trodden_analysis::field::aggregate::SeenPath;
 use trodden_analysis::field::estimate::{CountEstimate, UsersEstimate};
 use trodden_profile::FunctionPaths;
 use trodden_unit::Identity;
@@ -17,21 +19,9 @@ const SHOWN: usize = 8;
 
 /// A path and the users who took it.
 #[derive(Clone, Debug)]
-pub struct TakenPath {
-    /// The build.
-    pub image: Identity,
-    /// The unit.
-    pub unit: Identity,
-    /// The path's counter in the unit.
-    pub counter: u64,
-    /// Different users.
-    pub users: u64,
-    /// Reports.
-    pub reports: u64,
-    /// Executions.
-    pub count: u64,
-    /// The users with the most executions of it, with their executions.
-    pub most: Vec<(String, u64)>,
+pub struct TakenPath<'a> {
+    /// The users with the most executions of it among them.
+    pub seen: &'a SeenPath,
     /// The estimate for all users, if each copy counts only a part of the paths.
     pub estimate: Option<UserEstimate>,
 }
@@ -51,7 +41,7 @@ pub struct UserEstimate {
 #[derive(Clone, Copy, Debug)]
 pub struct AllTaken<'a> {
     /// Some of them, in order.
-    pub taken: &'a [TakenPath],
+    pub taken: &'a [TakenPath<'a>],
     /// Reports in all.
     pub reports: u64,
     /// Paths in all.
@@ -82,10 +72,15 @@ pub struct CopyReports {
     pub functions: Vec<String>,
 }
 
-fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &TakenPath) -> Option<ListedPath<'v, 'a>> {
+/// The name of a user: a hash, or `unknown`.
+pub fn user_name(user: &User) -> String {
+    if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
+}
+
+fn listed_path<'v, 'a>(view: &'v View<'a>, taken: &SeenPath) -> Option<ListedPath<'v, 'a>> {
     let has = |f: &&Function| {
         let range = f.map.first_counter..f.map.first_counter.saturating_add(f.map.counters);
-        f.unit.unit == taken.unit && f.image.identity == taken.image && range.contains(&taken.counter)
+        f.unit.unit == taken.unit.unit && f.image.identity == taken.unit.image && range.contains(&taken.counter)
     };
     let function = view.functions.iter().find(has)?;
     let id = taken.counter - function.map.first_counter;
@@ -108,14 +103,14 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
     out.push_str(&format!("{} of {} shown, {order}\n", count(taken.len() as u128), plural(paths.into(), "path", "paths")));
     tomography.iter().for_each(|t| out.push_str(&copies_text(t)));
     out.push('\n');
-    for (rank, path) in taken.iter().enumerate() {
+    for (rank, TakenPath { seen: path, estimate }) in taken.iter().enumerate() {
         let found = listed_path(view, path);
-        let name = found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit), |t| format!("{}  path", t.function.name.short));
+        let name =
+            found.as_ref().map_or_else(|| format!("unit {}, counter", path.unit.unit), |t| format!("{}  path", t.function.name.short));
         let id = found.as_ref().map_or(path.counter, |t| t.id);
         let name = page.paint(paint::NAME, &fit(&name, page.width.saturating_sub(30).max(20)));
         out.push_str(&format!("{}  {name} {id}\n", page.paint(paint::TITLE, &right(&(rank + 1).to_string(), 3))));
-        let most: Vec<String> =
-            path.most.iter().map(|(user, n)| format!("{} ({})", user.get(..8).unwrap_or(user), count((*n).into()))).collect();
+        let most: Vec<String> = path.most.iter().map(|(user, n)| format!("{:.8} ({})", user_name(user), count((*n).into()))).collect();
         out.push_str(&format!(
             "      {}, {}, {}; most: {}\n",
             plural(path.users.into(), "user", "users"),
@@ -123,8 +118,8 @@ pub fn users_text(view: &View, all: &AllTaken, sources: &SourceCache, options: &
             plural(path.count.into(), "execution", "executions"),
             most.join(", ")
         ));
-        if let (Some(estimate), Some(tomography)) = (path.estimate, tomography) {
-            out.push_str(&estimate_text(path.users, &estimate, tomography.all));
+        if let (Some(estimate), Some(tomography)) = (estimate, tomography) {
+            out.push_str(&estimate_text(path.users, estimate, tomography.all));
         }
         if let Some(found) = found {
             out.push_str(&path_lines(found.function, &found.listing, sources, page));
@@ -168,14 +163,14 @@ fn estimate_text(saw: u64, estimate: &UserEstimate, all: u64) -> String {
 
 /// As JSON; the schema is described in the user guide.
 pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
-    let path = |(at, path): (usize, &TakenPath)| {
+    let path = |(at, TakenPath { seen: path, estimate }): (usize, &TakenPath)| {
         let found = listed_path(view, path);
         let mut out = found.as_ref().map_or_else(Map::new, |t| json::listing_json(t.function, &t.listing, sources));
-        let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user, "count": number(*n) })).collect();
+        let most: Vec<Value> = path.most.iter().map(|(user, n)| json!({ "user": user_name(user), "count": number(*n) })).collect();
         let more = json!({
             "rank": at + 1,
-            "image_identity": path.image.to_string(),
-            "unit": path.unit.to_string(),
+            "image_identity": path.unit.image.to_string(),
+            "unit": path.unit.unit.to_string(),
             "counter": number(path.counter),
             "function": found.as_ref().map(|t| t.function.name.full.as_str()),
             "id": found.as_ref().map(|t| number(t.id)),
@@ -184,7 +179,7 @@ pub fn users_json(view: &View, all: &AllTaken, sources: &SourceCache) -> Value {
             "count": number(path.count),
             "most": most,
         });
-        if let Some(UserEstimate { watching, users, count }) = path.estimate {
+        if let Some(UserEstimate { watching, users, count }) = *estimate {
             let estimate = json!({
                 "watching": number(watching),
                 "estimated_users": users.value,

@@ -9,7 +9,7 @@ use super::reporting::{ReportingUsers, ReportingUsersCounter};
 use super::{Reports, User};
 use crate::error::FieldError;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::Path;
@@ -179,7 +179,7 @@ impl Aggregator {
             Some((copies, counter)) => Some((copies, counter.finish()?)),
             None => None,
         };
-        let mut ranking = Ranking { limits: self.limits, best: BinaryHeap::new(), current: None, paths: 0, copies };
+        let mut ranking = Ranking { limits: self.limits, best: BTreeMap::new(), current: None, paths: 0, copies };
         self.sorter.finish(&mut |row| {
             let unit = units[row.unit as usize].0;
             let one = UserPath { unit, counter: row.counter, user: row.user, reports: row.reports, count: row.count };
@@ -188,49 +188,24 @@ impl Aggregator {
         })?;
         ranking.close();
         let (reports, paths) = (self.reports, ranking.paths);
-        let top = ranking.best.into_sorted_vec().into_iter().map(|Reverse(ranked)| ranked.path).collect();
+        let top = ranking.best.into_values().rev().collect();
         Ok(Aggregate { reports, paths, top, reporting: ranking.copies.map(|(_, reporting)| reporting), foreign: self.foreign })
     }
 }
 
-/// A path in the order of the result: the greatest is the first.
-#[derive(Debug)]
-struct Ranked {
-    path: SeenPath,
-}
+/// The order of paths: the greatest comes first in the result.
+type Rank = (u128, u128, Reverse<(UnitKey, u64)>);
 
-impl PartialEq for Ranked {
-    fn eq(&self, other: &Ranked) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Ranked {}
-
-impl Ranked {
-    fn key(&self) -> (u128, u128, Reverse<(UnitKey, u64)>) {
-        // The share of users corrects for paths that few copies count.
-        let share = |n: u64| self.path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
-        (share(self.path.users), share(self.path.count), Reverse((self.path.unit, self.path.counter)))
-    }
-}
-
-impl Ord for Ranked {
-    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl PartialOrd for Ranked {
-    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
+fn rank(path: &SeenPath) -> Rank {
+    // The share of users corrects for paths that few copies count.
+    let share = |n: u64| path.watching.map_or(n.into(), |watching| (u128::from(n) << 64) / u128::from(watching.max(1)));
+    (share(path.users), share(path.count), Reverse((path.unit, path.counter)))
 }
 
 struct Ranking {
     limits: AggregateLimits,
-    /// The best paths so far, the least of them on top.
-    best: BinaryHeap<Reverse<Ranked>>,
+    /// The best paths so far.
+    best: BTreeMap<Rank, SeenPath>,
     current: Option<SeenPath>,
     paths: u64,
     copies: Option<(DistributedCopies, ReportingUsers)>,
@@ -261,9 +236,9 @@ impl Ranking {
             path.watching = Some(reporting.users_with_any(&copies.watching(path.unit, path.counter)));
         }
         self.paths += 1;
-        self.best.push(Reverse(Ranked { path }));
+        self.best.insert(rank(&path), path);
         if self.best.len() > self.limits.paths {
-            self.best.pop();
+            self.best.pop_first();
         }
     }
 }

@@ -246,14 +246,12 @@ fn show(job: &AggregateJob, color: Color, sums: &Aggregate, tomography: Option<&
     Ok(())
 }
 
-fn taken(path: &SeenPath, tomography: Option<&Tomography>) -> TakenPath {
-    let SeenPath { unit, counter, users, reports, count, squares, watching, ref most } = *path;
-    let most = most.iter().map(|(user, count)| (rows::user(user), *count)).collect();
-    let estimate = tomography.zip(watching).map(|(tomography, watching)| {
-        let sample = UserSample { all: tomography.all, watching: watching.max(users) };
-        UserEstimate { watching: sample.watching, users: sample.users(users), count: sample.count(count, squares) }
+fn taken<'a>(seen: &'a SeenPath, tomography: Option<&Tomography>) -> TakenPath<'a> {
+    let estimate = tomography.zip(seen.watching).map(|(tomography, watching)| {
+        let sample = UserSample { all: tomography.all, watching: watching.max(seen.users) };
+        UserEstimate { watching: sample.watching, users: sample.users(seen.users), count: sample.count(seen.count, seen.squares) }
     });
-    TakenPath { image: unit.image, unit: unit.unit, counter, users, reports, count, most, estimate }
+    TakenPath { seen, estimate }
 }
 
 /// Whether a file is to be Parquet.

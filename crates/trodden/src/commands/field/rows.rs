@@ -13,10 +13,10 @@ use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use trodden_analysis::field::User;
 use trodden_analysis::field::aggregate::UserPath;
 use trodden_profile::whole_file::WholeFile;
-use trodden_unit::{Identity, UnitMap};
+use trodden_report::users::user_name;
+use trodden_unit::UnitMap;
 
 /// A row of the report.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Rows {
             function: place.as_ref().map(|(name, _)| name.clone()),
             path: place.map(|(_, path)| path),
             counter: one.counter,
-            user: (one.user != [0; 16]).then(|| user(&one.user)),
+            user: (one.user != [0; 16]).then(|| user_name(&one.user)),
             reports: one.reports,
             executions: one.count,
         };
@@ -94,11 +94,6 @@ impl Rows {
             Rows::Parquet(table, whole) => Ok(table.finish().and_then(|()| whole.finish())?),
         }
     }
-}
-
-/// A user's number as people see it.
-pub fn user(user: &User) -> String {
-    if *user == [0; 16] { "unknown".into() } else { Identity(*user).to_string() }
 }
 
 /// The function of a counter, and the number of the path there.
