@@ -172,7 +172,7 @@ impl Builder {
     fn window(&mut self, head: &FrameHead) -> &mut OpenWindow {
         let (method, ended, log) = (self.method, &self.ended, self.log.path());
         self.open.entry(head.key).or_insert_with(|| {
-            let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::new(), 0));
+            let (next, depth, lost) = ended.get(&head.key).copied().unwrap_or((0, Depth::default(), 0));
             let is_known = depth.is_known && next == head.sequence && lost == head.lost;
             let depth = Depth { is_known, ..depth };
             let head = FrameHead { content: LogContent::Window, chunks: 0, events: 0, depth, ..*head };

@@ -223,7 +223,7 @@ impl Drain {
             self.flush(chunk.key)?;
         }
         let Chunk { key, parent, sequence, lost, .. } = *chunk;
-        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::new() };
+        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 0, lost, events: 0, depth: Depth::default() };
         let pending = self.pending.entry(key).or_insert_with(|| Pending { head, words: Vec::new(), chunks: Vec::new() });
         self.drained.damaged += self.live.read_events(chunk, &mut pending.words)?;
         pending.head.chunks += 1;
@@ -286,7 +286,7 @@ fn rest_of(live: &LiveStream, journals: &[PathBuf]) -> Result<Vec<Rest>, Profile
     }
     for chunk in live.chunks()? {
         let Chunk { key, parent, sequence, lost, .. } = chunk;
-        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::new() };
+        let head = FrameHead { content: LogContent::Events, key, parent, sequence, chunks: 1, lost, events: 0, depth: Depth::default() };
         rest.push(Rest { head, source: Source::Chunk(chunk) });
     }
     rest.sort_by_key(|r| (r.head.key, r.head.sequence, std::cmp::Reverse(r.head.chunks)));

@@ -76,12 +76,14 @@ pub struct Depth {
     pub is_known: bool,
 }
 
-impl Depth {
+impl Default for Depth {
     /// At a stream's beginning.
-    pub fn new() -> Depth {
+    fn default() -> Depth {
         Depth { frames: 0, is_known: true }
     }
+}
 
+impl Depth {
     /// The symbol of the next event; `None` where nothing happened.
     #[inline]
     pub fn symbol(&mut self, event: Event) -> Option<Symbol> {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn depths_become_numbers_of_frames() {
-        let mut depth = Depth::new();
+        let mut depth = Depth::default();
         let events = [Event::Inherited(9), Event::Enter(1), Event::Enter(5), Event::Enter(5), Event::Resume(2), Event::Resume(2)];
         let symbols: Vec<_> = events.into_iter().filter_map(|e| depth.symbol(e)).collect();
         assert_eq!(symbols[4..], [Symbol::Unwound(2)]);

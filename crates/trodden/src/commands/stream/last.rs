@@ -142,7 +142,7 @@ fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Resu
 
 fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> ThreadReport {
     let frames = thread.frames.iter().rev().filter_map(|slot| of_frame(*slot, event_names)).collect();
-    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::new() };
+    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&event_names.places);
     let mut events = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {

@@ -55,7 +55,7 @@ pub fn unfinished(thread: &LiveThread, names: &EventNames, stopped: &Stopped) ->
 
 /// The function of the innermost frame, and the blocks of its path so far; none if its events are not known.
 fn open_path(thread: &LiveThread, names: &EventNames) -> Option<(FunctionPlace, Vec<Node>)> {
-    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::new() };
+    let mut depth = Depth { is_known: thread.earlier == 0, ..Depth::default() };
     let mut nesting = Nesting::new(&names.places);
     let mut begun: Vec<Vec<Node>> = Vec::new();
     for symbol in thread.events.iter().filter_map(|event| depth.symbol(*event)) {
