@@ -69,10 +69,11 @@ impl PathListing {
             Some(PathEnd::Stop) => Ends::Stop { line: path.blocks.last().and_then(|b| last_line(function, *b)) },
             None => {
                 let at = path.blocks.last().copied().unwrap_or(Node(0));
-                Ends::Call { at, lines: first_line(function, at).zip(last_line(function, at)) }
+                let lines = || own_lines(function, at, true);
+                Ends::Call { at, lines: lines().min().zip(lines().max()) }
             }
         };
-        PathListing { begins: begins(function, path.beginning), steps: steps(function, path.blocks, &edges), ends }
+        PathListing { begins: begins(function, path.beginning), steps: steps(function, path.blocks, &edges, path.end.is_none()), ends }
     }
 
     /// The listing of a path that was cut into several pieces; `pieces` has at least one.
@@ -153,7 +154,7 @@ impl Target {
     fn find(function: &Function, mut block: Node) -> Target {
         const FAR: usize = 8;
         for _ in 0..FAR {
-            let at = chains(function, block).first().and_then(|c| c.last()).copied();
+            let at = chains(function, block, false).first().and_then(|c| c.last()).copied();
             let out = function.out.get(block.index()).map_or(&[][..], Vec::as_slice);
             match (at, out) {
                 (None, [only]) => block = function.map.edges[only.index()].to,
@@ -193,18 +194,22 @@ pub fn reason(function: &Function, edge: Edge) -> CutReason {
 
 /// First line of a block in the function's own source. Inlined code counts at the line of its call.
 pub fn first_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block).min()
+    own_lines(function, block, false).min()
 }
 
 /// Last line of a block, likewise.
 pub fn last_line(function: &Function, block: Node) -> Option<u32> {
-    own_lines(function, block).max()
+    own_lines(function, block, false).max()
 }
 
-fn own_lines(function: &Function, block: Node) -> impl Iterator<Item = u32> {
+/// Lines of a block, of the function itself; where a path `stops` in a call of it, those up to the call.
+fn own_lines(function: &Function, block: Node, stops: bool) -> impl Iterator<Item = u32> {
     let map = function.units_map();
     let block = function.map.blocks.get(block.index());
-    let positions = block.into_iter().flat_map(|b| b.positions.iter().copied().chain(b.branch));
+    let positions = block.into_iter().flat_map(move |b| {
+        let (length, branch) = if stops { (b.up_to_calls as usize, None) } else { (b.positions.len(), b.branch) };
+        b.positions.iter().take(length).copied().chain(branch)
+    });
     positions.filter_map(move |p| chain(map, p).first().map(|p| p.line)).filter(|line| *line > 0)
 }
 
@@ -234,7 +239,8 @@ fn edges(function: &Function, path: &[trodden_flow::DagEdgeId]) -> Vec<Option<Ed
         .collect()
 }
 
-fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<ListingStep> {
+/// Lines of blocks, each with its turns; of a path that `stops` in a call of the last block nothing behind that.
+fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>], stops: bool) -> Vec<ListingStep> {
     let mut steps: Vec<ListingStep> = Vec::new();
     for (at, &block) in blocks.iter().enumerate() {
         let turn = edges.get(at).copied().flatten().and_then(|edge| turn(function, edge));
@@ -242,7 +248,7 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<Li
             last.turns.extend(turn);
             continue;
         }
-        for step in block_steps(function, block, turn) {
+        for step in block_steps(function, block, turn, stops && at + 1 == blocks.len()) {
             match steps.last_mut() {
                 Some(last) if !step.chain.is_empty() && same_line(&last.chain, &step.chain) => {
                     last.blocks.extend(step.blocks);
@@ -256,8 +262,8 @@ fn steps(function: &Function, blocks: &[Node], edges: &[Option<Edge>]) -> Vec<Li
     steps
 }
 
-fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<ListingStep> {
-    let chains = chains(function, block);
+fn block_steps(function: &Function, block: Node, turn: Option<Turn>, stops: bool) -> Vec<ListingStep> {
+    let chains = chains(function, block, stops);
     if chains.is_empty() {
         // A block without lines is shown only if it has a branch, or if no block of the function has a line.
         let hidden = turn.is_none() && function.map.blocks.iter().any(|b| !b.positions.is_empty());
@@ -276,15 +282,18 @@ fn block_steps(function: &Function, block: Node, turn: Option<Turn>) -> Vec<List
 }
 
 /// The lines of one block in source order. The branch comes last if the block has several successors.
-fn chains(function: &Function, block: Node) -> Vec<Vec<Position>> {
+fn chains(function: &Function, block: Node, stops: bool) -> Vec<Vec<Position>> {
     let Some(known) = function.map.blocks.get(block.index()) else { return Vec::new() };
     let map = function.units_map();
     let whole = |position: &Position| Some(chain(map, *position)).filter(|_| position.line > 0);
-    let mut chains: Vec<Vec<Position>> = known.positions.iter().filter_map(whole).collect();
+    let mut chains: Vec<Vec<Position>> = {
+        let length = if stops { known.up_to_calls as usize } else { known.positions.len() };
+        known.positions.iter().take(length).filter_map(whole).collect()
+    };
     chains.sort_by_key(|c| lines(c));
     chains.dedup_by(|a, b| same_line(a, b));
     let successors = function.out[block.index()].iter().filter(|e| function.map.edges[e.index()].kind != EdgeKind::Reach).count();
-    if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1) {
+    if let (Some(branch), true) = (known.branch.as_ref().and_then(whole), successors > 1 && !stops) {
         chains.retain(|c| !same_line(c, &branch));
         chains.push(branch);
     }
