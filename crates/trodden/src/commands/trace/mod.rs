@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `record.rs`, `runs.rs` | running a program with witnesses |
+//! | `record.rs`, `runs.rs`, `repeated.rs` | running a program with witnesses; whether runs repeat the first |
 //! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
 //! | `fresh.rs`, `distribute.rs` | a copy of the working folder for each run; runs on other machines |
 //! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
@@ -33,6 +33,7 @@ mod place;
 mod plan;
 mod profile;
 mod record;
+mod repeated;
 mod replay;
 mod runs;
 mod show;
