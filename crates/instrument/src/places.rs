@@ -92,7 +92,7 @@ fn is_quiet(block: Block) -> bool {
     if block.terminator().is(LLVMOpcode::LLVMIndirectBr) {
         return false;
     }
-    let is_call = |i: &Value| i.is_call() && !(i.calls_intrinsic() && !returns_twice(*i));
+    let is_call = |i: &Value| i.is_call() && (!i.calls_intrinsic() || returns_twice(*i));
     block.landing_pad().is_none() && !block.instructions().any(|i| is_call(&i) || i.is(LLVMOpcode::LLVMResume))
 }
 

@@ -136,7 +136,7 @@ impl StreamCode {
 
     /// At a landing pad, or behind a call that returns twice: frames above this one are gone.
     pub fn resume(self, builder: &Builder) {
-        let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES as u64 - 1));
+        let offset = builder.and(self.slot, builder.constant(SHADOW_BYTES - 1));
         let word = builder.shift_left(offset, builder.constant(1));
         self.streams.write(builder, builder.or(word, builder.constant(TAG_RESUME.into())));
         // A frame too deep for the stack has the last slot, and leaves the pointer there.
