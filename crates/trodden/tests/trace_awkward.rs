@@ -139,9 +139,9 @@ fn what_only_a_jump_leads_to_is_found_by_a_run_in_assembly_without_sizes() {
     folder.compile("cc", "bare.s", BARE);
     let blocks = equal(&folder, "").len();
     let alone = must(folder.trodden(&["trace", "show", "--blocks", "one.trace"]));
-    let rounds = alone.lines().filter(|line| line.contains(" main+")).count();
-    // Five rounds of the loop: each has a block that the table leads to, and all but the last the loop's end.
-    assert!(rounds >= 5 + 4 + 4, "{blocks} blocks: {alone}");
+    let of_main = alone.lines().filter(|line| line.contains(" main+")).count();
+    // Five iterations of the loop: each has a block that the table leads to, and all but the last the loop's end.
+    assert!(of_main >= 5 + 4 + 4, "{blocks} blocks: {alone}");
 }
 
 const TIME: &str = r#"
