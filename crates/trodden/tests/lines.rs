@@ -181,6 +181,40 @@ int main(int argc, char **argv) {
 }
 
 #[test]
+fn what_is_behind_a_call_that_jumped_is_not_executed_beside_what_is_before_it() {
+    let source = "\
+#include <setjmp.h>
+jmp_buf back;
+volatile int before, behind;
+void leave(void);
+__attribute__((noinline)) void body(int i) {
+  if (i > 3) {
+    before++;
+    leave();
+    behind++;
+  }
+}
+int main(void) {
+  for (volatile int i = 0; i < 10; i++)
+    if (!setjmp(back))
+      body(i);
+  return behind;
+}
+";
+    let leave = "#include <setjmp.h>\nextern jmp_buf back;\nvoid leave(void) {\n  longjmp(back, 1);\n}\n";
+    for level in ["-O0", "-O1", "-O2"] {
+        let place = Place::with(&[("run.c", source), ("leave.c", leave)]);
+        place.trodden(&format!("cc {level} -g run.c leave.c -o counted"));
+        place.record("counted");
+        let trace = String::from_utf8(must(place.command(trodden()).args(["export", "lcov", "run.trodden"])).stdout).unwrap();
+        let lines = read(&trace, "run.c").lines;
+        assert_eq!([7, 8, 9].map(|line| lines.get(&line).copied()), [Some(6), Some(6), Some(0)], "{level}: {lines:?}");
+        let report = String::from_utf8(place.trodden("report run.trodden").stdout).unwrap();
+        assert!(report.contains("body  stopped at a call in lines 7-8"), "{level}: {report}");
+    }
+}
+
+#[test]
 fn a_header_has_one_name_whatever_led_to_it() {
     let header = "static inline int twice(int a) {\n  return a * 2;\n}\n";
     let user = |name: &str, path: &str| format!("#include \"{path}\"\nint {name}(int a) {{\n  return twice(a);\n}}\n");

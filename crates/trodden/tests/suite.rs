@@ -209,6 +209,13 @@ fn expressions_find_paths() {
     assert_eq!(find("convert: 6", &["--fail"]).0, Some(1));
     let (_, text, _) = find("convert: 10 .. 6", &[]);
     assert!(text.contains("no executed path") && !text.contains("0 of 0"), "{text}");
+    // Bursts may have missed any path.
+    place.trodden("instrument prog -o sampled --sample");
+    place.trodden("record --no-store -o sampled.trodden -- ./sampled 0 0");
+    let output = place.command(trodden()).args(["find", "convert: 10 .. 6", "sampled.trodden", "--json"]).output().unwrap();
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &found["answer"]), (Some(2), &Value::from("unknown")), "{found:#}");
+    assert_eq!(found["functions_not_counted_whole"], serde_json::json!(["convert"]));
     let (status, _, said) = find("convert: 6 nonsense", &[]);
     assert!(
         status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n             ^\n"),

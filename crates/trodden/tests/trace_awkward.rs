@@ -126,6 +126,30 @@ fn an_instruction_that_faults_is_recorded_once_whatever_its_handler_does() {
     let rows = || tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let calls = |name: &str| -> u32 { rows().filter(|row| row.last() == Some(&name)).map(|row| row[0].parse::<u32>().unwrap()).sum() };
     assert_eq!(["poke", "leave", "mend"].map(calls), [5, 3, 4], "{tree}");
+    // Where a handler interrupted is not seen by runs that watch some blocks each.
+    let refused = folder.record(&["--runs", "2"], "two.trace", &["./app"]);
+    assert!(refused.status.code() == Some(2) && traced::errors(&refused).contains("--runs 1"), "{refused:?}");
+}
+
+/// A call of a library that does not return, and padding behind another one: where calls may not return, what is behind them is a site.
+const PADDED: &str = ".globl main\n.text\n.type main,@function\nmain: .cfi_startproc\npush %rbx\n.cfi_adjust_cfa_offset 8\n\
+mov $5,%ebx\nlea text(%rip),%rdi\ncall puts@plt\npxor %xmm0,%xmm0\n.byte 0x0f,0x1f,0x44,0,0\n1: addsd (%rsp),%xmm0\nadd $-1,%rbx\n\
+test %rbx,%rbx\njne 1b\nlea text(%rip),%rdi\ncall puts@plt\nmov $7,%edi\ncall finish\n.cfi_endproc\n.size main,.-main\n\
+.section .rodata\ntext: .string \"a\"\n.section .note.GNU-stack,\"\",@progbits\n";
+
+#[test]
+fn padding_behind_a_site_in_the_middle_of_a_block_is_left_alone() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("finish.c"), "#include <stdlib.h>\nvoid finish(int status) { exit(status); }\n").unwrap();
+    std::fs::write(folder.path("padded.s"), PADDED).unwrap();
+    for line in ["-shared -fPIC finish.c -o libfinish.so", "padded.s -o app -L. -lfinish -Wl,-rpath,$ORIGIN"] {
+        must(Command::new("cc").current_dir(folder.path("")).args(line.split_whitespace()).output().unwrap());
+    }
+    let merged = folder.record(&["--runs", "2", "--collector", "trampolines"], "two.trace", &["./app"]);
+    assert_eq!((merged.status.code(), &merged.stdout[..]), (Some(7), &b"a\na\n"[..]), "{merged:?}");
+    assert!(!traced::errors(&merged).contains("signal"), "{merged:?}");
+    folder.record(&["--collector", "single-step"], "one.trace", &["./app"]);
+    assert!(folder.addresses("two.trace") == folder.addresses("one.trace"));
 }
 
 /// A jump of assembly without sizes and unwind tables into code that nothing else leads to.
