@@ -4,7 +4,7 @@
 
 use crate::real::{Real, real};
 use crate::thread::{begin, finish, outside};
-use core::ffi::{c_int, c_uint, c_void};
+use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
 use trodden_wire::waits::{CallName, kind};
 
@@ -44,14 +44,35 @@ blocking! {
         mask: *const sigset_t) -> c_int;
     epoll_wait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int) -> c_int;
     epoll_pwait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
+    read BLOCKED (file: c_int, buffer: *mut c_void, size: usize) -> isize;
+    readv BLOCKED (file: c_int, parts: *const c_void, count: c_int) -> isize;
+    write BLOCKED (file: c_int, buffer: *const c_void, size: usize) -> isize;
+    writev BLOCKED (file: c_int, parts: *const c_void, count: c_int) -> isize;
+    send BLOCKED (socket: c_int, buffer: *const c_void, size: usize, flags: c_int) -> isize;
+    sendto BLOCKED (socket: c_int, buffer: *const c_void, size: usize, flags: c_int, address: *const c_void, length: c_uint) -> isize;
+    sendmsg BLOCKED (socket: c_int, message: *const c_void, flags: c_int) -> isize;
     recv BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
     recvfrom BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int, address: *mut c_void, length: *mut c_void) -> isize;
     recvmsg BLOCKED (socket: c_int, message: *mut c_void, flags: c_int) -> isize;
     accept BLOCKED (socket: c_int, address: *mut c_void, length: *mut c_void) -> c_int;
     accept4 BLOCKED (socket: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int;
+    semop BLOCKED (set: c_int, operations: *mut c_void, count: usize) -> c_int;
+    semtimedop BLOCKED (set: c_int, operations: *mut c_void, count: usize, timeout: *const timespec) -> c_int;
+    mq_send BLOCKED (queue: c_int, buffer: *const c_void, size: usize, priority: c_uint) -> c_int;
+    mq_timedsend BLOCKED (queue: c_int, buffer: *const c_void, size: usize, priority: c_uint, until: *const timespec) -> c_int;
+    mq_receive BLOCKED (queue: c_int, buffer: *mut c_void, size: usize, priority: *mut c_uint) -> isize;
+    mq_timedreceive BLOCKED (queue: c_int, buffer: *mut c_void, size: usize, priority: *mut c_uint, until: *const timespec) -> isize;
+    msgsnd BLOCKED (queue: c_int, message: *const c_void, size: usize, flags: c_int) -> c_int;
+    msgrcv BLOCKED (queue: c_int, message: *mut c_void, size: usize, kind: c_long, flags: c_int) -> isize;
+    sigwait BLOCKED (signals: *const sigset_t, signal: *mut c_int) -> c_int;
+    sigwaitinfo BLOCKED (signals: *const sigset_t, information: *mut c_void) -> c_int;
+    sigtimedwait BLOCKED (signals: *const sigset_t, information: *mut c_void, timeout: *const timespec) -> c_int;
+    sigsuspend BLOCKED (mask: *const sigset_t) -> c_int;
     pause BLOCKED () -> c_int;
     flock BLOCKED (file: c_int, operation: c_int) -> c_int;
+    lockf BLOCKED (file: c_int, operation: c_int, size: c_long) -> c_int;
     fsync BLOCKED (file: c_int) -> c_int;
+    fdatasync BLOCKED (file: c_int) -> c_int;
     wait PROCESS_WAIT (status: *mut c_int) -> pid_t;
     waitpid PROCESS_WAIT (process: pid_t, status: *mut c_int, options: c_int) -> pid_t;
     wait3 PROCESS_WAIT (status: *mut c_int, options: c_int, usage: *mut c_void) -> pid_t;

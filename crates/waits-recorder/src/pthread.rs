@@ -319,8 +319,12 @@ pub fn joined(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_in
     let Some(thread) = outside() else { return call() };
     // 0: unknown.
     let token = HANDLES.find(handle as usize).map_or(0, |slot| THREAD_TOKENS[slot].load(Ordering::Acquire));
-    let open = begin(thread, kind::JOIN, function);
+    let mut open = begin(thread, kind::JOIN, function);
     let status = call();
+    if let Some(open) = open.as_mut().filter(|_| status != 0) {
+        // The thread goes on: nothing ended the wait but its time.
+        open.record().kind = kind::BLOCKED;
+    }
     complete(thread, open, core::ptr::without_provenance_mut(token as usize), 0, status as u64);
     status
 }
@@ -333,4 +337,31 @@ pub fn joined(function: CallName, handle: pthread_t, call: impl FnOnce() -> c_in
 pub unsafe extern "C" fn pthread_join(handle: pthread_t, result: *mut *mut c_void) -> c_int {
     static REAL: Real = Real::new(c"pthread_join");
     joined(CallName::pthread_join, handle, || real!(REAL, fn(pthread_t, *mut *mut c_void) -> c_int, handle, result))
+}
+
+/// Waits for a thread's end, until a time.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_timedjoin_np(handle: pthread_t, result: *mut *mut c_void, until: *const timespec) -> c_int {
+    static REAL: Real = Real::new(c"pthread_timedjoin_np");
+    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, *const timespec) -> c_int, handle, result, until);
+    joined(CallName::pthread_timedjoin_np, handle, call)
+}
+
+/// The same by a clock of the caller's choice.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_clockjoin_np(
+    handle: pthread_t,
+    result: *mut *mut c_void,
+    clock: clockid_t,
+    until: *const timespec,
+) -> c_int {
+    static REAL: Real = Real::new(c"pthread_clockjoin_np");
+    let call = || real!(REAL, fn(pthread_t, *mut *mut c_void, clockid_t, *const timespec) -> c_int, handle, result, clock, until);
+    joined(CallName::pthread_clockjoin_np, handle, call)
 }

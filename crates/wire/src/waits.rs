@@ -261,4 +261,6 @@ functions! {
     MPI_Neighbor_allgather_init MPIX_Neighbor_allgather_init MPI_Neighbor_allgatherv_init MPIX_Neighbor_allgatherv_init
     MPI_Neighbor_alltoall_init MPIX_Neighbor_alltoall_init MPI_Neighbor_alltoallv_init MPIX_Neighbor_alltoallv_init
     MPI_Neighbor_alltoallw_init MPIX_Neighbor_alltoallw_init MPI_Cancel
+    readv write writev send sendto sendmsg semop semtimedop mq_send mq_timedsend mq_receive mq_timedreceive msgsnd msgrcv sigwait
+    sigwaitinfo sigtimedwait sigsuspend fdatasync pthread_timedjoin_np pthread_clockjoin_np
 }
