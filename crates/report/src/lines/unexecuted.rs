@@ -5,10 +5,11 @@
 //! leads to its code, the code was moved. Code that is reached by a backward `goto` looks moved, too; the line then has no count, though
 //! it was not executed.
 
+use super::LineCounts;
 use crate::view::{Function, chain};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_flow::Node;
-use trodden_unit::{EdgeKind, Position};
+use trodden_unit::{EdgeKind, Position, UnitMap};
 
 /// Whether it is unknown if a function was called: it does nothing, so no code is left of it where it was inlined.
 pub fn is_silent(function: &Function) -> bool {
@@ -66,4 +67,71 @@ fn decided(function: &Function, block: Node, position: Position) -> Option<u32> 
     let line = |p: Position| chain(map, p).into_iter().find(|p| (p.scope, p.file) == (position.scope, position.file)).map(|p| p.line);
     let branch = known.branch.filter(|b| b.line > 0).and_then(line);
     branch.or_else(|| known.positions.iter().copied().filter_map(line).max())
+}
+
+/// Those of some functions, by file and line of declaration, of which an instance (of a template, or the one in another unit) may have been
+/// called that left no code: the optimiser has inlined it, and merged it with what is around it.
+pub fn without_code<'p>(functions: &[&Function], counts: &LineCounts, places: &BTreeSet<(&'p str, u32)>) -> BTreeSet<(&'p str, u32)> {
+    let mut units: HashSet<*const UnitMap> = HashSet::new();
+    let maps = functions.iter().map(|f| f.units_map()).filter(|map| units.insert(std::ptr::from_ref(*map)));
+    let wanted: BTreeMap<(&str, u32), (&'p str, u32)> = places.iter().map(|place| (*place, *place)).collect();
+    let mut found = BTreeSet::new();
+    for map in maps {
+        let graphs = &map.line_graphs;
+        let place = |file: u32, line: u32| wanted.get(&(graphs.files.get(file as usize)?.as_str(), line)).copied();
+        let of_places = graphs.functions.iter().zip(0..).filter_map(|(graph, number)| Some((place(graph.file, graph.line)?, number)));
+        let of_places: Vec<_> = of_places.filter(|(place, _)| !found.contains(place)).collect();
+        if of_places.is_empty() {
+            continue;
+        }
+        let instances = UnitInstances::new(map, counts);
+        found.extend(of_places.into_iter().filter(|(_, number)| instances.may_have_run_without_code(*number)).map(|(place, _)| place));
+    }
+    found
+}
+
+/// What is left of the functions of a unit.
+struct UnitInstances<'a> {
+    map: &'a UnitMap,
+    /// Calls of those that have code, their own or inlined, by linkage name; `None` if they are not known here.
+    calls: HashMap<&'a str, Option<u64>>,
+    /// Callers of each, by its place among the graphs.
+    callers: HashMap<u32, Vec<u32>>,
+}
+
+impl<'a> UnitInstances<'a> {
+    fn new(map: &'a UnitMap, counts: &LineCounts) -> Self {
+        let mut counted: HashMap<&str, u64> = HashMap::new();
+        for ((_, name), calls) in counts.files.values().flat_map(|file| &file.functions) {
+            *counted.entry(name.as_str()).or_default() += calls;
+        }
+        let names = map.functions.iter().map(|f| f.name.as_str());
+        let names = names.chain(map.scopes.iter().map(|s| if s.linkage_name.is_empty() { &s.name } else { &s.linkage_name }.as_str()));
+        let calls = names.map(|name| (name, counted.get(name).copied())).collect();
+        let mut callers: HashMap<u32, Vec<u32>> = HashMap::new();
+        for (graph, number) in map.line_graphs.functions.iter().zip(0..) {
+            graph.calls.iter().for_each(|(_, called)| callers.entry(*called).or_default().push(number));
+        }
+        Self { map, calls, callers }
+    }
+
+    /// Whether a function has no code, and one that calls it may have run.
+    fn may_have_run_without_code(&self, number: u32) -> bool {
+        let name = |number: u32| self.map.line_graphs.functions[number as usize].name.as_str();
+        let (mut left, mut seen) = (vec![number], HashSet::from([number]));
+        if self.calls.contains_key(name(number)) {
+            return false;
+        }
+        while let Some(called) = left.pop() {
+            for &caller in self.callers.get(&called).into_iter().flatten() {
+                match self.calls.get(name(caller)) {
+                    Some(Some(0)) => {}
+                    Some(_) => return true,
+                    None if seen.insert(caller) => left.push(caller),
+                    None => {}
+                }
+            }
+        }
+        false
+    }
 }
