@@ -31,7 +31,8 @@ pub struct Covered {
 /// Which files of a program coverage is shown of.
 #[derive(Clone, Debug, Default, Args)]
 pub struct CoveredFiles {
-    /// The program or library that ran, if it was moved. May be given several times.
+    /// The program or library that ran, if it was moved; or one that did not run, all of which counts as not executed. May be given several
+    /// times.
     #[arg(long, value_name = "FILE")]
     pub object: Vec<PathBuf>,
     /// Only source files that match this pattern (src, src/*.c), or lie in a folder that does. May be given several times.

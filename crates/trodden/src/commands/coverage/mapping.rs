@@ -8,7 +8,7 @@ use super::files::Files;
 use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
-use crate::notes::warn;
+use crate::notes::{note, warn};
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
@@ -136,22 +136,30 @@ impl CoverageMapping {
 /// Name of the indexed profile in the temporary folder.
 const PROFILE: &str = "coverage.profdata";
 
-/// The files of the images with counters of coverage, each as it ran.
+/// The files of the images with counters of coverage, each as it ran; and those named that did not run.
 fn images(profile: &Profile, moved: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let moved: Vec<(PathBuf, Option<String>)> = moved.iter().map(|path| Ok((path.clone(), build_id(path)?))).collect::<Result<_>>()?;
     let counted = |image: &&ImageProfile| image.units.iter().any(|u| u.map.edge_profile.as_ref().is_some_and(|e| !e.functions.is_empty()));
     let images: Vec<&ImageProfile> = profile.images.iter().filter(counted).collect();
     let is_of = |id: &Option<String>, image: &ImageProfile| id.is_some() && *id == image.build_id;
-    if let Some((path, _)) = moved.iter().find(|(_, id)| !images.iter().any(|image| is_of(id, image))) {
-        bail!("{} is none of the programs that were recorded: its build id is that of no image of the profile", path.display());
+    let (_, others): (Vec<_>, Vec<_>) = moved.iter().partition(|(_, id)| images.iter().any(|image| is_of(id, image)));
+    for (path, _) in &others {
+        ensure!(
+            !images.iter().any(|image| Path::new(&image.path).file_name() == path.file_name()),
+            "{} is not the program that was recorded: its build id is that of no image of the profile",
+            path.display()
+        );
+        check_mapping(&fs::read(path)?, path)?;
+        note(format_args!("{} did not run: all of it counts as not executed", path.display()));
     }
+    let others = others.into_iter().map(|(path, _)| Ok(path.clone()));
     let found = images.into_iter().map(|image| {
         let named = moved.iter().find(|(_, id)| is_of(id, image));
         let path = named.map_or_else(|| PathBuf::from(&image.path), |(path, _)| path.clone());
         check(&path, image)?;
         Ok(path)
     });
-    found.collect()
+    found.chain(others).collect()
 }
 
 /// Whether a file is the image that ran, with its mapping.
@@ -171,6 +179,12 @@ fn check(path: &Path, image: &ImageProfile) -> Result<()> {
         "{} was built again since it ran: record it again, or name the file that ran by --object",
         path.display()
     );
+    check_mapping(&bytes, path)
+}
+
+/// Whether a program has its mapping.
+fn check_mapping(bytes: &[u8], path: &Path) -> Result<()> {
+    let file = object::File::parse(bytes).with_context(|| format!("{} is no program", path.display()))?;
     for section in SECTIONS {
         let size = file.section_by_name(section).map_or(0, |s| s.size());
         ensure!(

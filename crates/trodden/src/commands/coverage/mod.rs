@@ -26,7 +26,7 @@ use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, Covered
 use crate::driver::toolchain::LLVM_MAJOR;
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, write_file};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::process::ExitCode;
 use trodden_profile::Profile;
@@ -87,7 +87,13 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
         option(&format!("-path-equivalence={equivalence}"));
     }
     match &job.html {
-        None => print(&mapping.llvm_cov("show", &arguments)?)?,
+        None => {
+            let shown = mapping.llvm_cov("show", &arguments)?;
+            if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
+                bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
+            }
+            print(&shown)?;
+        }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);
             arguments.push(joined("-output-dir=", folder));
