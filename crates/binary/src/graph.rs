@@ -389,6 +389,11 @@ pub struct ProgramGraph {
     pub stubs: Vec<Stub>,
     /// Addresses that stubs cover, ascending.
     pub stub_ranges: Vec<Range<u64>>,
+    /// Addresses of sections with code that are not for stubs only, ascending.
+    pub code_ranges: Vec<Range<u64>>,
+    /// Pieces of them that nothing is known to reach, that no unwind table describes, and that are no padding, ascending. What is called
+    /// indirectly may lie there.
+    pub unknown_ranges: Vec<Range<u64>>,
     /// What executions showed that the file does not.
     pub observations: Vec<GraphObservation>,
 }

@@ -30,6 +30,8 @@ impl ProgramGraph {
             all.functions.append(&mut graph.functions);
             all.stubs.append(&mut graph.stubs);
             all.stub_ranges.append(&mut graph.stub_ranges);
+            all.code_ranges.append(&mut graph.code_ranges);
+            all.unknown_ranges.append(&mut graph.unknown_ranges);
             all.observations.append(&mut graph.observations);
         }
         for call in all.functions.iter_mut().flat_map(|f| &mut f.calls) {
@@ -48,7 +50,8 @@ impl ProgramGraph {
             stub.address += by;
             stub.resolver = stub.resolver.map(|r| r + by);
         }
-        self.stub_ranges.iter_mut().for_each(|r| *r = r.start + by..r.end + by);
+        let ranges = self.stub_ranges.iter_mut().chain(&mut self.code_ranges).chain(&mut self.unknown_ranges);
+        ranges.for_each(|r| *r = r.start + by..r.end + by);
         self.observations.iter_mut().for_each(|o| *o = GraphObservation { from: o.from + by, to: o.to + by });
     }
 }

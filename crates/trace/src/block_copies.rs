@@ -164,7 +164,11 @@ impl Copier<'_> {
         if self.request.jumps.contains(&address) {
             self.entries.push((address, self.instructions.len(), Entry::IndirectJump));
             let jump = self.decode(address).ok_or(DisplaceError::Undecodable(address))?;
-            self.push(&jump, Some(CopiedPlace::Body { original: address, intact: false }));
+            let place = CopiedPlace::Body { original: address, intact: false };
+            match is_call(&jump) {
+                true => self.call(&jump, place).map_err(|_| self.immovable(address))?,
+                false => self.push(&jump, Some(place)),
+            }
             return Ok(());
         }
         if self.request.sleds.contains(&address) {

@@ -1,7 +1,7 @@
 //! Files of compressed blocks that survive a kill of the process that writes them: partial traces and traces.
 //!
 //! A file is a magic number and a sequence of blocks, each with its kind, its stream, how many symbols it has, an index
-//! of its own, the data compressed by zstd, and a checksum. Nothing is written behind the last block that reading
+//! of its own, the data compressed by zstd, and checksums of these and of the head. Nothing is written behind the last block that reading
 //! needs: what is there is readable, and a file whose last block is broken or not of kind [`TraceBlockKind::End`] is *cut*.
 //! Opening reads the heads of blocks only, so any block is reached at once.
 //!
@@ -17,8 +17,11 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Level of zstd: the program may wait for the collector.
 const LEVEL: i32 = 1;
-/// Bytes of a block's head: kind, stream, count, lengths of index, raw data and packed data, checksum.
-const HEAD: usize = 1 + 4 * 5 + 8;
+/// Bytes of a block's head: kind, stream, count, lengths of index, raw data and packed data, checksums of index and packed data, and one
+/// of all these.
+const HEAD: usize = 1 + 4 * 5 + 8 * 3;
+/// Those before the last checksum.
+const CHECKED: usize = HEAD - 8;
 /// No block is larger: what says so is broken.
 const LARGEST: u32 = 1 << 28;
 
@@ -85,6 +88,7 @@ pub struct ContainerHead {
     index: u32,
     raw: u32,
     packed: u32,
+    index_checksum: u64,
     checksum: u64,
 }
 
@@ -122,7 +126,9 @@ impl Writer {
         for number in [stream, count, index.len() as u32, data.len() as u32, packed.len() as u32] {
             block.extend(number.to_le_bytes());
         }
+        block.extend(xxh3_64(index).to_le_bytes());
         block.extend(xxh3_64(&packed).to_le_bytes());
+        block.extend(xxh3_64(&block).to_le_bytes());
         block.extend(index);
         block.extend(&packed);
         self.file.write_all(&block).map_err(io)?;
@@ -154,18 +160,33 @@ impl Reader {
     pub fn open(path: &Path, magic: [u8; 8], expected: &'static str) -> Result<Self, ContainerError> {
         let io = |source| ContainerError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
+        let size = file.metadata().map_err(io)?.len();
+        if size == 0 {
+            return Err(ContainerError::Broken { path: path.to_owned(), offset: 0, what: "the file is empty" });
+        }
         let mut found = [0; 8];
         if file.read_exact_at(&mut found, 0).is_err() || found != magic {
             return Err(ContainerError::Foreign { path: path.to_owned(), expected });
         }
-        let size = file.metadata().map_err(io)?.len();
         let (mut heads, mut offset) = (Vec::new(), 8);
-        while let Some(head) = read_head(&file, offset, size) {
+        while let Some(head) =
+            read_head(&file, offset, size).map_err(|what| ContainerError::Broken { path: path.to_owned(), offset, what })?
+        {
             offset += HEAD as u64 + u64::from(head.index) + u64::from(head.packed);
             heads.push(head);
         }
         let cut = offset != size || heads.last().is_none_or(|h: &ContainerHead| h.kind != TraceBlockKind::End);
         Ok(Self { file, path: path.to_owned(), heads, cut })
+    }
+
+    /// The value in the first block, which says what the file is about.
+    ///
+    /// # Errors
+    /// The file ends before it, or it is broken.
+    pub fn about<T: for<'a> Deserialize<'a>>(&self) -> Result<T, ContainerError> {
+        let what = "the file ends before it says what it is about";
+        let broken = || ContainerError::Broken { path: self.path.clone(), offset: 8, what };
+        self.value(self.heads.first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(broken)?)
     }
 
     /// All blocks, in the order in which they were written.
@@ -186,7 +207,12 @@ impl Reader {
         let mut bytes = vec![0; head.index as usize];
         let read = self.file.read_exact_at(&mut bytes, head.offset + HEAD as u64);
         read.map_err(|source| ContainerError::Io { path: self.path.clone(), source })?;
-        Ok(bytes)
+        match xxh3_64(&bytes) == head.index_checksum {
+            true => Ok(bytes),
+            false => {
+                Err(ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "the checksum of its index is wrong" })
+            }
+        }
     }
 
     /// The data of a block.
@@ -224,16 +250,25 @@ impl Reader {
     }
 }
 
-fn read_head(file: &File, offset: u64, size: u64) -> Option<ContainerHead> {
+/// The head of a block; nothing if the file ends within the block.
+fn read_head(file: &File, offset: u64, size: u64) -> Result<Option<ContainerHead>, &'static str> {
     let mut bytes = [0; HEAD];
-    file.read_exact_at(&mut bytes, offset).ok()?;
+    if file.read_exact_at(&mut bytes, offset).is_err() {
+        return Ok(None);
+    }
     let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-    let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u8 == bytes[0])?;
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End].into_iter().find(|k| *k as u8 == bytes[0]);
+    let Some(kind) = kind.filter(|_| xxh3_64(&bytes[..CHECKED]) == long(CHECKED)) else {
+        return Err("the checksum of its head is wrong");
+    };
     let [stream, count, index, raw, packed] = [1, 5, 9, 13, 17].map(number);
-    let checksum = u64::from_le_bytes(bytes[21..29].try_into().expect("eight bytes"));
-    let whole = offset + HEAD as u64 + u64::from(index) + u64::from(packed) <= size;
-    let sane = index < LARGEST && raw < LARGEST && packed < LARGEST;
-    (whole && sane).then_some(ContainerHead { kind, stream, count, offset, index, raw, packed, checksum })
+    if index >= LARGEST || raw >= LARGEST || packed >= LARGEST {
+        return Err("it is too large");
+    }
+    let is_whole = offset + HEAD as u64 + u64::from(index) + u64::from(packed) <= size;
+    let (index_checksum, checksum) = (long(21), long(29));
+    Ok(is_whole.then_some(ContainerHead { kind, stream, count, offset, index, raw, packed, index_checksum, checksum }))
 }
 
 /// Symbols as bytes.
@@ -339,5 +374,29 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         let reader = Reader::open(&path, MAGIC, "test").unwrap();
         assert!(matches!(reader.symbols(&block), Err(ContainerError::Broken { what: "its checksum is wrong", .. })));
+    }
+
+    /// No byte of a file can change unnoticed.
+    #[test]
+    fn every_changed_byte_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        written(&path);
+        let bytes = std::fs::read(&path).unwrap();
+        let all = || -> Result<(), ContainerError> {
+            let reader = Reader::open(&path, MAGIC, "test")?;
+            for block in reader.blocks() {
+                reader.index(block)?;
+                reader.data(block)?;
+            }
+            Ok(())
+        };
+        assert!(all().is_ok());
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            std::fs::write(&path, &changed).unwrap();
+            assert!(all().is_err(), "byte {at}");
+        }
     }
 }

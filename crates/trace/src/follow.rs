@@ -126,6 +126,9 @@ fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     }
 }
 
+/// By this flag of `clone` a program keeps its child from being followed.
+const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+
 struct Following<'a, 'w> {
     subject: &'a TracedProcess,
     watch: &'a mut Watch<'w>,
@@ -247,6 +250,7 @@ impl Following<'_, '_> {
             ptrace::set_options(child, false)?;
             self.watch.clean(&Memory::open(child)?)?;
             self.watch.leave_copy(self.subject, child, true, false)?;
+            self.watch.leave_child(self.subject, child)?;
         }
         if let Some(number) = recorded {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
@@ -264,6 +268,11 @@ impl Following<'_, '_> {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
                 match self.calls.enter(thread, number, call, arguments, memory) {
+                    // What shares the memory must be followed, since it comes to the same breakpoints.
+                    CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
+                        self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                        ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
+                    }
                     CallEntry::Run => {}
                     CallEntry::RunWith([rdi, rsi]) => {
                         self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
@@ -343,12 +352,12 @@ impl Following<'_, '_> {
         let in_copy = self.watch.is_copy(at);
         let in_image = in_copy || self.watch.is_code(at);
         let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
-        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
-            self.followed.asynchronous_signals += 1;
-        }
         let disposition = ptrace::disposition(thread, signal, synchronous);
         if disposition == Disposition::Passed {
             return Ok(());
+        }
+        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
+            self.followed.asynchronous_signals += 1;
         }
         let mut is_recorded = self.watch.is_stepped(thread, at);
         let information = ptrace::signal_information(thread)?;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 
-const MAGIC: [u8; 8] = *b"TRODPRT1";
+const MAGIC: [u8; 8] = *b"TRODPRT2";
 /// Symbols of a block: what a kill of the collector can lose of each thread.
 const BLOCK: usize = 1 << 14;
 

@@ -218,6 +218,17 @@ impl Stepping {
         self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC))
     }
 
+    /// Makes the image's code run in a child's copy of the memory, which is not followed.
+    ///
+    /// # Errors
+    /// The child is gone.
+    pub fn allow_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match self.allowed {
+            true => Ok(()),
+            false => self.code.iter().try_for_each(|code| Self::protect(subject, child, code, libc::PROT_READ | libc::PROT_EXEC)),
+        }
+    }
+
     fn forbid(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
         if !self.allowed {
             return Ok(());

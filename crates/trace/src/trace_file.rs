@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-const MAGIC: [u8; 8] = *b"TRODTRC2";
+const MAGIC: [u8; 8] = *b"TRODTRC3";
 /// Events of a block of the file.
 const BLOCK: usize = 1 << 16;
 
@@ -296,7 +296,7 @@ impl TraceFile {
     pub fn open(path: &Path) -> Result<Self, ContainerError> {
         let reader = Reader::open(path, MAGIC, "trace")?;
         let foreign = || ContainerError::Foreign { path: path.to_owned(), expected: "trace" };
-        let about = reader.value(reader.blocks().first().filter(|h| h.kind == TraceBlockKind::About).ok_or_else(foreign)?)?;
+        let about = reader.about()?;
         let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
         if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
             end = reader.value(head)?;

@@ -239,7 +239,12 @@ impl Trampolines {
         let Some(site) = jump else { return Ok(Some(SinkFlow::GoOn)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
-        Ok(Some(sink.record(recorded.number, images.in_file(subject.step(thread)?))?))
+        // The copy of a call has several instructions.
+        let mut next = subject.step(thread)?;
+        while self.is_copy(next) {
+            next = subject.step(thread)?;
+        }
+        Ok(Some(sink.record(recorded.number, images.in_file(next))?))
     }
 
     /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.

@@ -285,6 +285,17 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Undoes in a child's copy of the memory what else was done to the image; the child is stopped, and is not followed.
+    ///
+    /// # Errors
+    /// The child is gone.
+    pub fn leave_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
+        match &self.what {
+            Watched::Steps(steps) => steps.allow_in_child(subject, child),
+            _ => Ok(()),
+        }
+    }
+
     /// The subject is another program from now on.
     pub fn replaced(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.what {
@@ -380,7 +391,12 @@ fn record_hit(
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
-        return Ok(sink.record(number, images.in_file(subject.step(thread)?))?);
+        // A call has several instructions in its slot.
+        let mut to = subject.step(thread)?;
+        while breakpoints.in_slot(to).is_some() {
+            to = subject.step(thread)?;
+        }
+        return Ok(sink.record(number, images.in_file(to))?);
     }
     Ok(flow)
 }

@@ -467,6 +467,24 @@ fn what_cannot_be_traced_is_named() {
     assert!(errors(&absent).contains("no function `no_such_function`"), "{}", errors(&absent));
     let missing = folder.trodden(&["trace", "record", "--pid", "999999999"]);
     assert!(errors(&missing).contains("no process 999999999"), "{}", errors(&missing));
+    let several = folder.trodden(&["trace", "record", "--pid", "1", "--runs", "3"]);
+    assert!(errors(&several).contains("leave --runs out"), "{}", errors(&several));
     let foreign = folder.trodden(&["trace", "show", "input"]);
     assert!(errors(&foreign).contains("is no trace"), "{}", errors(&foreign));
+    std::fs::write(folder.path("empty"), "").unwrap();
+    let empty = folder.trodden(&["trace", "show", "empty"]);
+    assert!(errors(&empty).contains("the file is empty"), "{}", errors(&empty));
+    must(folder.record(&["--runs", "1"], "t.trace", &["/usr/bin/gzip", "-c", "input"]));
+    let whole = std::fs::read(folder.path("t.trace")).unwrap();
+    std::fs::write(folder.path("begun"), &whole[..100]).unwrap();
+    let begun = folder.trodden(&["trace", "show", "begun"]);
+    assert!(errors(&begun).contains("the file ends before it says what it is about"), "{}", errors(&begun));
+    // Output that is buffered is not lost in silence.
+    for options in [&["--json"][..], &[], &["--blocks"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_trodden"));
+        let output = command.args(["trace", "show"]).arg(folder.path("t.trace")).args(options).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(errors(&output).contains("cannot write to standard output"), "{options:?}: {}", errors(&output));
+    }
 }

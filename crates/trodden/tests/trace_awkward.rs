@@ -247,3 +247,100 @@ fn a_program_that_was_started_gets_the_signal_and_its_trace_is_kept() {
     assert_eq!(interrupted(&folder, &["--runs", "1", "--output", "c.trace", "./app"], "-TERM"), Some(128 + 15));
     assert!(folder.addresses("c.trace").len() > 10);
 }
+
+/// A timer's signals, which the program ignores, come while its code runs.
+const IGNORED: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <sys/time.h>
+int main(void) {
+    struct itimerval every = {{0, 2000}, {0, 2000}};
+    signal(SIGALRM, SIG_IGN);
+    setitimer(ITIMER_REAL, &every, 0);
+    unsigned sum = 0;
+    for (volatile int i = 0; i < 3000; i++) sum += i & 3 ? 1 : 2;
+    printf("%u\n", sum);
+    return 0;
+}
+"#;
+
+#[test]
+fn signals_that_are_ignored_do_not_keep_runs_from_being_merged() {
+    let folder = Folder::new();
+    folder.compile("cc", "ignored.c", IGNORED);
+    let merged = folder.record(&["--runs", "2", "--collector", "ptrace"], "merged.trace", &["./app"]);
+    assert!(!traced::errors(&merged).contains("of one run instead"), "{}", traced::errors(&merged));
+    assert_eq!(must(merged), "3750\n");
+    assert_eq!(equal(&folder, "3750\n"), folder.addresses("merged.trace"));
+}
+
+/// Its children are made by the C library, and come back to code of the image.
+const FORKS: &str = r#"
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int main(void) {
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (child == 0) { volatile int n = 40; for (int k = 0; k <= i; k++) n++; _exit(n); }
+        int status;
+        waitpid(child, &status, 0);
+        printf("%d %d\n", WIFEXITED(status), WEXITSTATUS(status));
+    }
+    return 0;
+}
+"#;
+
+#[test]
+fn children_that_are_not_traced_run_as_without_tracing() {
+    let folder = Folder::new();
+    folder.compile("cc", "forks.c", FORKS);
+    equal(&folder, "1 41\n1 42\n");
+}
+
+/// Functions that only words of data name, in a program without symbols and unwind tables; and a `call` of what lies behind it.
+const NAMED_BY_DATA: &str = ".globl _start\n.text\n_start: xor %ebx,%ebx\n1: mov %ebx,%edx\nand $3,%edx\ncall *tab(,%rdx,8)\ninc %ebx\n\
+cmp $9,%ebx\njl 1b\ncall 2f\n2: pop %rax\nmov $60,%eax\nxor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: inc %ecx\nret\n.p2align 4\n\
+f1: push %rbx\ncall f0\npop %rbx\nret\n.p2align 4\nf2: test %ebx,%ebx\njz 3f\nret\n3: ret\n.p2align 4\nf3: ret\n.data\n\
+tab: .quad f0, f1, f2, f3\n.section .note.GNU-stack,\"\",@progbits\n";
+
+#[test]
+fn functions_that_only_data_names_are_traced() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("named.s"), NAMED_BY_DATA).unwrap();
+    let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
+    must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("named.s")).output().unwrap());
+    let blocks = equal(&folder, "");
+    // The start and the end, nine iterations; five blocks of f0, two of f1, two in each of two calls of f2, two of f3.
+    assert_eq!(blocks.len(), 2 + 9 + 5 + 2 + 4 + 2, "{blocks:?}");
+    must(folder.record(&[], "several.trace", &["./app"]));
+    assert_eq!(folder.addresses("several.trace"), blocks);
+}
+
+/// An interpreter as in GCC's manual ("Labels as Values"), whose table of two-byte distances no analysis reads: only runs show where its
+/// jumps lead, and what these reach has jumps of its own.
+const DISTANCES: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) static int run(const unsigned char *p) {
+    static const short offset[] = { &&add - &&add, &&sub - &&add, &&dup - &&add, &&end - &&add };
+    int a = 1;
+    goto *(&&add + offset[*p++]);
+add: a += 3; goto *(&&add + offset[*p++]);
+sub: a -= 1; goto *(&&add + offset[*p++]);
+dup: a *= 2; goto *(&&add + offset[*p++]);
+end: return a;
+}
+int main(void) { static const unsigned char code[] = { 0, 1, 2, 0, 2, 1, 3 }; printf("%d\n", run(code)); return 0; }
+"#;
+
+#[test]
+fn jumps_behind_jumps_that_runs_resolve_are_traced() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("distances.c"), DISTANCES).unwrap();
+    must(Command::new("gcc").args(["-O2", "-o"]).arg(folder.path("app")).arg(folder.path("distances.c")).output().unwrap());
+    equal(&folder, "17\n");
+    let shown = must(folder.trodden(&["trace", "show", "one.trace"]));
+    let run: Vec<&str> = shown.lines().find(|line| line.ends_with(" run")).unwrap().split_whitespace().collect();
+    // The entry, and a block for each of seven instructions.
+    assert_eq!(run, ["1", "8", "run"], "{shown}");
+}

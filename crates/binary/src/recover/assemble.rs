@@ -26,7 +26,32 @@ pub fn assemble(explored: &Explored, families: &Families) -> ProgramGraph {
     }
     functions.sort_by_key(|f| f.entry);
     let stubs = explored.code.stubs.values().cloned().collect();
-    ProgramGraph { functions, stubs, stub_ranges: explored.code.stub_ranges.clone(), observations: explored.known.observations.clone() }
+    let stub_ranges = explored.code.stub_ranges.clone();
+    let sections = explored.code.sections.iter().map(|s| s.range.clone());
+    let code_ranges: Vec<Range<u64>> = sections.filter(|range| !stub_ranges.contains(range)).collect();
+    let unknown_ranges = unknown(explored, &functions, &code_ranges);
+    ProgramGraph { functions, stubs, stub_ranges, code_ranges, unknown_ranges, observations: explored.known.observations.clone() }
+}
+
+/// Code that no function has and no unwind table describes, without padding.
+fn unknown(explored: &Explored, functions: &[FunctionGraph], code: &[Range<u64>]) -> Vec<Range<u64>> {
+    let described = explored.frames.frames.iter().map(|f| f.start..f.end);
+    let mut known: Vec<Range<u64>> = functions.iter().flat_map(|f| f.ranges.clone()).chain(described).collect();
+    known.sort_by_key(|range| (range.start, range.end));
+    let mut unknown = Vec::new();
+    for section in code {
+        let mut at = section.start;
+        let inside = known.iter().filter(|k| k.start < section.end && k.end > section.start);
+        for part in inside.cloned().chain(std::iter::once(section.end..section.end)) {
+            if at < part.start {
+                let size = (part.start - at) as usize;
+                let filling = explored.code.binary.bytes_at(at).and_then(|b| b.get(..size)).map_or(size, |b| padding::length(b, at));
+                unknown.extend((filling < size).then_some(at + filling as u64..part.start));
+            }
+            at = at.max(part.end);
+        }
+    }
+    unknown
 }
 
 struct Function<'e, 'k, 'a> {
@@ -103,6 +128,10 @@ impl Function<'_, '_, '_> {
         let mut entries: BTreeSet<u64> = self.regions.iter().copied().filter(|at| self.explored.is_function_start(*at)).collect();
         entries.extend(self.ranges.iter().flat_map(|r| self.explored.called.range(r.clone())));
         entries.retain(|at| self.explored.instructions.contains_key(at) && !is_cold_part(at));
+        // Without symbols a cold part that leaves the stack as it is looks like a function. Nothing calls it or keeps its address.
+        if entries.iter().any(|at| self.explored.is_used_as_function(*at)) {
+            entries.retain(|at| self.explored.is_used_as_function(*at));
+        }
         if entries.is_empty() {
             let first = self.regions.iter().copied().find(|at| !is_cold_part(at) && self.explored.instructions.contains_key(at));
             let first = first.or_else(|| self.reached().next().map(|(at, _)| at));

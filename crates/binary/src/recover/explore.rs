@@ -201,6 +201,43 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
+    /// Follows what words of data name as functions in code that no unwind table describes; says whether there was anything new. Comes
+    /// last, when jump tables are known, since their entries are such words, too.
+    ///
+    /// Only of files at a fixed address: in others the loader changes such words, and they are known by that.
+    pub fn follow_words(&mut self) -> bool {
+        let binary = self.code.binary;
+        if binary.is_position_independent() {
+            return false;
+        }
+        let mut named = BTreeSet::new();
+        for segment in binary.segments().iter().filter(|s| !s.executable) {
+            let Some(bytes) = binary.bytes_at(segment.address) else { continue };
+            let skip = (segment.address.wrapping_neg() & 7) as usize;
+            let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
+            let values = words.map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()));
+            named.extend(values.filter(|v| self.frames.at(*v).is_none() && self.code.is_code(*v) && !self.code.is_stub(*v)));
+        }
+        let before = self.instructions.len();
+        for at in named {
+            let is_new = !self.instructions.contains_key(&at) && !self.is_within_instruction(at);
+            if is_new && self.may_start_function(at) && self.looks_like_function(at) {
+                self.taken.insert(at);
+                self.enter(at);
+                self.follow();
+            }
+        }
+        self.instructions.len() > before
+    }
+
+    /// Whether a function could begin at an address: it is aligned, or something ends before it.
+    fn may_start_function(&self, at: u64) -> bool {
+        const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
+        let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
+        let is_behind_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
+        at.is_multiple_of(ALIGNMENT) || !self.code.is_code(at - 1) || byte(1).is_some_and(|b| ENDS.contains(&b)) || is_behind_jump()
+    }
+
     /// A function starts at an address.
     fn enter(&mut self, at: u64) {
         if !self.code.is_code(at) || self.code.is_stub(at) {
@@ -447,6 +484,8 @@ pub fn flow(instruction: &Instruction) -> CodeFlow {
     }
     match branch(instruction) {
         None | Some(BranchInstruction::System) => CodeFlow::Next,
+        // `call` of what lies behind it only pushes its own address, for code to find itself.
+        Some(BranchInstruction::Call(to)) if to == instruction.next_ip() => CodeFlow::Next,
         Some(BranchInstruction::Call(to)) => CodeFlow::Call(to),
         Some(BranchInstruction::IndirectCall) => CodeFlow::CallIndirect,
         Some(BranchInstruction::Conditional(to)) => CodeFlow::Conditional(to),

@@ -117,21 +117,39 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
     let mut explored = Explored::new(code, frames, known);
     let mut doubts: HashMap<u64, Doubt> = HashMap::new();
     let mut unbounded: HashSet<u64> = HashSet::new();
+    // What a decision reaches may have jumps of its own.
     for _ in 0..ALTERNATIONS {
+        resolve_all(&mut explored, &mut doubts, &mut unbounded);
         let families = Families::new(&explored);
-        let before = explored.instructions.len();
-        let changed = resolve_jumps(&mut explored, &families, &mut doubts, &mut unbounded);
+        decide_jumps(&mut explored, &families, &mut doubts);
         explored.follow();
-        if !changed && explored.instructions.len() == before {
+        if undecided(&explored, &doubts).is_empty() {
             break;
         }
     }
-    let families = Families::new(&explored);
-    decide_jumps(&mut explored, &families, &mut doubts);
-    explored.follow();
+    doubts.extend(undecided(&explored, &doubts).into_iter().map(|jump| (jump, Doubt::UnresolvedJump)));
     let families = Families::new(&explored);
     explored.uncertain.extend(doubts.into_iter().map(|(address, doubt)| Uncertainty { address, doubt }));
     (explored, families)
+}
+
+/// Jumps of which nothing is known, nor that nothing is known.
+fn undecided(explored: &Explored, doubts: &HashMap<u64, Doubt>) -> Vec<u64> {
+    let open = explored.jumps.iter().filter(|(jump, resolution)| **resolution == Resolution::Unknown && !doubts.contains_key(*jump));
+    open.map(|(jump, _)| *jump).collect()
+}
+
+/// Alternates between resolving jumps and following what they reach.
+fn resolve_all(explored: &mut Explored, doubts: &mut HashMap<u64, Doubt>, unbounded: &mut HashSet<u64>) {
+    for _ in 0..ALTERNATIONS {
+        let families = Families::new(explored);
+        let before = explored.instructions.len();
+        let changed = resolve_jumps(explored, &families, doubts, unbounded);
+        explored.follow();
+        if !changed && explored.instructions.len() == before && !explored.follow_words() {
+            break;
+        }
+    }
 }
 
 /// Addresses of a family's regions.
@@ -211,12 +229,16 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
     let observed: Vec<GraphObservation> = explored.known.observations.clone();
     for seen in observed {
         let Some(resolution) = explored.jumps.get(&seen.from).cloned() else { continue };
-        // `longjmp`: a call in another function returns once more, and no edge leads there.
+        // `longjmp`, or an exception: another function goes on in its middle, behind a call, or where it has named a handler (OCaml), or
+        // where it returns from (Go). No edge leads there.
         let family_of = |at: u64| {
             let region = explored.region_of(at);
             families.family_of(region).unwrap_or(region)
         };
-        if explored.is_behind_call(seen.to) && family_of(seen.from) != family_of(seen.to) {
+        let family = family_of(seen.to);
+        let of_function = || all.get(&family).is_some_and(|regions| regions.iter().any(|region| explored.is_function_start(*region)));
+        let is_within = || !explored.is_function_start(seen.to) && of_function();
+        if family_of(seen.from) != family && (explored.is_behind_call(seen.to) || is_within()) {
             continue;
         }
         explored.resolve(seen.from, with_observed(explored, resolution, seen.to));

@@ -6,7 +6,7 @@
 //! deeper there than at an entry, or its symbol says `.cold`.
 
 use super::explore::{CodeFlow, Explored, Resolution};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 impl Explored<'_, '_> {
@@ -33,6 +33,13 @@ impl Explored<'_, '_> {
         start..self.starts.range(start + 1..).next().map_or(end, |next| end.min(*next))
     }
 
+    /// Whether something calls an address, keeps it, or names it as a function.
+    pub fn is_used_as_function(&self, address: u64) -> bool {
+        let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
+        let is_known = is_named || self.code.started.contains(&address) || self.code.exported.contains(&address);
+        is_known || self.called.contains(&address) || self.taken.contains(&address)
+    }
+
     /// Whether a function starts at an address.
     pub fn is_function_start(&self, address: u64) -> bool {
         if !self.code.is_code(address) || self.code.is_stub(address) {
@@ -49,6 +56,23 @@ impl Explored<'_, '_> {
             None => self.code.started.contains(&address) || self.code.exported.contains(&address),
         }
     }
+}
+
+/// Where code without unwind tables begins to which several functions jump: it is a function of its own.
+fn shared_tails(explored: &Explored) -> BTreeSet<u64> {
+    let mut first: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut shared = BTreeSet::new();
+    for (&from, reached) in &explored.instructions {
+        let CodeFlow::Jump(to) = reached.flow else { continue };
+        if explored.frames.at(to).is_some() || explored.region_of(to) != to {
+            continue;
+        }
+        let region = explored.region_of(from);
+        if region != to && explored.is_function_start(region) && *first.entry(to).or_insert(region) != region {
+            shared.insert(to);
+        }
+    }
+    shared
 }
 
 /// Whether a symbol names code that was split off a function.
@@ -78,13 +102,16 @@ impl Families {
         starts.sort_unstable();
         starts.dedup();
         let mut families = Families { regions: starts.into_iter().enumerate().map(|(place, start)| (start, place)).collect() };
+        let shared = shared_tails(explored);
         let mut region = 0..0;
         for (&from, reached) in &explored.instructions {
             if !region.contains(&from) {
                 region = explored.region_range(explored.region_of(from));
             }
             match reached.flow {
-                CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !region.contains(&to) => families.join_by_jump(explored, from, to),
+                CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !region.contains(&to) && !shared.contains(&to) => {
+                    families.join_by_jump(explored, from, to);
+                }
                 _ => {}
             }
             let next = from + u64::from(reached.size);

@@ -3,6 +3,7 @@
 use super::choices::{Choice, one_of};
 use super::times::duration;
 use super::witnesses::Condition;
+use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -124,7 +125,8 @@ run. Where two runs part,
 that place is shown. The exit status is the program's; 128+N if signal N ended it.")]
 pub struct TraceRecord {
     /// Runs that the witnesses are distributed over; 1 watches every block in one run, as programs with threads need.
-    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(short = 'k', long, value_name = "K", default_value_t = 4, default_value_if("pid", ArgPredicate::IsPresent, "1"))]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     pub runs: u32,
     /// The file that the trace goes to.
     #[arg(short, long, value_name = "FILE", default_value = "out.trace")]
@@ -139,7 +141,7 @@ pub struct TraceRecord {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: Option<u32>,
     /// Execute the runs on this many machines (here: one after the other on each of so many cores); they share the load evenly.
-    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "M", conflicts_with = "pid", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub machines: Option<u32>,
     /// The condition that a distribution must meet before anything runs.
     #[arg(long, value_enum, default_value_t = Condition::Pairwise)]
@@ -149,14 +151,14 @@ pub struct TraceRecord {
     #[arg(long, value_name = "static|first-run|TRACE", default_value = "static")]
     pub weights: WeightsFrom,
     /// Take the witnesses of each run from this file, as `--plan --json` writes it; --runs and --strategy then have no meaning.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     pub distribution: Option<PathBuf>,
     /// Give each run but the first a copy of the working folder, in its place, as the folder was before the first run: for programs that
     /// make, change or remove files in it. The copies are removed afterwards.
     #[arg(long, conflicts_with = "pid")]
     pub fresh_folder: bool,
     /// Who executes the runs behind the first one.
-    #[arg(long, value_enum, default_value_t = TraceEngine::Local)]
+    #[arg(long, value_enum, default_value_t = TraceEngine::Local, conflicts_with = "pid")]
     pub engine: TraceEngine,
     /// With --engine slurm: an option of sbatch; may be given several times.
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true)]

@@ -13,9 +13,11 @@ pub fn is_uncertain_jump(doubt: &Doubt) -> bool {
     )
 }
 
-/// Indirect jumps whose targets are not certain, ascending.
+/// Indirect jumps whose targets are not certain, ascending; and indirect calls in files where code is that nothing is known to reach.
 pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
-    let mut jumps = BTreeSet::new();
+    let calls = graphs.functions.iter().flat_map(|f| &f.calls).filter(|c| c.kind == CallKind::Call && c.callee == CodeCallee::Indirect);
+    let unknown: HashSet<usize> = graphs.unknown_ranges.iter().map(|range| in_file(range.start).0).collect();
+    let mut jumps: BTreeSet<u64> = calls.map(|c| c.address).filter(|call| unknown.contains(&in_file(*call).0)).collect();
     for function in &graphs.functions {
         let ends: HashSet<u64> = function.blocks.iter().filter(|b| b.end == BlockEnd::IndirectJump).map(|b| b.last).collect();
         jumps.extend(function.uncertain.iter().filter(|u| is_uncertain_jump(&u.doubt) && ends.contains(&u.address)).map(|u| u.address));
@@ -61,13 +63,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address lies between the functions of a file, where no function has code as far as the graphs know. Stubs are known.
+/// Whether an address lies in code that no function has as far as the graphs know. Stubs are known.
 fn is_unknown_code(graphs: &ProgramGraph, address: u64) -> bool {
-    let of_file = graphs.functions.iter().flat_map(|f| &f.blocks).filter(|block| in_file(block.start).0 == in_file(address).0);
-    let (mut begins_before, mut ends_behind) = (false, false);
-    for block in of_file {
-        begins_before |= block.start < address;
-        ends_behind |= block.end_address() > address;
-    }
-    begins_before && ends_behind && !graphs.stub_ranges.iter().any(|stubs| stubs.contains(&address))
+    graphs.code_ranges.iter().any(|range| range.contains(&address)) && graphs.function_containing(address).is_none()
 }

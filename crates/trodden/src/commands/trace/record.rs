@@ -36,7 +36,7 @@ use trodden_trace::{
 /// Assumptions, in the order in which they are tried.
 const ASSUMPTIONS: [Assumption; 3] = [Assumption::Usual, Assumption::CallBack, Assumption::Anything];
 /// How often a first run is repeated to observe more jumps.
-const OBSERVING: usize = 5;
+const OBSERVING: usize = 12;
 /// Functions that are named in a list.
 const LISTED: usize = 8;
 
@@ -57,17 +57,33 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     let image = files.image()?;
     let graphs = files.graphs(&image, &[])?;
     let mut recording = Recording { job, subject, image, files, graphs, observed: BTreeSet::new() };
-    match job.runs == 1 || job.pid.is_some() || kind == CollectorKind::SingleStep {
+    match job.runs == 1 || kind == CollectorKind::SingleStep {
         true => {
-            ensure!(job.limit.is_none(), "--limit is for several runs, and this is one: leave it out, or take more --runs");
+            for_several_runs(job)?;
             recording.in_one_run(collector(kind), true)
         }
         false => recording.in_several_runs(collector(kind)),
     }
 }
 
+/// Refuses what has a meaning for several runs only.
+fn for_several_runs(job: &TraceRecord) -> Result<()> {
+    let asked = [
+        ("--limit", job.limit.is_some()),
+        ("--machines", job.machines.is_some()),
+        ("--jobs", job.jobs.is_some()),
+        ("--distribution", job.distribution.is_some()),
+        ("--engine slurm", job.engine == TraceEngine::Slurm),
+    ];
+    match asked.iter().find(|(_, is_asked)| *is_asked) {
+        Some((option, _)) => bail!("{option} is for several runs, and this is one: leave it out, or take more --runs"),
+        None => Ok(()),
+    }
+}
+
 /// Looks for the files that are named before anything runs, since what a program does cannot be undone.
 fn check_files(job: &TraceRecord) -> Result<()> {
+    ensure!(job.pid.is_none() || job.runs == 1, "--pid traces a process in the one run that it has: leave --runs out");
     let folder = job.output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !job.plan) {
         ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());
