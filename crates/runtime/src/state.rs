@@ -145,7 +145,13 @@ impl State {
         }
         let owner = self.owner();
         let region = match self.table.take(self.process, owner) {
-            Some(region) => region,
+            Some(region) => {
+                if region.index.is_none() {
+                    // Memory of a thread that has ended, whose counts were lost as this one's will be.
+                    self.note_lost();
+                }
+                region
+            }
             None => {
                 let Some(region) = self.new_region(None) else { return 0 };
                 self.table.add(region, owner);

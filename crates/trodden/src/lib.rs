@@ -20,7 +20,7 @@ mod profiles;
 mod running;
 mod sources;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::FromArgMatches;
 use cli::Cli;
 use driver::compile_step::SourceLanguage;
@@ -39,7 +39,11 @@ pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let name = &*called.to_string_lossy().into_owned();
-    match run(name, arguments) {
+    let ended = run(name, arguments).and_then(|status| {
+        output::finish()?;
+        Ok(status)
+    });
+    match ended {
         Ok(status) => status,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -65,8 +69,15 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
         Some("cc") => cc::drive(SourceLanguage::C, rest(2)),
         Some("c++") => cc::drive(SourceLanguage::Cxx, rest(2)),
         _ => {
-            let matches = cli::command_line().get_matches_from(arguments);
-            commands::run(Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
+            let parsed = cli::command_line().try_get_matches_from(arguments);
+            match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+                Ok(command) => commands::run(command),
+                // Help and versions come this way, too.
+                Err(said) => {
+                    said.print().context("cannot write to standard output")?;
+                    Ok(ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(FAILED)))
+                }
+            }
         }
     }
 }

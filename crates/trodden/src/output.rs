@@ -12,8 +12,29 @@ use anyhow::{Context, Result};
 use std::env;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::Path;
+use std::sync::OnceLock;
 use trodden_profile::whole_file;
 use trodden_report::text::TextOptions;
+
+/// The first error of writing to standard output.
+static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
+
+/// Flushes standard output. Says also what went wrong before and was not seen, as where a buffer is dropped.
+///
+/// # Errors
+/// It could not be written. A reader that has seen enough is no failure.
+pub fn finish() -> io::Result<()> {
+    let flushed = io::stdout().flush().map_err(named);
+    let first = FIRST_ERROR.get().map_or(flushed, |(kind, text)| Err(io::Error::new(*kind, text.clone())));
+    first.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
+/// An error of writing to standard output, which it names.
+fn named(error: io::Error) -> io::Error {
+    let text = format!("cannot write to standard output: {error}");
+    let (kind, text) = FIRST_ERROR.get_or_init(|| (error.kind(), text));
+    io::Error::new(*kind, text.clone())
+}
 
 /// Standard output for text.
 pub fn text() -> Printable<StdoutLock<'static>> {
@@ -59,12 +80,12 @@ impl<W: Write> Write for Printable<W> {
                 _ => out.push('\u{fffd}'),
             }
         }
-        self.to.write_all(out.as_bytes())?;
+        self.to.write_all(out.as_bytes()).map_err(named)?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        self.to.flush().map_err(named)
     }
 }
 
@@ -148,7 +169,7 @@ pub fn print(bytes: &[u8]) -> Result<()> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         // A reader that has seen enough is no failure, and changes nothing of how the command ends.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
+        written => Ok(written.map_err(named)?),
     }
 }
 

@@ -101,26 +101,27 @@ pub struct Instrument {
     /// Count only these paths, all others together: a profile, `top:N[:PROFILE]`, `share:99%[:PROFILE]`,
     /// `function:NAME`, `touch:FILE:LINES`, `through:FILE:LINE,..`, `paths:FILE`, or `diff:REVISION`. May be given
     /// several times.
-    #[arg(long, value_name = "SET", conflicts_with_all = ["addresses", "pgo", "sample", "events", "residual", "table_slots"])]
+    #[arg(long, value_name = "SET")]
     pub interesting: Vec<String>,
     /// Count interprocedural segments in the place of paths, without a trace: all that a run took (one recorded by `record
     /// --whole-program`, or by such a program), `top:N[:RUN]` or `share:99%[:RUN]` of them, or what follows the calls to
     /// which the paths of an ordinary run come, `calls:RUN`. `trodden segments` shows them.
-    #[arg(long, value_name = "SET", conflicts_with_all = ["interesting", "watch", "tested_segments"])]
+    #[arg(long, value_name = "SET", group = "segments_to_count")]
     pub segments: Option<String>,
     /// With --segments RUN: only this segment, as in 'main:12 > parse:3'. May be given several times.
     #[arg(long, value_name = "SEGMENT", requires = "segments")]
     pub only: Vec<String>,
     /// Count every segment that begins with a tested path up to a call; `trodden segments --untested` shows those that this run of the
     /// tests did not take.
-    #[arg(long, value_name = "RUN", conflicts_with_all = ["interesting", "watch"])]
+    #[arg(long, value_name = "RUN", group = "segments_to_count")]
     pub tested_segments: Option<String>,
-    /// Calls that a segment runs through at most.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    /// With --segments or --tested-segments: calls that a segment runs through at most.
+    #[arg(long, value_name = "K", requires = "segments_to_count", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
     /// With --segments or --tested-segments: by how many per cent the code of a unit may grow so that callees need not read their
     /// contexts: they are inlined where segments are executed most for their size, or copied for several calls; 0: none is.
-    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    #[arg(long, value_name = "PERCENT", requires = "segments_to_count", default_value_t = 50)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub growth: u32,
     /// How many seconds `--scheme ppp-optimal` may search for the numbers of one function.
     #[arg(long, value_name = "SECONDS", requires = "interesting", value_parser = an_hour_at_most)]
@@ -147,7 +148,7 @@ pub struct Instrument {
 pub enum OnUntested {
     /// Count it, and nothing else.
     Count,
-    /// A line on standard error, the first time.
+    /// A line on standard error, the first time in each thread.
     Report,
     /// A line, then SIGABRT.
     Abort,

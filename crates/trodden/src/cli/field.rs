@@ -65,9 +65,9 @@ pub struct Aggregate {
     /// How many users there are in all, for whom estimates are made; by default those who reported.
     #[arg(long, value_name = "N", requires = "copies")]
     pub population: Option<u64>,
-    /// At most this many paths, those that most users took; 0 for all.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
+    /// At most this many paths, those that most users took; 0 for all. [default: 10, of JSON all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
     /// At most this many users of each path; 0 for all.
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub users: usize,

@@ -114,7 +114,8 @@ fn is_empty_folder(path: &Path) -> bool {
 }
 
 fn aggregate(job: &AggregateJob, color: Color) -> Result<ExitCode> {
-    let limits = AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(job.top), users: limit(job.users) };
+    let limits =
+        AggregateLimits { memory: (job.memory as usize) << 20, paths: limit(output::most(job.top, job.json)), users: limit(job.users) };
     let handed = job.copies.as_deref().map(distribute::read).transpose()?;
     let mut maps = Maps { store: assets::store()?, program: BTreeMap::new(), known: BTreeMap::new() };
     let copies = handed.as_ref().map(|handed| {

@@ -32,6 +32,7 @@ use trodden_unit::{Settings, Transformation};
 /// # Errors
 /// A build, a training or a tool fails, or it is not clear which program is meant.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
+    check_places(job)?;
     let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
     let profile = folder.path().join("edges.profdata");
     note("1 of 5: building to collect an edge profile");
@@ -56,6 +57,19 @@ pub fn run(job: &Pgo) -> Result<ExitCode> {
         fs::copy(&profile, kept).with_context(|| format!("cannot write {}", kept.display()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Looks at the places of the results before anything is built.
+fn check_places(job: &Pgo) -> Result<()> {
+    for (option, file) in [("--output", &job.output), ("--keep-profile", &job.keep_profile)] {
+        let Some(file) = file else { continue };
+        ensure!(!file.is_dir(), "{} is a folder: {option} takes the name of a file", file.display());
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(folder) = folder {
+            ensure!(folder.is_dir(), "there is no folder {} for the file that {option} names: make it", folder.display());
+        }
+    }
+    Ok(())
 }
 
 /// What the paths of the second training say.

@@ -15,8 +15,8 @@ use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
 use crate::running::bursts::{self, BurstFiles, Bursting};
 use crate::running::{
-    Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, nothing_counted, one_run,
-    run_folder, wait_forwarding,
+    Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, is_in_use,
+    nothing_counted, one_run, run_folder, wait_forwarding,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -63,7 +63,7 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     let lacking = match kept {
         Ok(Lacking { problems: 0, .. }) => return true,
         Ok(lacking) => lacking,
-        Err(error) if !folder.path().exists() => {
+        Err(error) if !has_counts(folder.path()) => {
             warn(format_args!("no profile of this run: {}", reasons(&error)));
             return false;
         }
@@ -88,6 +88,11 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
         ));
     }
     false
+}
+
+/// Whether there are raw files that are not empty.
+fn has_counts(folder: &Path) -> bool {
+    raw_files(folder).is_ok_and(|files| files.iter().any(|file| fs::metadata(file).is_ok_and(|there| there.len() > 0)))
 }
 
 /// Whether each program is to be a run of its own.
@@ -192,14 +197,6 @@ fn warn_of_processes_that_go_on(arguments: &[OsString], folder: &Path) {
             arguments[0].display()
         ));
     }
-}
-
-/// Whether a process that runs has a region of a raw file: it holds a lock then.
-fn is_in_use(file: &Path) -> bool {
-    let Ok(file) = fs::File::open(file) else { return false };
-    let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
-    let mut lock = nix::libc::flock { l_type: kind, l_whence: whence, l_start: trodden_wire::region_lock_byte(0), l_len: 0, l_pid: 0 };
-    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type == kind
 }
 
 /// Makes the profile and puts it where it is wanted.

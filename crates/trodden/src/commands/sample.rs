@@ -14,8 +14,9 @@
 use crate::cli::Sample;
 use crate::commands::residual::is_raw;
 use crate::driver::assets;
+use crate::notes::warn;
 use crate::running::bursts::{BurstFiles, Bursting, read};
-use crate::running::{deliver, host, one_run};
+use crate::running::{deliver, host, is_in_use, one_run};
 use anyhow::{Context, Result, bail, ensure};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 use std::fs;
@@ -43,6 +44,9 @@ pub fn attach(job: &Sample) -> Result<ExitCode> {
         "none of {} can be sampled: build it with --sample, and start it with TRODDEN_OUTPUT (or is another recorder at work?)",
         job.subjects.iter().map(|s| s.display().to_string()).collect::<Vec<_>>().join(", ")
     );
+    if processes.is_empty() && !files.list()?.iter().any(|file| is_in_use(file)) {
+        warn("no process counts in them now: only processes that start from now on are sampled");
+    }
     let (started, clock) = (SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(), Instant::now());
     let bursting = Bursting::start(files.clone(), job.bursts)?;
     let alive = |p: &u32| Path::new(&format!("/proc/{p}")).exists();
@@ -95,6 +99,7 @@ fn subjects(names: &[PathBuf]) -> Result<(BurstFiles, Vec<u32>)> {
 
 /// The raw files that a process has mapped.
 fn raw_files_of(process: u32) -> Result<Vec<PathBuf>> {
+    ensure!(Path::new(&format!("/proc/{process}")).exists(), "there is no process {process}: has it ended?");
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| format!("process {process} cannot be examined"))?;
     let mut paths: Vec<PathBuf> = maps.lines().filter_map(|l| l.find('/').map(|at| PathBuf::from(&l[at..]))).collect();
     paths.sort();

@@ -20,7 +20,7 @@ use crate::driver::events::{self, DriverEvent};
 use crate::driver::experiment;
 use crate::driver::link;
 use crate::notes::note;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use arguments::CommandLine;
 use std::env;
 use std::ffi::OsString;
@@ -68,6 +68,10 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
         note(format_args!("nothing is instrumented for {machine}: trodden knows x86-64 Linux only"));
         return become_clang(&clang, &arguments, &[], &[]);
     }
+    ensure!(
+        !is_checked_by_type(&line),
+        "-fsanitize=cfi needs clang's own -flto, which does not go together with counting: leave it out of the instrumented build"
+    );
     // Assembly cannot wait for the link: it is instrumented now.
     let to_assembly = line.arguments.iter().any(|w| w == "-S");
     if lto && !to_assembly {
@@ -118,6 +122,12 @@ fn compile_options(line: &CommandLine) -> Result<Vec<OsString>> {
 fn is_optimised(line: &CommandLine) -> bool {
     let level = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-O")).next_back();
     level.is_some_and(|level| level != "0")
+}
+
+/// Whether indirect calls are to be checked against the whole program's types (control-flow integrity).
+fn is_checked_by_type(line: &CommandLine) -> bool {
+    let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
+    sanitizers.flat_map(|list| list.split(',')).any(|one| one.starts_with("cfi"))
 }
 
 /// Whether LLVM's code is asked for: it passes no plugin.

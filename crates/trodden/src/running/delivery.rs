@@ -80,7 +80,8 @@ fn forget_streams(profile: &Path) -> Result<()> {
 pub fn nothing_counted(program: &OsStr) {
     warn(format_args!(
         "nothing was counted: unless a program said above why it could not, nothing that `{}` is or runs was built with trodden: build \
-            it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` says whether a program was",
+            it with `trodden build -- ...` or `cargo trodden build`; `trodden info PROGRAM` says whether a program was. (A program that \
+            runs without this environment, as under `env -i` or `sudo`, is not counted: let it keep TRODDEN_OUTPUT)",
         program.display()
     ));
 }

@@ -61,6 +61,14 @@ impl RunFolder {
     }
 }
 
+/// Whether a process that runs has a region of a raw file: it holds a lock then.
+pub fn is_in_use(file: &Path) -> bool {
+    let Ok(file) = fs::File::open(file) else { return false };
+    let (kind, whence) = (nix::libc::F_WRLCK as nix::libc::c_short, nix::libc::SEEK_SET as nix::libc::c_short);
+    let mut lock = nix::libc::flock { l_type: kind, l_whence: whence, l_start: trodden_wire::region_lock_byte(0), l_len: 0, l_pid: 0 };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_GETLK(&mut lock)).is_ok() && lock.l_type == kind
+}
+
 /// The folder of the run's raw files, where its profile is to be: in the run store, or beside the output.
 ///
 /// # Errors

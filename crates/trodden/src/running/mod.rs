@@ -6,7 +6,7 @@ mod folder;
 mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
-pub use folder::{RunFolder, run_folder};
+pub use folder::{RunFolder, is_in_use, run_folder};
 
 use crate::driver::cc::CARGO_FOLDER_VARIABLE;
 pub use crate::driver::link::exit_code;

@@ -3,6 +3,7 @@
 use super::event_names::{EventNames, maps};
 use super::files;
 use crate::cli::StreamShow;
+use crate::notes::note;
 use crate::output;
 use crate::sources;
 use anyhow::{Context, Result};
@@ -42,8 +43,8 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let shown = if job.count == 0 { usize::MAX } else { usize::try_from(job.count)? };
     let mut failed = None;
     let numbers = (job.from..).zip(grammar.symbols_from(job.from));
-    let events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
-    for (number, symbol) in events.take(shown) {
+    let mut events = numbers.filter_map(|(number, symbol)| Some((number, Symbol::from_number(symbol)?)));
+    for (number, symbol) in events.by_ref().take(shown) {
         let step = nesting.feed(symbol);
         if let Err(error) = line(&mut out, &event_names, number, step, nesting.frames().len()) {
             failed = Some(error);
@@ -52,6 +53,9 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     }
     failed.map_or(Ok(()), Err)?;
     out.flush()?;
+    if let Some((next, _)) = events.next() {
+        note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));
+    }
     Ok(ExitCode::SUCCESS)
 }
 

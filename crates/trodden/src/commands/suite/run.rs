@@ -66,13 +66,8 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
     };
     let recorder = Recorder::new(&job.suite, Path::new("."))?;
     let SuiteOutcome { failed, without, lost } = run_all(&tests, job.jobs.into(), &recorder)?;
-    if without > 0 {
-        let tests = plural(
-            without as u128,
-            "test that ran nothing that was built with trodden is",
-            "tests that ran nothing built with trodden are",
-        );
-        warn(format_args!("{tests} not in the suite"));
+    for name in &without {
+        warn(format_args!("`{name}` is not in the suite: it ran nothing that was built with trodden"));
     }
     note(format_args!(
         "{}, {} failed; `trodden suite list {}` shows them",
@@ -168,8 +163,8 @@ pub enum TestCounts {
 pub struct SuiteOutcome {
     /// Names of those that failed.
     pub failed: Vec<String>,
-    /// How many counted nothing.
-    pub without: usize,
+    /// Names of those that counted nothing.
+    pub without: Vec<String>,
     /// How many counted what cannot be decoded.
     pub lost: usize,
 }
@@ -192,7 +187,9 @@ pub fn run_all(tests: &[TestCommand], jobs: usize, recorder: &Recorder) -> Resul
         while let Some(test) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
             let (status, counts) = recorder.run(&test.name, &test.arguments)?;
             let mut outcome = outcome.lock().expect("no thread panics with it");
-            outcome.without += usize::from(counts == TestCounts::None);
+            if counts == TestCounts::None {
+                outcome.without.push(test.name.clone());
+            }
             outcome.lost += usize::from(counts == TestCounts::Lost);
             if !status.success() {
                 outcome.failed.push(test.name.clone());
