@@ -12,7 +12,8 @@
 //! A line counts as not executed (0) only if its own code proves it. Four kinds of code prove nothing, and lines with no other code are
 //! left out: 1. a jump at the end of other lines, such as that of a closing brace, because what follows the brace may be executed;
 //! 2. code that the optimiser moved into a later branch that was never taken; 3. a body of a function that was never entered, if another
-//! body of the function was (the code may have been removed there), or may have been without leaving code; 4. cleanup for a passing exception, which is at closing braces.
+//! body of the function was (the code may have been removed there), or may have been without leaving code; 4. cleanup for a passing
+//! exception, which is at closing braces.
 //! Of code that clang compiled, the graph before the optimiser finds more: lines that must have been executed for others to be
 //! ([`implied`]).
 //!

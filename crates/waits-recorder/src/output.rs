@@ -17,6 +17,18 @@ pub struct Records<T> {
     record: core::marker::PhantomData<T>,
 }
 
+/// Writes to a file. Not by the C library's function of that name, which this library records.
+pub fn write(file: libc::c_int, bytes: &[u8]) -> isize {
+    // SAFETY: the bytes are readable.
+    unsafe { libc::syscall(libc::SYS_write, file, bytes.as_ptr(), bytes.len()) as isize }
+}
+
+/// Reads from a file, in the same way.
+pub fn read(file: libc::c_int, into: &mut [u8]) -> isize {
+    // SAFETY: the bytes are writable.
+    unsafe { libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len()) as isize }
+}
+
 impl<T> Records<T> {
     /// A new file, whose first `reserved` bytes are the caller's (by [`Records::start`]).
     pub fn create(path: &Path, reserved: usize) -> Option<Self> {
@@ -112,8 +124,7 @@ fn say_full() {
     if !IS_SAID.swap(true, Relaxed) {
         let text = b"trodden: no room for the recording, what threads call from here on is missing in it: free space, or name a folder \
             elsewhere by --output\n";
-        // SAFETY: the bytes are readable.
-        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        write(libc::STDERR_FILENO, text);
     }
 }
 
@@ -201,7 +212,6 @@ impl<const N: usize> Text<N> {
 
     /// Writes it to a file in one call.
     pub fn write(&self, file: libc::c_int) {
-        // SAFETY: the bytes are readable.
-        unsafe { libc::write(file, self.bytes.as_ptr().cast(), self.length) };
+        write(file, &self.bytes[..self.length]);
     }
 }

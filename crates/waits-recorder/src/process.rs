@@ -118,7 +118,7 @@ fn read_whole(path: &core::ffi::CStr, into: &mut [u8]) {
     unsafe {
         let file = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
         if file >= 0 {
-            libc::read(file, into.as_mut_ptr().cast(), into.len());
+            output::read(file, into);
             libc::close(file);
         }
     }
@@ -230,8 +230,7 @@ fn copy_executable(from: i32, to: i32) {
 fn copy_lines(from: i32, to: i32, buffer: &mut [u8], line: &mut OutputLine) {
     line.add(b"map ");
     loop {
-        // SAFETY: the buffer has this size.
-        let count = unsafe { libc::read(from, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let count = output::read(from, buffer);
         if count <= 0 {
             return;
         }

@@ -55,8 +55,7 @@ impl Real {
     fn missing(&self) -> ! {
         let parts: [&[u8]; 3] = [b"trodden: the program calls ", self.name.to_bytes(), b", which no library has\n"];
         for part in parts {
-            // SAFETY: `part` is readable.
-            unsafe { libc::write(2, part.as_ptr().cast(), part.len()) };
+            crate::output::write(libc::STDERR_FILENO, part);
         }
         // SAFETY: ends the process.
         unsafe { libc::_exit(127) }

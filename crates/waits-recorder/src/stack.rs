@@ -7,7 +7,7 @@
 //! Stacks are numbered per thread in the order of their file. At most [`DEPTH`] innermost frames are kept.
 
 use crate::images;
-use crate::output::{Path, memory, release};
+use crate::output::{self, Path, memory, release};
 use crate::process;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -136,8 +136,9 @@ impl Stacks {
         words[0] = addresses.len();
         words[1..=addresses.len()].copy_from_slice(addresses);
         let size = (addresses.len() + 1) * size_of::<usize>();
-        // SAFETY: the words are readable.
-        if unsafe { libc::write(self.file, words.as_ptr().cast(), size) } != size as isize {
+        // SAFETY: the words are readable, as bytes too.
+        let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size) };
+        if output::write(self.file, bytes) != size as isize {
             return NO_STACK;
         }
         process::maps();

@@ -1,7 +1,7 @@
 //! Recovery of control-flow graphs from machine code.
 //!
-//! Phases: read tables ([`code`], [`frames`]); follow code from its entries ([`explore`]); resolve indirect jumps
-//! ([`values`], [`tables`]) and follow what they reach; find functions that do not return, and start again with that
+//! Phases: read tables ([`code`], [`frames`]); follow code from its entries and from what data names ([`explore`]); resolve
+//! indirect jumps ([`values`], [`tables`]) and follow what they reach; find functions that do not return, and start again with that
 //! knowledge, since nothing behind a call of one is code; join pieces to functions ([`regions`]); make blocks, edges
 //! and calls ([`assemble`]). Nothing is executed. The result depends on the file and on what executions showed, nothing
 //! else.

@@ -116,7 +116,8 @@ pub struct Instrument {
     #[arg(long, value_name = "RUN", group = "segments_to_count")]
     pub tested_segments: Option<String>,
     /// With --segments or --tested-segments: calls that a segment runs through at most.
-    #[arg(long, value_name = "K", requires = "segments_to_count", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    #[arg(long, value_name = "K", requires = "segments_to_count", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
     pub depth: u32,
     /// With --segments or --tested-segments: by how many per cent the code of a unit may grow so that callees need not read their
     /// contexts: they are inlined where segments are executed most for their size, or copied for several calls; 0: none is.

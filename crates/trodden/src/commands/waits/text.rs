@@ -240,7 +240,8 @@ fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
         if location.computing_ns > 10_000_000 && location.processor_ns * 10 < location.computing_ns * 9 {
             notes.push(format!(
                 "{} had a processor for {:.0} % of its computing time: the rest, in calls that are not recorded, or for want of a \
-                    processor where the kernel does not report it, is counted as computation; fewer threads than processors avoid the latter",
+                    processor where the kernel does not report it, is counted as computation; fewer threads than processors avoid the \
+                    latter",
                 summary.location_name(trodden_waits::LocationId(index as u32)),
                 percent(location.processor_ns, location.computing_ns)
             ));

@@ -1,0 +1,109 @@
+//! Addresses of code that may be functions, although nothing calls them directly: whether what lies there looks like one.
+
+use super::{ALIGNMENT, CodeFlow, Explored, flow};
+use crate::elf::Binary;
+use crate::instruction::decode;
+use crate::recover::imports;
+use iced_x86::{Instruction, Mnemonic, Register};
+use std::collections::{BTreeSet, HashSet};
+
+impl Explored<'_, '_> {
+    /// Follows what words of data name as functions in code that no unwind table describes; says whether there was anything new. Comes
+    /// last, when jump tables are known, since their entries are such words, too.
+    ///
+    /// Only of files at a fixed address: in others the loader changes such words, and they are known by that.
+    pub fn follow_words(&mut self) -> bool {
+        let binary = self.code.binary;
+        if binary.is_position_independent() {
+            return false;
+        }
+        let is_candidate = |to: &u64| self.frames.at(*to).is_none() && self.code.is_code(*to) && !self.code.is_stub(*to);
+        let named: BTreeSet<u64> = words_of_data(binary).filter(is_candidate).collect();
+        let before = self.instructions.len();
+        for at in named {
+            let is_new = !self.instructions.contains_key(&at) && !self.is_within_instruction(at);
+            if is_new && self.may_start_function(at) && self.looks_like_function(at) {
+                self.taken.insert(at);
+                self.enter(at);
+                self.follow();
+            }
+        }
+        self.instructions.len() > before
+    }
+
+    /// Whether a function could begin at an address: it is aligned, or something ends before it.
+    fn may_start_function(&self, at: u64) -> bool {
+        const ENDS: [u8; 4] = [0xc3, 0x90, 0xcc, 0];
+        let byte = |back: u64| self.code.binary.bytes_at(at.wrapping_sub(back)).and_then(|bytes| bytes.first().copied());
+        let is_behind_jump = || byte(5) == Some(0xe9) || byte(2) == Some(0xeb);
+        at.is_multiple_of(ALIGNMENT)
+            || !self.code.is_code(at.wrapping_sub(1))
+            || byte(1).is_some_and(|b| ENDS.contains(&b))
+            || is_behind_jump()
+    }
+
+    /// Whether code from an address on, followed on trial, is what a compiler or a programmer would write: it decodes,
+    /// and ends in returns, traps, or jumps to what is known.
+    pub(super) fn looks_like_function(&self, start: u64) -> bool {
+        const LIMIT: usize = 20_000;
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut work = vec![start];
+        while let Some(mut at) = work.pop() {
+            loop {
+                if self.instructions.contains_key(&at) || !seen.insert(at) {
+                    break;
+                }
+                let inside_known = self.frames.at(at).is_some_and(|f| self.frames.frames[f].start != at);
+                let decoded = self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+                let Some(instruction) = decoded.filter(|i| !inside_known && !is_unlikely(i)) else { return false };
+                if seen.len() > LIMIT {
+                    return false;
+                }
+                at = instruction.next_ip();
+                match flow(&instruction) {
+                    CodeFlow::Next | CodeFlow::CallIndirect => {}
+                    CodeFlow::Call(to) if self.code.is_stub(to) || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) => {
+                        if !self.code.is_code(to) {
+                            return false;
+                        }
+                        let never = self.code.stubs.get(&to).and_then(|s| s.import.as_deref()).is_some_and(imports::never_returns);
+                        if never || self.known.never.contains(&to) {
+                            break;
+                        }
+                    }
+                    CodeFlow::Call(_) => return false,
+                    CodeFlow::Conditional(to) => work.push(to),
+                    CodeFlow::Jump(to) => {
+                        if !self.code.is_stub(to) {
+                            work.push(to);
+                        }
+                        break;
+                    }
+                    CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => break,
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Words of eight bytes in the data of a file.
+pub fn words_of_data(binary: &Binary) -> impl Iterator<Item = u64> {
+    binary.segments().iter().filter(|s| !s.executable).flat_map(|segment| {
+        let bytes = binary.bytes_at(segment.address).unwrap_or_default();
+        let skip = (segment.address.wrapping_neg() & 7) as usize;
+        let words = bytes.get(skip..).unwrap_or_default().chunks_exact(8);
+        words.map(|w| u64::from_le_bytes(w.try_into().unwrap_or_default()))
+    })
+}
+
+/// Instructions that data often decodes to and programs do not use.
+fn is_unlikely(instruction: &Instruction) -> bool {
+    use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
+    let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;
+    zeros
+        || matches!(
+            instruction.mnemonic(),
+            Arpl | Cli | In | Insb | Insd | Insw | Iret | Iretd | Iretq | Les | Out | Outsb | Outsd | Outsw | Retf | Sti
+        )
+}
