@@ -264,7 +264,15 @@ fn a_program_that_is_not_as_it_ran_is_refused() {
     place.trodden("coverage report run.trodden --object moved");
     place.cc("--trodden-coverage -O2 -w plain.c -o own");
     assert!(failure(&place, "coverage report run.trodden").contains("own was built again since it ran: record it again"));
-    assert!(failure(&place, "coverage report run.trodden --object moved --object own").contains("own is none of the programs"));
+    assert!(
+        failure(&place, "coverage report run.trodden --object moved --object own").contains("own is not the program that was recorded")
+    );
+    // What no run has loaded counts as not executed.
+    std::fs::write(place.path("idle.c"), "int f(int x) {\n  return x ? 1 : 2;\n}\nint main(void) { return f(0); }\n").unwrap();
+    place.cc("--trodden-coverage -O1 -w idle.c -o idle");
+    let with_idle = text(&place, "coverage report run.trodden --object moved --object idle");
+    assert!(with_idle.lines().any(|line| line.contains("idle.c") && line.contains("0/4")), "{with_idle}");
+    assert!(failure(&place, "coverage show run.trodden --object moved --function nothing_so_called").contains("no function has a name"));
     place.tool("llvm-objcopy-22", "--remove-section=__llvm_covmap moved own");
     assert!(failure(&place, "coverage report run.trodden").contains("own has no section __llvm_covmap"));
     // What `strip` takes is not needed.

@@ -1,9 +1,9 @@
 //! Calls in which a thread sleeps or waits for something outside the recording: their time is neither computation nor explained.
 //!
-//! They are recorded if they last: a call that returns at once leaves no record.
+//! Those that programs make often are recorded if they last: one that returns at once leaves no record.
 
 use crate::real::{Real, real};
-use crate::thread::{begin, finish, outside};
+use crate::thread::{begin, finish, lasting, outside};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
 use trodden_wire::waits::{CallName, kind};
@@ -32,6 +32,34 @@ macro_rules! blocking {
     )* };
 }
 
+macro_rules! lasting {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Blocks, or not.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> isize {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            let call = || real!(REAL, fn($($type),*) -> isize, $($argument),*);
+            match outside() {
+                Some(thread) => lasting(thread, kind::BLOCKED, CallName::$name, call),
+                None => call(),
+            }
+        }
+    )* };
+}
+
+lasting! {
+    read(file: c_int, buffer: *mut c_void, size: usize);
+    readv(file: c_int, parts: *const c_void, count: c_int);
+    write(file: c_int, buffer: *const c_void, size: usize);
+    writev(file: c_int, parts: *const c_void, count: c_int);
+    send(socket: c_int, buffer: *const c_void, size: usize, flags: c_int);
+    sendto(socket: c_int, buffer: *const c_void, size: usize, flags: c_int, address: *const c_void, length: c_uint);
+    sendmsg(socket: c_int, message: *const c_void, flags: c_int);
+}
+
 blocking! {
     sleep BLOCKED (seconds: c_uint) -> c_uint;
     usleep BLOCKED (microseconds: c_uint) -> c_int;
@@ -44,13 +72,6 @@ blocking! {
         mask: *const sigset_t) -> c_int;
     epoll_wait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int) -> c_int;
     epoll_pwait BLOCKED (poll: c_int, events: *mut c_void, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int;
-    read BLOCKED (file: c_int, buffer: *mut c_void, size: usize) -> isize;
-    readv BLOCKED (file: c_int, parts: *const c_void, count: c_int) -> isize;
-    write BLOCKED (file: c_int, buffer: *const c_void, size: usize) -> isize;
-    writev BLOCKED (file: c_int, parts: *const c_void, count: c_int) -> isize;
-    send BLOCKED (socket: c_int, buffer: *const c_void, size: usize, flags: c_int) -> isize;
-    sendto BLOCKED (socket: c_int, buffer: *const c_void, size: usize, flags: c_int, address: *const c_void, length: c_uint) -> isize;
-    sendmsg BLOCKED (socket: c_int, message: *const c_void, flags: c_int) -> isize;
     recv BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
     recvfrom BLOCKED (socket: c_int, buffer: *mut c_void, size: usize, flags: c_int, address: *mut c_void, length: *mut c_void) -> isize;
     recvmsg BLOCKED (socket: c_int, message: *mut c_void, flags: c_int) -> isize;

@@ -203,11 +203,36 @@ impl OpenRecord {
 /// Begins a record of a call that the program makes now, with the caller's stack.
 #[inline]
 pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenRecord> {
+    begin_at(thread, kind, function, clock::now)
+}
+
+/// Makes a record of a call that the program has made, if it has lasted: programs read and write often, and mostly without waiting.
+/// `call` makes it, and nothing of it is recorded.
+#[inline]
+pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
+    let enter = clock::now();
+    let result = unrecorded(thread, call);
+    if clock::now().wrapping_sub(enter) > LONG_TICKS {
+        // SAFETY: the thread's own errno, which the record must not change.
+        let error = unsafe { *libc::__errno_location() };
+        if let Some(mut open) = begin_at(thread, kind, function, || enter) {
+            open.record().object = result as u64;
+            finish(thread, open);
+        }
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = error };
+    }
+    result
+}
+
+/// Begins a record of a call that began at a time, which is asked for when the caller's stack is known.
+#[inline]
+fn begin_at(thread: &mut Thread, kind: u16, function: CallName, begun: impl FnOnce() -> u64) -> Option<OpenRecord> {
     thread.depth.set(thread.depth.get() + 1);
     let stack = thread.stacks.capture(stack_pointer());
-    let enter = clock::now();
+    let enter = begun();
     if enter.wrapping_sub(thread.last_exit) > LONG_TICKS {
-        thread.note_processor_time(function);
+        thread.note_processor_time(function, enter);
     }
     let record = thread.calls.next();
     let Some(record) = record else {
@@ -253,8 +278,8 @@ pub fn add(thread: &mut Thread, new: CallRecord) {
 
 impl Thread {
     #[cold]
-    fn note_processor_time(&mut self, function: CallName) {
-        let (cpu_ns, now) = (clock::thread_cpu_ns(), clock::now());
+    fn note_processor_time(&mut self, function: CallName, now: u64) {
+        let cpu_ns = clock::thread_cpu_ns();
         let before_ns = core::mem::replace(&mut self.ready_ns, clock::ready_ns(self.schedule));
         let stack = trodden_wire::waits::NO_STACK;
         let record = CallRecord {
