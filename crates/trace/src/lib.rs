@@ -71,7 +71,7 @@ pub use partial::{PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
-pub use sink::{Sink, SinkFlow, ThreadNumber};
+pub use sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::{Executable, cores, pin};
 pub use trace_file::{

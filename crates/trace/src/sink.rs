@@ -16,6 +16,9 @@ pub enum SinkFlow {
     Enough,
 }
 
+/// Stands for the target of a jump or call that faulted: it leads nowhere.
+pub const NOWHERE: u64 = u64::MAX;
+
 /// Where what is seen goes.
 pub trait Sink {
     /// A thread has come to a site or an instruction: of breakpoints the site's number, of steps the address in the file.

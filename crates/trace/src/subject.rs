@@ -174,14 +174,30 @@ impl TracedProcess {
         self.area..self.area + AREA
     }
 
-    /// Lets a stopped thread execute one instruction; gives where it stands then. A signal that comes in between is sent again.
+    /// Lets a stopped thread execute one instruction; gives where it stands then, or nothing if the instruction faults: it does so again
+    /// when the thread goes on. A signal that comes in between is sent again.
     ///
     /// # Errors
     /// The thread cannot be followed.
-    pub fn step(&self, thread: Tid) -> Result<u64, CollectError> {
-        let held = run_to_trap(thread, Resume::Step, || Ok(true), "at an indirect jump")?;
+    pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
+        let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
+        let (signal, held) = run_to_end(thread, Resume::Step, is_end, "at an indirect jump")?;
         self.send(thread, held);
-        Ok(ptrace::instruction_pointer(thread)?)
+        Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
+    }
+
+    /// Lets a thread that stands at an indirect jump or call, perhaps in a copy of several instructions, execute it; gives where it leads,
+    /// or nothing if it faults.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn step_out(&self, thread: Tid, is_copy: impl Fn(u64) -> bool) -> Result<Option<u64>, CollectError> {
+        loop {
+            match self.step(thread)? {
+                Some(at) if is_copy(at) => {}
+                to => return Ok(to),
+            }
+        }
     }
 
     fn send(&self, thread: Tid, signal: i32) {
@@ -208,8 +224,8 @@ impl TracedProcess {
         let rax = number as u64;
         let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let is_end = || Ok(ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
-        let held = run_to_trap(thread, Resume::Continue, is_end, "in a system call made in its name")?;
+        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
+        let (_, held) = run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name")?;
         let result = ptrace::registers(thread)?.rax as i64;
         if at.is_none() {
             self.memory.write(place, &hidden)?;
@@ -224,19 +240,25 @@ impl TracedProcess {
 /// `syscall; int3`.
 const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
-/// Runs a thread until it traps where it should; gives the last signal that came meanwhile, or 0.
-fn run_to_trap(thread: Tid, how: Resume, is_end: impl Fn() -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
+/// Runs a thread until it gets the signal that it should; gives that, and the last one that came meanwhile, or 0.
+fn run_to_end(thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<(i32, i32), CollectError> {
     let mut held = 0;
     loop {
         ptrace::resume(thread, how, 0)?;
         match ptrace::wait(thread)? {
-            Some((_, PtraceStop::Signal(libc::SIGTRAP))) if is_end()? => return Ok(held),
+            Some((_, PtraceStop::Signal(signal))) if is_end(signal)? => return Ok((signal, held)),
             // Sent back to the thread when it goes on by itself.
             Some((_, PtraceStop::Signal(signal))) => held = signal,
             Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
             other => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
         }
     }
+}
+
+/// Whether a stopped thread's own instruction causes the signal.
+fn is_fault(thread: Tid, signal: i32) -> io::Result<bool> {
+    let can_be = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
+    Ok(can_be && ptrace::signal_code(thread)? > 0)
 }
 
 /// Runs in the forked child.

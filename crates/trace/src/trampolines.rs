@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
 use crate::run::TraceRun;
-use crate::sink::{Sink, SinkFlow, ThreadNumber};
+use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 use crate::sleds;
 use crate::subject::{AREA, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
@@ -239,12 +239,8 @@ impl Trampolines {
         let Some(site) = jump else { return Ok(Some(SinkFlow::GoOn)) };
         self.drain(thread, sink)?;
         sink.record(recorded.number, u64::from(site))?;
-        // The copy of a call has several instructions.
-        let mut next = subject.step(thread)?;
-        while self.is_copy(next) {
-            next = subject.step(thread)?;
-        }
-        Ok(Some(sink.record(recorded.number, images.in_file(next))?))
+        let to = subject.step_out(thread, |at| self.is_copy(at))?;
+        Ok(Some(sink.record(recorded.number, to.map_or(NOWHERE, |to| images.in_file(to)))?))
     }
 
     /// A trap that has not been recorded when the collection ends: it happens again, without trampolines.
@@ -290,7 +286,9 @@ impl Trampolines {
                 CodePlace::At(CopiedPlace::Body { original, intact }) if intact || all => (original, registers.rcx),
                 CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between if caused => return Ok(false),
                 CodePlace::At(CopiedPlace::Body { .. }) | CodePlace::Between => {
-                    subject.step(thread)?;
+                    if subject.step(thread)?.is_none() {
+                        return Ok(false);
+                    }
                     continue;
                 }
             };

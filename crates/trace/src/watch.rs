@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
 use crate::run::TraceRun;
 use crate::single_step::Stepping;
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::{AREA, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
@@ -391,12 +391,8 @@ fn record_hit(
     ptrace::set_instruction_pointer(thread, breakpoints.slot(site))?;
     let flow = sink.record(number, u64::from(breakpoints.number(site)))?;
     if breakpoints.is_jump(site) {
-        // A call has several instructions in its slot.
-        let mut to = subject.step(thread)?;
-        while breakpoints.in_slot(to).is_some() {
-            to = subject.step(thread)?;
-        }
-        return Ok(sink.record(number, images.in_file(to))?);
+        let to = subject.step_out(thread, |at| breakpoints.in_slot(at).is_some())?;
+        return Ok(sink.record(number, to.map_or(NOWHERE, |to| images.in_file(to)))?);
     }
     Ok(flow)
 }

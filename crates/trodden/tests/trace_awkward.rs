@@ -344,3 +344,25 @@ fn jumps_behind_jumps_that_runs_resolve_are_traced() {
     // The entry, and a block for each of seven instructions.
     assert_eq!(run, ["1", "8", "run"], "{shown}");
 }
+
+/// A function that nothing names: its address is computed, and called through a register and through the stack. With an argument, the last
+/// call faults.
+const COMPUTED: &str = ".globl _start\n.text\n_start: mov $3,%ebx\n1: mov $(f0+0x10000000),%eax\nsub $0x10000000,%eax\ncall *%rax\n\
+push %rax\ncall *(%rsp)\npop %rax\ndec %ebx\njnz 1b\nmov (%rsp),%rdi\ncmp $1,%rdi\nje 2f\ncall *0x28(%rbx)\n2: mov $60,%eax\n\
+xor %edi,%edi\nsyscall\nhlt\n.p2align 4\nf0: test $1,%bl\njz 3f\ninc %ecx\n3: ret\n.section .note.GNU-stack,\"\",@progbits\n";
+
+#[test]
+fn functions_that_only_calls_show_are_traced() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("computed.s"), COMPUTED).unwrap();
+    let options = ["-nostdlib", "-static", "-no-pie", "-Wl,-s", "-o"];
+    must(Command::new("cc").args(options).arg(folder.path("app")).arg(folder.path("computed.s")).output().unwrap());
+    let blocks = equal(&folder, "");
+    // Three iterations, each with two calls of three blocks or (the second) two; the start, the branch behind the loop, the end.
+    assert_eq!(blocks.len(), 3 + 2 * (3 + 2 + 3) + 3, "{blocks:?}");
+    for options in IN_ONE_RUN {
+        let killed = folder.record(options, "killed.trace", &["./app", "x"]);
+        assert_eq!(killed.status.code(), Some(128 + 11), "{options:?}: {}", traced::errors(&killed));
+        assert_eq!(folder.addresses("killed.trace")[..blocks.len() - 1], blocks[..blocks.len() - 1], "{options:?}");
+    }
+}

@@ -36,8 +36,7 @@ impl Explored<'_, '_> {
     /// Whether something calls an address, keeps it, or names it as a function.
     pub fn is_used_as_function(&self, address: u64) -> bool {
         let is_named = self.known.symbols.get(&address).is_some_and(|name| !is_cold(name));
-        let is_known = is_named || self.code.started.contains(&address) || self.code.exported.contains(&address);
-        is_known || self.called.contains(&address) || self.taken.contains(&address)
+        is_named || self.called.contains(&address) || self.taken.contains(&address)
     }
 
     /// Whether a function starts at an address.

@@ -54,7 +54,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     let Some(function) = graphs.function_containing(jump).map(|f| graphs.function(f)) else { return false };
     let to_block = function.edges.iter().any(|e| function.block(e.from).last == jump && function.block(e.to).start == target);
     let is_observed = graphs.observations.contains(&GraphObservation { from: jump, to: target });
-    let is_elsewhere = || graphs.function_containing(target).is_none() && (is_observed || !is_unknown_code(graphs, target));
+    let is_elsewhere = || graphs.function_containing(target).is_none() && (is_observed || !is_code(graphs, target));
     let leaves = graphs.function_entered_at(target).is_some() || is_elsewhere();
     let is_landing = || {
         let other = graphs.function_containing(target).map(|f| graphs.function(f)).filter(|other| other.entry != function.entry);
@@ -63,7 +63,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address lies in code that no function has as far as the graphs know. Stubs are known.
-fn is_unknown_code(graphs: &ProgramGraph, address: u64) -> bool {
-    graphs.code_ranges.iter().any(|range| range.contains(&address)) && graphs.function_containing(address).is_none()
+/// Whether an address lies in a section with code, and not in one of stubs.
+fn is_code(graphs: &ProgramGraph, address: u64) -> bool {
+    graphs.code_ranges.iter().any(|range| range.contains(&address))
 }

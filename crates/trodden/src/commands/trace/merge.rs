@@ -11,7 +11,7 @@ use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, WitnessSite};
 use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{FollowEnding, PartialTrace, ThreadNumber, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, ThreadNumber, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl Hits<'_> {
         }
         for thread in 0..partial.threads() {
             self.each(partial, ThreadNumber(thread), &mut |at, target| {
-                targets.extend(target.map(|target| (at, target)));
+                targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
                 Ok(())
             })?;
         }

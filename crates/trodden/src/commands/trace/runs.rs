@@ -23,7 +23,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_trace::{
-    Collector, Executable, Library, PartialWriter, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
+    Collector, Executable, Library, NOWHERE, PartialWriter, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
     ThreadNumber, TraceRun, cores,
 };
 
@@ -132,7 +132,9 @@ impl Targets<'_> {
 impl Sink for Targets<'_> {
     fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
         if let Some(jump) = self.last.remove(&thread) {
-            self.seen.insert((jump, what));
+            if what != NOWHERE {
+                self.seen.insert((jump, what));
+            }
             return Ok(SinkFlow::GoOn);
         }
         let site = self.sites[what as usize];
