@@ -10,6 +10,7 @@
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
+use crate::attach::check_same_file;
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
 use crate::follow::{FollowEnding, Followed, follow, map_library};
@@ -79,6 +80,7 @@ pub trait Collector: Sync {
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
+        let is_started = matches!(run.target, RunTarget::Start(_));
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(command) => {
                 let subject = TracedProcess::start(*command, executable, &recipe)?;
@@ -87,7 +89,10 @@ pub trait Collector: Sync {
                 run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
                 (subject, vec![thread])
             }
-            RunTarget::Attach(process) => TracedProcess::attach(process, executable)?,
+            RunTarget::Attach(process) => {
+                run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
+                TracedProcess::attach(process, executable)?
+            }
         };
         let first = run.first.take();
         let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
@@ -97,14 +102,17 @@ pub trait Collector: Sync {
         for (library, start) in images::mapped_already(run.libraries, subject.process)? {
             map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
         }
-        let over = AtomicBool::new(false);
+        let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let followed = std::thread::scope(|scope| {
-            scope.spawn(|| wake(waiting, stop, &over, limit));
-            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, stop);
+        let mut followed = std::thread::scope(|scope| {
+            scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
+            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended);
             over.store(true, Ordering::Relaxed);
             followed
         })?;
+        if is_started && followed.ending == FollowEnding::Detached && followed.status.is_none() {
+            followed.status = Some(ptrace::wait_child(subject.process)?);
+        }
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
             calls.finish(followed.ending != FollowEnding::Detached, cut)
@@ -121,14 +129,13 @@ fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>
 /// How often to poll whether a collection is to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Interrupts the thread that follows a subject when its collection is to end, from outside or by the clock.
-fn wake(waiting: SignalWait, stop: &AtomicBool, over: &AtomicBool, limit: Option<Duration>) {
+/// Interrupts the thread that follows a subject when its collection is to be `ended`: from outside (`stop`), or by the clock. Other runs
+/// are not ended by this one's clock.
+fn wake(waiting: SignalWait, stop: &AtomicBool, (over, ended): (&AtomicBool, &AtomicBool), limit: Option<Duration>) {
     let begun = Instant::now();
     while !over.load(Ordering::Relaxed) {
-        if limit.is_some_and(|limit| begun.elapsed() >= limit) {
-            stop.store(true, Ordering::Relaxed);
-        }
-        if stop.load(Ordering::Relaxed) {
+        if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| begun.elapsed() >= limit) {
+            ended.store(true, Ordering::Relaxed);
             waiting.interrupt();
         }
         std::thread::park_timeout(POLL);
@@ -240,9 +247,10 @@ impl Collector for Uprobes {
                 None => rest.push((number, site)),
             }
         }
+        // The kernel may refuse, and then no breakpoint is to be left.
+        let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
         let mut breakpoints = Breakpoints::new();
         breakpoints.add(subject, run.executable, &rest, run.jumps)?;
-        let probes = uprobes::Uprobes::set(&binary, subject.process, &probed, slots)?;
         Ok(Watched::Uprobes(probes, breakpoints))
     }
 }

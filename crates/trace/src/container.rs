@@ -108,9 +108,16 @@ impl Writer {
     /// It cannot be made.
     pub fn create(path: &Path, magic: [u8; 8]) -> Result<Self, ContainerError> {
         use std::os::unix::fs::OpenOptionsExt;
-        let io = |source| ContainerError::Io { path: path.to_owned(), source };
-        let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path).map_err(io)?;
-        file.write_all(&magic).map_err(io)?;
+        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+        Self::begin(file.map_err(|source| ContainerError::Io { path: path.to_owned(), source })?, path, magic)
+    }
+
+    /// Begins to write an empty file, which will have this path.
+    ///
+    /// # Errors
+    /// The disk is full, or another error of the system.
+    pub fn begin(mut file: File, path: &Path, magic: [u8; 8]) -> Result<Self, ContainerError> {
+        file.write_all(&magic).map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
         Ok(Self { file, path: path.to_owned(), size: 8 })
     }
 
@@ -149,6 +156,11 @@ impl Writer {
     /// Bytes written so far.
     pub fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Where the file is, or will be.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

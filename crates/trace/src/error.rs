@@ -55,6 +55,14 @@ pub enum CollectError {
         /// What happened.
         what: String,
     },
+    /// A process that a trace would harm.
+    #[error("process {process} cannot be traced: {why}")]
+    Untraceable {
+        /// The process.
+        process: i32,
+        /// What is in the way.
+        why: String,
+    },
     /// The system says no.
     #[error("the subject cannot be followed any more: {0}")]
     System(#[from] io::Error),

@@ -141,6 +141,8 @@ impl Images {
                     bias,
                     area: place,
                     fresh: false,
+                    fixed_clock: false,
+                    trap_action: None,
                 }));
             }
         }

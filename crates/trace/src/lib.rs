@@ -21,6 +21,7 @@
 //! | `system.rs`, `ptrace.rs` | the system calls |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
+mod attach;
 mod block_copies;
 mod bpf;
 mod branch_import;

@@ -99,6 +99,26 @@ pub fn is_blocked(thread: Tid, signal: i32) -> bool {
     signals(thread, ["SigBlk"])[0] >> (signal - 1) & 1 == 1
 }
 
+/// Signals that a stopped thread blocks, as bits from signal 1 on; while it waits with others (`sigsuspend`), those it blocks then.
+pub fn signal_mask(thread: Tid) -> io::Result<u64> {
+    const GET: u32 = 0x420a;
+    let mut mask = 0u64;
+    request(GET, thread, size_of::<u64>(), &raw mut mask as usize)?;
+    Ok(mask)
+}
+
+/// Sets them.
+pub fn set_signal_mask(thread: Tid, mask: u64) -> io::Result<()> {
+    const SET: u32 = 0x420b;
+    request(SET, thread, size_of::<u64>(), &raw const mask as usize)
+}
+
+/// Whether a stopped thread or its process has a signal that is delivered as soon as the thread goes on.
+pub fn has_pending(thread: Tid) -> bool {
+    let [own, shared, blocked] = signals(thread, ["SigPnd", "ShdPnd", "SigBlk"]);
+    (own | shared) & !blocked != 0
+}
+
 /// What a signal does to a thread that it is delivered to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
@@ -275,6 +295,19 @@ pub fn wait(thread: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
 /// A signal interrupted the wait (`EINTR`), or another error of the system.
 pub fn wait_unless_woken() -> io::Result<Option<(Tid, PtraceStop)>> {
     waited(-1, 0)
+}
+
+/// Waits for the end of a child of this process that is not followed any more; gives its wait status.
+pub fn wait_child(process: Tid) -> io::Result<i32> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the kernel writes one number to where the pointer says.
+        match (unsafe { libc::waitpid(process, &raw mut status, 0) }, io::Error::last_os_error()) {
+            (1.., _) => return Ok(status),
+            (_, error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            (_, error) => return Err(error),
+        }
+    }
 }
 
 /// Whether something has happened to a process, without waiting.

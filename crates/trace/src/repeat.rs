@@ -122,6 +122,8 @@ pub struct Repeater {
     /// Next answer of the first run for each thread and call.
     next: HashMap<(ThreadNumber, u64), Vec<usize>>,
     pending: HashMap<Tid, Pending>,
+    /// Calls that begin again when their threads go on.
+    interrupted: HashMap<Tid, Pending>,
     random_files: Vec<i64>,
     divergence: Option<RepeatDivergence>,
 }
@@ -179,7 +181,17 @@ impl Repeater {
             next.entry((answer.thread, answer.number)).or_default().push(index);
         }
         let log = RunLog::default();
-        Self { recipe, first, log, shown, next, pending: HashMap::new(), random_files: Vec::new(), divergence: None }
+        Self {
+            recipe,
+            first,
+            log,
+            shown,
+            next,
+            pending: HashMap::new(),
+            interrupted: HashMap::new(),
+            random_files: Vec::new(),
+            divergence: None,
+        }
     }
 
     /// Which process this run is.
@@ -203,6 +215,12 @@ impl Repeater {
 
     /// A system call begins.
     pub fn enter(&mut self, tid: Tid, thread: ThreadNumber, number: u64, arguments: [u64; 6], memory: &Memory) -> CallEntry {
+        // The kernel goes on with an interrupted call under another number if it has a time limit.
+        let interrupted = self.interrupted.remove(&tid);
+        if let (libc::SYS_restart_syscall, Some(call)) = (number as i64, interrupted) {
+            self.pending.insert(tid, call);
+            return CallEntry::Run;
+        }
         let mut hash = Xxh3::new();
         crate::calls::hash_entry(number, &arguments, memory, &mut hash);
         let answered = self.first.is_some() && self.is_answered(number, &arguments);
@@ -230,6 +248,7 @@ impl Repeater {
         const RESTARTS: std::ops::RangeInclusive<i64> = -516..=-512;
         let Some(mut call) = self.pending.remove(&tid) else { return Ok(None) };
         if RESTARTS.contains(&result) {
+            self.interrupted.insert(tid, call);
             return Ok(None);
         }
         let result = match (call.answer, self.first.clone()) {

@@ -12,6 +12,7 @@ use crate::ptrace::{self, Resume, Tid};
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
 use std::collections::HashMap;
+use std::io;
 use std::ops::Range;
 
 /// `si_code` of a trap by an `int3` of the program itself: SI_KERNEL.
@@ -115,6 +116,22 @@ impl Stepping {
             self.allow(subject, thread)?;
         }
         Ok(())
+    }
+
+    /// Whether a signal that a thread is about to get comes from stepping: a trap of a step, or the fault at unexecutable code of the
+    /// image.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn is_own(&self, thread: Tid, signal: i32) -> io::Result<bool> {
+        match signal {
+            libc::SIGTRAP => {
+                let code = ptrace::signal_code(thread)?;
+                Ok(code > 0 && code != BY_BREAKPOINT)
+            }
+            libc::SIGSEGV => Ok(!self.allowed && self.is_inside(ptrace::instruction_pointer(thread)?)),
+            _ => Ok(false),
+        }
     }
 
     /// What a signal stop is.

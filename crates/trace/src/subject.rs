@@ -3,8 +3,9 @@
 //!
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 
+use crate::attach::{check_same_file, check_traceable, seize_all};
 use crate::memory::{Memory, mappings};
-use crate::ptrace::{self, PtraceStop, Registers, Resume, Tid};
+use crate::ptrace::{self, CallStop, Disposition, PtraceStop, Registers, Resume, Tid, unless_gone};
 use crate::repeat::RepeatRecipe;
 use crate::system::checked;
 use crate::{CollectError, programs};
@@ -52,7 +53,14 @@ pub struct TracedProcess {
     pub area: u64,
     /// It stands before its first instruction.
     pub fresh: bool,
+    /// Reading the time stamp counter traps (`PR_SET_TSC`), in it and in what it makes, until it is let go.
+    pub fixed_clock: bool,
+    /// What it had asked for on SIGTRAP when it was attached to, if that was not the default.
+    pub trap_action: Option<TrapAction>,
 }
+
+/// `struct sigaction` of the kernel.
+pub type TrapAction = [u8; 32];
 
 impl Executable {
     /// Reads the headers of an executable file of x86-64.
@@ -114,7 +122,7 @@ impl TracedProcess {
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
-        Self { process, memory, bias, area: 0, fresh: true }.with_area(executable)
+        Self { process, memory, bias, area: 0, fresh: true, fixed_clock, trap_action: None }.with_area(executable)
     }
 
     /// Takes control of a process that runs already; all its threads are stopped.
@@ -122,6 +130,8 @@ impl TracedProcess {
     /// # Errors
     /// There is no such process, or it may not be followed.
     pub fn attach(process: Tid, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+        check_traceable(process)?;
+        check_same_file(process, &executable.path)?;
         let threads = seize_all(process)?;
         let memory = Memory::open(process)?;
         let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
@@ -130,7 +140,10 @@ impl TracedProcess {
             .ok_or_else(|| CollectError::Unexpected { what: format!("process {process} has not mapped {}", canonical.display()) })?
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
-        Ok((Self { process, memory, bias, area: 0, fresh: false }.with_area(executable)?, threads))
+        // Before anything traps in its name.
+        let trap_action = trap_action(&memory, process)?;
+        let subject = Self { process, memory, bias, area: 0, fresh: false, fixed_clock: false, trap_action };
+        Ok((subject.with_area(executable)?, threads))
     }
 
     /// Maps the area of slots. The stopped process must have been stopped outside a system call.
@@ -181,8 +194,7 @@ impl TracedProcess {
     /// The thread cannot be followed.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
         let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
-        let (signal, held) = run_to_end(thread, Resume::Step, is_end, "at an indirect jump")?;
-        self.send(thread, held);
+        let signal = undisturbed(thread, || run_to_end(thread, Resume::Step, is_end, "at an indirect jump"))?;
         Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
     }
 
@@ -200,56 +212,144 @@ impl TracedProcess {
         }
     }
 
-    fn send(&self, thread: Tid, signal: i32) {
-        if signal != 0 {
-            // SAFETY: a system call without pointers.
-            unsafe { libc::syscall(libc::SYS_tgkill, self.process, thread, signal) };
-        }
-    }
-
     /// Makes a system call in the name of a stopped thread. `at` is where `syscall; int3` stands; without it these bytes are put where the
     /// thread stands, for the time being.
     ///
     /// # Errors
     /// The thread is gone.
     pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        let saved = ptrace::registers(thread)?;
-        let place = at.unwrap_or(saved.rip);
-        let mut hidden = [0; STUB.len()];
-        if at.is_none() {
-            self.memory.read(place, &mut hidden)?;
-            self.memory.write(place, STUB)?;
-        }
+        inject(&self.memory, thread, at, number, arguments)
+    }
+
+    /// Makes a system call in the name of a thread that gets no signal when it goes on, and without one: what the thread does on SIGTRAP
+    /// stays. It is slower.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn inject_quietly(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        let (saved, mask) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?);
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        let rax = number as u64;
-        let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        let call = Registers { rip: self.area, rax: number as u64, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
         ptrace::set_registers(thread, &call)?;
-        let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
-        let (_, held) = run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name")?;
+        ptrace::set_signal_mask(thread, u64::MAX)?;
+        let until = |how, is_end: &dyn Fn(PtraceStop) -> io::Result<bool>| loop {
+            ptrace::resume(thread, how, 0)?;
+            match ptrace::wait(thread)? {
+                Some((_, PtraceStop::Ended(_))) | None => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
+                Some((_, stop)) if is_end(stop)? => return Ok(()),
+                Some(_) => {}
+            }
+        };
+        until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
         let result = ptrace::registers(thread)?.rax as i64;
-        if at.is_none() {
-            self.memory.write(place, &hidden)?;
-        }
-        // With the number of a system call that was interrupted: the kernel begins it again.
+        // Where an interrupted call is begun again if the thread goes on.
+        ptrace::interrupt(thread)?;
+        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Begun | PtraceStop::GroupStopped)))?;
         ptrace::set_registers(thread, &saved)?;
-        self.send(thread, held);
+        ptrace::set_signal_mask(thread, mask)?;
         Ok(result)
     }
+
+    /// Lets a stopped thread, or a child with a copy of the memory, read the time stamp counter itself, if it may not: it is followed no
+    /// longer.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn free_clock(&self, thread: Tid) -> Result<(), CollectError> {
+        if self.fixed_clock {
+            self.inject(thread, Some(self.area), libc::SYS_prctl, FREE_CLOCK)?;
+        }
+        Ok(())
+    }
+
+    /// As [`Self::free_clock`], for a thread that has just executed another program.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn free_clock_of_other(&self, thread: Tid) -> Result<(), CollectError> {
+        if self.fixed_clock {
+            inject(&Memory::open(thread)?, thread, None, libc::SYS_prctl, FREE_CLOCK)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a stopped process does on SIGTRAP, unless that is the default.
+fn trap_action(memory: &Memory, process: Tid) -> Result<Option<TrapAction>, CollectError> {
+    if ptrace::disposition(process, libc::SIGTRAP, false) == Disposition::Fatal {
+        return Ok(None);
+    }
+    // Below the red zone of its stack, which it gets back.
+    let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
+    let (mut hidden, mut action) = (TrapAction::default(), TrapAction::default());
+    memory.read(place, &mut hidden)?;
+    let result = inject(memory, process, None, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, 0, place, 8, 0, 0])?;
+    memory.read(place, &mut action)?;
+    memory.write(place, &hidden)?;
+    Ok((result == 0).then_some(action))
+}
+
+/// Arguments of `prctl`.
+const FREE_CLOCK: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
+
+fn inject(memory: &Memory, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+    let saved = ptrace::registers(thread)?;
+    let place = at.unwrap_or(saved.rip);
+    let mut hidden = [0; STUB.len()];
+    if at.is_none() {
+        memory.read(place, &mut hidden)?;
+        memory.write(place, STUB)?;
+    }
+    let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+    let rax = number as u64;
+    let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+    ptrace::set_registers(thread, &call)?;
+    let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
+    undisturbed(thread, || run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name"))?;
+    let result = ptrace::registers(thread)?.rax as i64;
+    if at.is_none() {
+        memory.write(place, &hidden)?;
+    }
+    // With the number of a system call that was interrupted: the kernel begins it again.
+    ptrace::set_registers(thread, &saved)?;
+    Ok(result)
+}
+
+/// Lets a stopped thread do something while it blocks all signals but those that its instructions cause: others wait, with all that is said
+/// of them, until it goes on by itself. SIGTRAP must not be blocked: the kernel would take its handler away.
+fn undisturbed(thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
+    let caused = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
+    let mask = ptrace::signal_mask(thread)?;
+    ptrace::set_signal_mask(thread, caused.iter().fold(u64::MAX, |all, signal| all & !(1 << (signal - 1))))?;
+    let result = run()?;
+    unless_gone(ptrace::set_signal_mask(thread, mask))?;
+    Ok(result)
 }
 
 /// `syscall; int3`.
 const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
 
-/// Runs a thread until it gets the signal that it should; gives that, and the last one that came meanwhile, or 0.
-fn run_to_end(thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<(i32, i32), CollectError> {
+/// Runs a thread until it gets the signal that it should; gives that.
+fn run_to_end(thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
     let mut held = 0;
     loop {
         ptrace::resume(thread, how, 0)?;
         match ptrace::wait(thread)? {
-            Some((_, PtraceStop::Signal(signal))) if is_end(signal)? => return Ok((signal, held)),
-            // Sent back to the thread when it goes on by itself.
+            Some((_, PtraceStop::Signal(signal))) if is_end(signal)? => {
+                if held != 0 {
+                    // SAFETY: a system call without pointers.
+                    unsafe { libc::syscall(libc::SYS_tkill, thread, held) };
+                }
+                return Ok(signal);
+            }
+            // One that is not blocked: sent back to the thread when it goes on by itself.
             Some((_, PtraceStop::Signal(signal))) => held = signal,
             Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
+            Some((_, PtraceStop::Ended(_) | PtraceStop::Ending)) => {
+                return Err(CollectError::Unexpected {
+                    what: format!("it ended {when} (a filter of system calls, seccomp, may forbid it)"),
+                });
+            }
             other => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
         }
     }
@@ -290,6 +390,18 @@ pub fn pin(core: usize) -> io::Result<()> {
     checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
 }
 
+/// Lets a thread run on all cores that this program was started on. One that is gone is none any more.
+pub fn unpin(thread: Tid) {
+    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // The thread that follows is pinned itself; the program's first one is not.
+    // SAFETY: the kernel writes the set, and reads it.
+    unsafe {
+        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
+        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
+    }
+}
+
 /// The cores that the calling thread may run on.
 pub fn cores() -> Vec<usize> {
     // SAFETY: a set of zeros is an empty set, which the kernel fills in.
@@ -298,27 +410,6 @@ pub fn cores() -> Vec<usize> {
     unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
     // SAFETY: reads within the set.
     (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
-}
-
-/// Follows all threads of a process and stops them; threads made meanwhile are found by looking again.
-fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
-    let mut threads: Vec<Tid> = Vec::new();
-    loop {
-        let listed = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|source| CollectError::Attach { process, source })?;
-        let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let fresh: Vec<Tid> = listed.filter(|thread| !threads.contains(thread)).collect();
-        if fresh.is_empty() {
-            return Ok(threads);
-        }
-        for thread in fresh {
-            ptrace::seize(thread, ptrace::ALL).map_err(|source| CollectError::Attach { process, source })?;
-            ptrace::interrupt(thread)?;
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::Ended(_))) | None => {}
-                Some(_) => threads.push(thread),
-            }
-        }
-    }
 }
 
 /// What the kernel gives a new program.

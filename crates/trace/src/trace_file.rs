@@ -14,6 +14,7 @@ use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
+use trodden_profile::whole_file::WholeFile;
 
 const MAGIC: [u8; 8] = *b"TRODTRC3";
 /// Events of a block of the file.
@@ -176,10 +177,14 @@ impl TraceFrames {
     }
 }
 
+/// Temporary names of traces that are being written begin so.
+const BEGUN: &str = ".trodden-";
+
 /// Writes a trace.
 #[derive(Debug)]
 pub struct TraceWriter {
     writer: Writer,
+    whole: WholeFile,
     functions: Vec<TraceFunction>,
     threads: Vec<Buffer>,
 }
@@ -195,14 +200,24 @@ struct Buffer {
 }
 
 impl TraceWriter {
-    /// Makes the file.
+    /// Makes a file that only its owner can read. It takes the place of an older one when it is finished.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, ContainerError> {
-        let mut writer = Writer::create(path, MAGIC)?;
+        use std::os::unix::fs::PermissionsExt;
+        let is_new = !path.exists();
+        let begin = || {
+            let whole = WholeFile::create(path, BEGUN)?;
+            if is_new {
+                whole.file().set_permissions(PermissionsExt::from_mode(0o600))?;
+            }
+            Ok((whole.file().try_clone()?, whole))
+        };
+        let (file, whole) = begin().map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
+        let mut writer = Writer::begin(file, path, MAGIC)?;
         writer.append_value(TraceBlockKind::About, about)?;
-        Ok(Self { writer, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
+        Ok(Self { writer, whole, functions: about.blocks.iter().map(|b| b.function).collect(), threads: Vec::new() })
     }
 
     /// Adds an event to a thread.
@@ -242,7 +257,8 @@ impl TraceWriter {
         for thread in 0..self.threads.len() {
             self.flush(thread)?;
         }
-        self.writer.append_value(TraceBlockKind::End, end)
+        self.writer.append_value(TraceBlockKind::End, end)?;
+        self.whole.finish().map_err(|source| ContainerError::Io { path: self.writer.path().to_owned(), source })
     }
 
     fn flush(&mut self, thread: usize) -> Result<(), ContainerError> {

@@ -11,7 +11,7 @@ use crate::ptrace::{self, Resume, Tid};
 use crate::run::TraceRun;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::subject::{AREA, TracedProcess};
+use crate::subject::{AREA, TracedProcess, TrapAction};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
@@ -26,7 +26,7 @@ pub struct Watch<'a> {
     what: Watched,
     /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored
     /// makes the kernel forget it.
-    trap_action: Option<[u8; ACTION]>,
+    trap_action: Option<TrapAction>,
 }
 
 /// Kinds of watching.
@@ -45,16 +45,13 @@ pub enum Watched {
     /// Every instruction of the image.
     Steps(Stepping),
 }
-
-/// Size of the kernel's `struct sigaction`.
-const ACTION: usize = 32;
 /// `si_code` of a trap by `int3`: SI_KERNEL.
 const BY_BREAKPOINT: i32 = 0x80;
 
 impl<'a> Watch<'a> {
     /// Watches something in a program.
     pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
-        Self { run, images: Images::new(subject, run.executable), what, trap_action: None }
+        Self { run, images: Images::new(subject, run.executable), what, trap_action: subject.trap_action }
     }
 
     /// Whether an address in memory is code that is watched.
@@ -259,7 +256,8 @@ impl<'a> Watch<'a> {
                 }
             }
             Watched::Trampolines(trampolines) if signal == libc::SIGTRAP => Ok(if trampolines.undo_trap(thread)? { 0 } else { signal }),
-            Watched::Steps(_) | Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
+            Watched::Steps(steps) => Ok(if steps.is_own(thread, signal)? { 0 } else { signal }),
+            Watched::Hardware(_) if signal == libc::SIGTRAP => Ok(0),
             Watched::Uprobes(..) if Uprobes::is_own(thread, signal)? => Ok(0),
             _ => Ok(signal),
         }
@@ -318,6 +316,14 @@ impl<'a> Watch<'a> {
         }
     }
 
+    /// Says again what the program wants on SIGTRAP, in the name of a thread that gets no signal when it goes on.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn restore_trap_action(&self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        self.trap_action.iter().try_for_each(|action| restore_action(subject, thread, action))
+    }
+
     /// A system call begins.
     ///
     /// # Errors
@@ -329,7 +335,7 @@ impl<'a> Watch<'a> {
         }
         let [signal, action, ..] = *arguments;
         if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
-            self.trap_action = memory.read_some(action, ACTION).try_into().ok();
+            self.trap_action = memory.read_some(action, size_of::<TrapAction>()).try_into().ok();
         }
         Ok(())
     }
@@ -405,10 +411,10 @@ fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<Break
 }
 
 /// Says again what is to happen on SIGTRAP.
-fn restore_action(subject: &TracedProcess, thread: Tid, action: &[u8; ACTION]) -> Result<(), CollectError> {
+fn restore_action(subject: &TracedProcess, thread: Tid, action: &TrapAction) -> Result<(), CollectError> {
     // Behind the stub, in the area that only the kernel and we read and write.
     let place = subject.area + 16;
     subject.memory.write(place, action)?;
-    subject.inject(thread, Some(subject.area), libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
+    subject.inject_quietly(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
     Ok(())
 }

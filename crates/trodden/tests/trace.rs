@@ -3,7 +3,7 @@
 
 mod traced;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use traced::{Folder, errors, installed, must};
 
 #[test]
@@ -349,102 +349,6 @@ fn limits_and_secrets() {
     assert!(output.status.success(), "{}", errors(&output));
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(folder.path("t.trace")).unwrap().permissions().mode() & 0o777, 0o600);
-}
-
-#[test]
-fn a_running_process_is_attached_to() {
-    let folder = Folder::new();
-    let text =
-        "#include <unistd.h>\nstatic volatile int n;\nstatic void tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
-    folder.compile("cc", "ticks.c", text);
-    let mut process = Command::new(folder.path("app")).spawn().unwrap();
-    let id = process.id().to_string();
-    let mappings = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().lines().count();
-    while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    let before = mappings();
-    // Each leaves the process as it was, so that another can come.
-    for collector in ["trampolines", "ptrace", "trampolines", "single-step"] {
-        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "300ms", "--output", "t.trace"];
-        let output = folder.trodden(&arguments);
-        assert!(output.status.success(), "{collector}: {}", errors(&output));
-        assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
-        // It runs on.
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        assert!(process.try_wait().unwrap().is_none(), "{collector}");
-        if collector == "trampolines" {
-            assert_eq!(mappings(), before);
-        }
-    }
-    process.kill().unwrap();
-    process.wait().unwrap();
-}
-
-/// Sleeps, and says when a sleep was cut short or another call was interrupted.
-const SLEEPER: &str = r#"
-#include <errno.h>
-#include <poll.h>
-#include <stdio.h>
-#include <time.h>
-#include <unistd.h>
-static long elapsed(const struct timespec *a) {
-    struct timespec b;
-    clock_gettime(CLOCK_MONOTONIC, &b);
-    return (b.tv_sec - a->tv_sec) * 1000000L + (b.tv_nsec - a->tv_nsec) / 1000;
-}
-int main(void) {
-    for (int i = 0;; i++) {
-        struct timespec a, want = {0, 150000000};
-        clock_gettime(CLOCK_MONOTONIC, &a);
-        int failed = i % 2 ? nanosleep(&want, 0) : poll(0, 0, 150);
-        if (failed || elapsed(&a) < 149000) { printf("cut: call %d, %d, errno %d, %ld us\n", i % 2, failed, errno, elapsed(&a)); return 1; }
-    }
-}
-"#;
-
-#[test]
-fn attaching_cuts_no_sleep_short() {
-    let folder = Folder::new();
-    folder.compile("cc", "sleeper.c", SLEEPER);
-    let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
-    let id = process.id().to_string();
-    while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-    for collector in ["ptrace", "trampolines", "single-step", "ptrace", "trampolines"] {
-        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "220ms", "--output", "t.trace"];
-        let output = folder.trodden(&arguments);
-        assert!(output.status.success(), "{collector}: {}", errors(&output));
-        if let Some(status) = process.try_wait().unwrap() {
-            let mut said = String::new();
-            std::io::Read::read_to_string(&mut process.stdout.take().unwrap(), &mut said).unwrap();
-            panic!("{collector}: {status} {said}");
-        }
-    }
-    process.kill().unwrap();
-    process.wait().unwrap();
-}
-
-#[test]
-fn a_busy_process_outlives_collections_that_end_at_any_moment() {
-    let folder = Folder::new();
-    let text = "static volatile int n;\n__attribute__((noinline)) static void tick(void) { n++; }\nint main(void) { for (;;) tick(); }\n";
-    folder.compile("cc", "ticks.c", text);
-    let mut process = Command::new(folder.path("app")).spawn().unwrap();
-    let id = process.id().to_string();
-    std::thread::sleep(std::time::Duration::from_millis(100));
-    // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
-    for round in 0..4 {
-        let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
-        let output = folder.trodden(&arguments);
-        assert!(output.status.success(), "{round}: {}", errors(&output));
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        assert!(process.try_wait().unwrap().is_none(), "{round}");
-    }
-    process.kill().unwrap();
-    process.wait().unwrap();
 }
 
 #[test]

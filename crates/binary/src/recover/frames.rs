@@ -53,8 +53,9 @@ impl<'a> Frames<'a> {
         while let Ok(Some(entry)) = entries.next() {
             let CieOrFde::Fde(partial) = entry else { continue };
             let Ok(entry) = partial.parse(EhFrame::cie_from_offset) else { continue };
-            let start = entry.initial_address();
-            let end = start.saturating_add(entry.len());
+            // Code that signal handlers return to has an entry from a byte before it, since unwinders look up return addresses less 1.
+            let start = entry.initial_address().saturating_add(u64::from(entry.is_signal_trampoline()));
+            let end = entry.initial_address().saturating_add(entry.len());
             let fits = code.section_at(start).is_some_and(|s| end <= s.range.end);
             if entry.len() == 0 || !fits || code.stub_ranges.iter().any(|r| r.contains(&start)) {
                 continue;

@@ -22,6 +22,9 @@ pub const EMPTY: SetId = SetId(0);
 pub struct Sets {
     all: Vec<Arc<[u32]>>,
     numbers: HashMap<Arc<[u32]>, SetId>,
+    /// The union that met each symbol last; [`END`] has the place 0.
+    met: Vec<u32>,
+    unions: u32,
 }
 
 impl Default for Sets {
@@ -34,7 +37,7 @@ impl Sets {
     /// Only the empty set.
     pub fn new() -> Sets {
         let empty: Arc<[u32]> = Arc::from([]);
-        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]) }
+        Sets { all: vec![empty.clone()], numbers: HashMap::from([(empty, EMPTY)]), met: Vec::new(), unions: 0 }
     }
 
     /// The symbols of a set, ascending.
@@ -61,9 +64,22 @@ impl Sets {
             [] => EMPTY,
             [one] => *one,
             _ => {
-                let mut symbols: Vec<u32> = sets.iter().flat_map(|s| self.get(*s)).copied().collect();
-                symbols.sort_unstable();
-                symbols.dedup();
+                // Most symbols are in several of the sets: each is taken once, which leaves little to sort.
+                self.unions += 1;
+                let mut symbols = Vec::new();
+                for set in sets.iter() {
+                    for symbol in self.all[set.0 as usize].iter() {
+                        let place = symbol.wrapping_add(1) as usize;
+                        if self.met.len() <= place {
+                            self.met.resize(place + 1, 0);
+                        }
+                        if std::mem::replace(&mut self.met[place], self.unions) != self.unions {
+                            symbols.push(*symbol);
+                        }
+                    }
+                }
+                // Merges the ascending runs that the sets left.
+                symbols.sort();
                 self.intern(symbols)
             }
         }

@@ -16,14 +16,19 @@ pub fn an_hour_at_most(text: &str) -> Result<u64, String> {
 pub fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
     let micros = match unit {
-        "us" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
+        "us" => 1.0,
+        "ms" => 1e3,
+        "s" => 1e6,
         _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
     };
-    let number: u64 = number.parse().map_err(|_| format!("`{number}` is no whole number"))?;
-    let micros = number.checked_mul(micros).filter(|m| (1..=86_400_000_000).contains(m));
-    micros.map(Duration::from_micros).ok_or_else(|| "it must be between 1us and a day".into())
+    let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
+    let micros = (number * micros).round();
+    // What is no number is in no range.
+    if (1.0..=86_400e6).contains(&micros) {
+        Ok(Duration::from_micros(micros as u64))
+    } else {
+        Err("it must be between 1us and a day".into())
+    }
 }
 
 #[cfg(test)]
@@ -34,7 +39,8 @@ mod tests {
     fn times_have_units() {
         assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
         assert_eq!(duration("2s"), Ok(Duration::from_secs(2)));
-        for wrong in ["", "5", "ms", "1.5ms", "0ms", "99999999s", "1h"] {
+        assert_eq!(duration("0.25s"), Ok(Duration::from_millis(250)));
+        for wrong in ["", "5", "ms", "1,5ms", "0ms", "0.0001us", "-1s", "99999999s", "1h", "1e9s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
     }

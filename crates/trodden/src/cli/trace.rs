@@ -185,7 +185,7 @@ pub struct TraceRecord {
     /// End the trace when a run has written this many bytes of it (suffixes k, M, G).
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub max_size: Option<u64>,
-    /// End the trace after this time.
+    /// End the trace after this time, of several runs each.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Duration>,
     /// Keep the partial traces in this folder.

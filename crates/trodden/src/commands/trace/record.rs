@@ -17,7 +17,7 @@ use super::plan::{self, Plan, Planner, Refused};
 use super::repeated::{cut_runs, equal, repeatable};
 use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use super::weights::{self, Executions};
-use crate::cli::{CollectorKind, TraceEngine, TraceRecord, WeightsFrom};
+use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::linked::in_file;
-use trodden_flow::witness::{ReconstructError, Weights};
+use trodden_flow::witness::{DistributionStrategy, ReconstructError, Weights};
 use trodden_report::words::plural;
 use trodden_trace::{
     Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
@@ -73,6 +73,9 @@ fn for_several_runs(job: &TraceRecord) -> Result<()> {
         ("--machines", job.machines.is_some()),
         ("--jobs", job.jobs.is_some()),
         ("--distribution", job.distribution.is_some()),
+        ("--strategy", job.strategy != DistributionStrategy::Fine),
+        ("--weights", job.weights != WeightsFrom::Static),
+        ("--check", job.check != Condition::Pairwise),
         ("--engine slurm", job.engine == TraceEngine::Slurm),
     ];
     match asked.iter().find(|(_, is_asked)| *is_asked) {

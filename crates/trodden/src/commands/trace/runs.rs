@@ -6,9 +6,9 @@
 use super::fresh::FreshFolder;
 use super::model::Unwinding;
 use crate::cli::{RepeatPart, TraceRecord};
-use crate::running::forwarding_signals;
+use crate::running::{forwarding_signals, ignored_signals};
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
@@ -310,9 +310,10 @@ impl<'a> RepeatedProgram<'a> {
                 collect()
             })?;
         }
-        // An interrupt ends the trace of a process that ran before.
-        let registered = [SIGINT, SIGTERM].map(|signal| signal_hook::flag::register(signal, self.stop.clone()));
-        let registered = registered.into_iter().collect::<io::Result<Vec<_>>>()?;
+        // An interrupt ends the trace of a process that ran before; so does a closed terminal, unless that is to be survived (nohup).
+        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !ignored_signals().contains(&SIGHUP));
+        let registered = signals.map(|signal| signal_hook::flag::register(signal, self.stop.clone()));
+        let registered = registered.collect::<io::Result<Vec<_>>>()?;
         let result = collect();
         for id in registered {
             signal_hook::low_level::unregister(id);
@@ -423,7 +424,10 @@ fn drain(mut pipe: io::PipeReader, which: Output, shows: bool) {
 fn program(job: &TraceRecord) -> Result<PathBuf> {
     if let Some(process) = job.pid {
         let link = format!("/proc/{process}/exe");
-        return std::fs::read_link(&link).with_context(|| format!("there is no process {process}, or it is not yours"));
+        return std::fs::read_link(&link).with_context(|| match std::fs::read(format!("/proc/{process}/cmdline")).as_deref() {
+            Ok([]) => format!("process {process} has no program: it has ended, or its first thread has, or it is the kernel's"),
+            _ => format!("there is no process {process}, or it is not yours"),
+        });
     }
     let name = &job.command[0];
     let found = crate::driver::other_programs::named(name).filter(|path| path.exists());

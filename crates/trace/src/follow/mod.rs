@@ -15,9 +15,12 @@
 //! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction: then the thread
 //! goes on behind the trap when the handler comes back, and if it does not, the hit has been.
 
+mod let_go;
+
 use crate::CollectError;
+use crate::attach::{begin_again, shares_memory};
 use crate::breakpoints::InSlot;
-use crate::followed_thread::{Role, Task};
+use crate::followed_thread::{Role, TRAP, Task};
 use crate::images::{self, Library};
 use crate::memory::Memory;
 use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
@@ -26,7 +29,7 @@ use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::{AREA, TracedProcess};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -85,30 +88,30 @@ pub fn follow(
         handled_faults: 0,
         stack: Vec::new(),
     };
-    let mut state =
-        Following { subject, watch, calls, sink, tasks: HashMap::new(), early: HashMap::new(), followed, cycles: 0, over: false };
+    let (tasks, early, in_vfork) = (HashMap::new(), HashMap::new(), HashSet::new());
+    let mut state = Following { subject, watch, calls, sink, tasks, early, in_vfork, followed, cycles: 0, over: false };
     for thread in threads {
-        let (task, number) = state.new_thread();
+        let (mut task, number) = state.new_thread();
+        task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
         state.tasks.insert(*thread, task);
         state.watch.begin_thread(subject, *thread, number, state.sink)?;
-        state.go_on(*thread, 0)?;
     }
+    // With all of them begun it is known how each goes on.
+    threads.iter().try_for_each(|thread| state.go_on(*thread, 0))?;
+    let mut enough = false;
     loop {
-        match ptrace::wait_unless_woken() {
+        let stopped = match ptrace::wait_unless_woken() {
             Ok(Some((thread, what))) => {
-                let flow = state.stopped(thread, what).or_else(unless_killed)?;
-                if flow == SinkFlow::Enough || stop.load(Ordering::Relaxed) {
-                    return state.let_go(thread);
-                }
+                enough |= state.stopped(thread, what).or_else(unless_killed)? == SinkFlow::Enough;
+                thread
             }
             Ok(None) => break,
             // A waker interrupts the wait.
-            Err(e) if e.raw_os_error() == Some(libc::EINTR) => {
-                if stop.load(Ordering::Relaxed) {
-                    return state.let_go(0);
-                }
-            }
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => 0,
             Err(e) => return Err(e.into()),
+        };
+        if (enough || stop.load(Ordering::Relaxed)) && state.let_go(stopped)? {
+            return Ok(state.followed);
         }
         if state.followed.status.is_some() && state.tasks.is_empty() {
             break;
@@ -137,6 +140,8 @@ struct Following<'a, 'w> {
     tasks: HashMap<Tid, Task>,
     /// Stopped before the event that says who made them.
     early: HashMap<Tid, PtraceStop>,
+    /// Threads whose `vfork` child has not executed another program yet.
+    in_vfork: HashSet<Tid>,
     followed: Followed,
     /// What `rdtsc` says.
     cycles: u64,
@@ -163,7 +168,19 @@ impl Following<'_, '_> {
             (PtraceStop::Ended(status), _) => self.ended(thread, status)?,
             (PtraceStop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
             (PtraceStop::Made { child, kind }, _) => {
+                if kind == NewTask::Vfork {
+                    self.in_vfork.insert(thread);
+                }
                 self.made(thread, child, kind)?;
+                self.go_on(thread, 0)?;
+            }
+            // It was to be stopped, which was put off.
+            (PtraceStop::Begun, _) => {
+                unless_gone(begin_again(thread))?;
+                self.go_on(thread, 0)?;
+            }
+            (PtraceStop::VforkDone, _) => {
+                self.in_vfork.remove(&thread);
                 self.go_on(thread, 0)?;
             }
             (PtraceStop::Exec, Role::Recorded(_)) => {
@@ -173,7 +190,7 @@ impl Following<'_, '_> {
                     false => drop(self.tasks.insert(thread, Task::new(Role::Guest))),
                 }
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
-                self.go_on(thread, 0)?;
+                self.begin_other(thread)?;
             }
             (PtraceStop::Ending, Role::Recorded(_)) => {
                 if thread == self.subject.process || self.followed.stack.is_empty() {
@@ -198,6 +215,7 @@ impl Following<'_, '_> {
 
     fn ended(&mut self, thread: Tid, status: i32) -> io::Result<()> {
         self.tasks.remove(&thread);
+        self.in_vfork.remove(&thread);
         self.watch.end_thread(thread, self.sink)?;
         if thread != self.subject.process {
             return Ok(());
@@ -223,13 +241,28 @@ impl Following<'_, '_> {
         self.tasks.insert(thread, Task::new(Role::Guest));
     }
 
+    /// Lets a thread go on that has executed another program. The event comes before `execve` returns; nothing can be done in the program's
+    /// name until then.
+    fn begin_other(&mut self, thread: Tid) -> Result<(), CollectError> {
+        if self.subject.fixed_clock {
+            unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
+            match ptrace::wait(thread)? {
+                Some((_, PtraceStop::SystemCall)) => self.subject.free_clock_of_other(thread)?,
+                Some((_, other)) => return self.stopped(thread, other).map(drop),
+                None => return Ok(()),
+            }
+        }
+        self.go_on(thread, 0)
+    }
+
     fn made(&mut self, parent: Tid, child: Tid, kind: NewTask) -> Result<(), CollectError> {
         let from_guest = self.tasks.get(&parent).is_some_and(|task| task.role == Role::Guest);
         let shares = !from_guest && shares_memory(self.subject.process, child)?;
-        let task = match shares && !self.over {
+        let mut task = match shares && !self.over {
             true => self.new_thread().0,
             false => Task::new(Role::Guest),
         };
+        task.blocks_traps = self.tasks.get(&parent).is_some_and(|parent| parent.blocks_traps);
         let copied = !shares && !from_guest && !self.over;
         let recorded = if let Role::Recorded(number) = task.role { Some(number) } else { None };
         if kind != NewTask::Clone || !shares {
@@ -251,6 +284,7 @@ impl Following<'_, '_> {
             self.watch.clean(&Memory::open(child)?)?;
             self.watch.leave_copy(self.subject, child, true, false)?;
             self.watch.leave_child(self.subject, child)?;
+            self.subject.free_clock(child)?;
         }
         if let Some(number) = recorded {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
@@ -263,7 +297,11 @@ impl Following<'_, '_> {
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => {
                 self.watch.note_system_call(call, &arguments, memory)?;
-                self.tasks.get_mut(&thread).expect("the thread is known").returning = call as i64 == libc::SYS_rt_sigreturn;
+                let task = self.tasks.get_mut(&thread).expect("the thread is known");
+                task.returning = call as i64 == libc::SYS_rt_sigreturn;
+                if call as i64 == libc::SYS_rt_sigprocmask {
+                    task.enter_mask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
+                }
                 if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
@@ -279,8 +317,7 @@ impl Following<'_, '_> {
                         ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
                     }
                     CallEntry::Skip => {
-                        let registers = ptrace::registers(thread)?;
-                        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..registers })?;
+                        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
                     }
                 }
                 unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
@@ -293,6 +330,7 @@ impl Following<'_, '_> {
                     let registers = ptrace::registers(thread)?;
                     ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
                 }
+                self.note_mask(thread, result)?;
                 self.note_mapping(thread, result)?;
                 let registers = ptrace::registers(thread)?;
                 let task = self.tasks.get_mut(&thread).expect("the thread is known");
@@ -304,6 +342,15 @@ impl Following<'_, '_> {
             CallStop::Neither => self.go_on(thread, 0)?,
         }
         Ok(SinkFlow::GoOn)
+    }
+
+    /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.
+    fn note_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
+        let memory = &self.subject.memory;
+        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_mask), result) {
+            memory.write(old, &(memory.word(old)? | TRAP).to_le_bytes())?;
+        }
+        Ok(())
     }
 
     /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
@@ -386,6 +433,9 @@ impl Following<'_, '_> {
 
     /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
     fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
+        if !self.subject.fixed_clock {
+            return Ok(false);
+        }
         let mut registers = ptrace::registers(thread)?;
         let code = Memory::open(thread)?.read_some(registers.rip, 3);
         let length = match code.as_slice() {
@@ -401,48 +451,6 @@ impl Following<'_, '_> {
         registers.rip += length;
         ptrace::set_registers(thread, &registers)?;
         Ok(true)
-    }
-
-    /// Ends the collection: every thread is stopped, breakpoints are taken out, threads are let go. `stopped` is a
-    /// thread that is stopped (0: none).
-    fn let_go(mut self, stopped: Tid) -> Result<Followed, CollectError> {
-        let mut waiting: Vec<Tid> = self.tasks.keys().copied().collect();
-        for thread in waiting.iter().filter(|t| **t != stopped) {
-            unless_gone(ptrace::interrupt(*thread))?;
-        }
-        // The one that was stopped has been let go on by now.
-        if stopped != 0 && self.tasks.contains_key(&stopped) {
-            unless_gone(ptrace::interrupt(stopped))?;
-        }
-        let mut pending = Vec::new();
-        while let Some(thread) = waiting.pop() {
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::Ended(status))) => self.ended(thread, status)?,
-                Some((_, PtraceStop::Signal(signal))) => pending.push((thread, self.watch.undo_hit(thread, signal)?)),
-                // It came to a breakpoint or a probe just before it was stopped: let go, the trap would end it, the probe's signal stop it.
-                Some(_) if ptrace::is_pending(thread, libc::SIGTRAP) || ptrace::is_pending(thread, libc::SIGSTOP) => {
-                    unless_gone(ptrace::resume(thread, Resume::Continue, 0))?;
-                    waiting.push(thread);
-                }
-                Some(_) => pending.push((thread, 0)),
-                None => {}
-            }
-        }
-        if !self.over && self.followed.status.is_none() {
-            for (thread, _) in pending.iter().filter(|(thread, _)| self.tasks.get(thread).is_some_and(|t| t.role != Role::Guest)) {
-                self.watch.leave_copy(self.subject, *thread, true, false)?;
-            }
-            self.watch.clean(&self.subject.memory)?;
-            self.watch.leave(self.subject, pending.first().map(|p| p.0))?;
-            let threads: Vec<Tid> =
-                pending.iter().map(|p| p.0).filter(|t| self.tasks.get(t).is_some_and(|t| t.role != Role::Guest)).collect();
-            self.subject.unmap(&threads, self.watch.mapped().into_iter())?;
-        }
-        for (thread, signal) in pending {
-            unless_gone(ptrace::detach(thread, signal))?;
-        }
-        self.watch.end_all(self.sink)?;
-        Ok(self.followed)
     }
 }
 
@@ -460,16 +468,5 @@ pub fn map_library(
     match watch.map(subject, thread, library, start)? {
         Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA, &image.code)?),
         None => Ok(()),
-    }
-}
-
-/// Whether two processes have one memory.
-fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
-    const KCMP_VM: i32 = 1;
-    // SAFETY: a system call without pointers.
-    let result = unsafe { libc::syscall(libc::SYS_kcmp, process, other, KCMP_VM, 0, 0) };
-    match result {
-        -1 => Err(io::Error::last_os_error()),
-        different => Ok(different == 0),
     }
 }

@@ -1,0 +1,192 @@
+//! `trodden trace` of programs that run on when their trace ends: processes that ran before, and programs that a limit lets go.
+
+mod traced;
+
+use std::process::{Command, Stdio};
+use traced::{Folder, errors, must};
+
+#[test]
+fn a_running_process_is_attached_to() {
+    let folder = Folder::new();
+    let text = "#include <unistd.h>\nstatic volatile int n;\nvoid tick(void) { n++; usleep(1000); }\nint main(void) { for (;;) tick(); }\n";
+    folder.compile("cc", "ticks.c", text);
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    let mappings = || std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().lines().count();
+    while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let before = mappings();
+    // Each leaves the process as it was, so that another can come. Stepping may end at any moment, also while the code is unexecutable.
+    let steps = ["single-step"; 30].map(|collector| (collector, "30ms"));
+    for (collector, time) in [("trampolines", "300ms"), ("ptrace", "300ms"), ("trampolines", "300ms")].into_iter().chain(steps) {
+        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", time, "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
+        assert!(output.status.success(), "{collector}: {}", errors(&output));
+        assert!(!folder.addresses("t.trace").is_empty(), "{collector}");
+        // It runs on.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(process.try_wait().unwrap().is_none(), "{collector}");
+        if collector == "trampolines" {
+            assert_eq!(mappings(), before);
+        }
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// Sleeps, and says when a sleep was cut short or another call was interrupted.
+const SLEEPER: &str = r#"
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+static long elapsed(const struct timespec *a) {
+    struct timespec b;
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    return (b.tv_sec - a->tv_sec) * 1000000L + (b.tv_nsec - a->tv_nsec) / 1000;
+}
+int main(void) {
+    for (int i = 0;; i++) {
+        struct timespec a, want = {0, 150000000};
+        clock_gettime(CLOCK_MONOTONIC, &a);
+        int failed = i % 2 ? nanosleep(&want, 0) : poll(0, 0, 150);
+        if (failed || elapsed(&a) < 149000) { printf("cut: call %d, %d, errno %d, %ld us\n", i % 2, failed, errno, elapsed(&a)); return 1; }
+    }
+}
+"#;
+
+#[test]
+fn attaching_cuts_no_sleep_short() {
+    let folder = Folder::new();
+    folder.compile("cc", "sleeper.c", SLEEPER);
+    let mut process = Command::new(folder.path("app")).stdout(Stdio::piped()).spawn().unwrap();
+    let id = process.id().to_string();
+    while !std::fs::read_to_string(format!("/proc/{id}/maps")).unwrap().contains("libc") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    for collector in ["ptrace", "trampolines", "single-step", "ptrace", "trampolines"] {
+        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "220ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
+        assert!(output.status.success(), "{collector}: {}", errors(&output));
+        if let Some(status) = process.try_wait().unwrap() {
+            let mut said = String::new();
+            std::io::Read::read_to_string(&mut process.stdout.take().unwrap(), &mut said).unwrap();
+            panic!("{collector}: {status} {said}");
+        }
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn a_busy_process_outlives_collections_that_end_at_any_moment() {
+    let folder = Folder::new();
+    let text = "static volatile int n;\n__attribute__((noinline)) static void tick(void) { n++; }\nint main(void) { for (;;) tick(); }\n";
+    folder.compile("cc", "ticks.c", text);
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
+    for round in 0..4 {
+        let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
+        assert!(output.status.success(), "{round}: {}", errors(&output));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert!(process.try_wait().unwrap().is_none(), "{round}");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+/// One thread forks, and starts other programs by `posix_spawn`, which borrows the memory; another makes short system calls. What goes
+/// wrong ends the process.
+const MAKER: &str = r#"
+#include <pthread.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+extern char **environ;
+static void *calls(void *unused) { for (;;) if (usleep(50) || getppid() < 0) abort(); }
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, calls, 0);
+    for (;;) {
+        int status;
+        pid_t child = fork();
+        if (child < 0) abort();
+        if (!child) _exit(getppid() > 0 ? 7 : 8);
+        if (waitpid(child, &status, 0) != child || WEXITSTATUS(status) != 7) abort();
+        char *arguments[] = { "true", 0 };
+        if (posix_spawn(&child, "/bin/true", 0, 0, arguments, environ)) abort();
+        if (waitpid(child, &status, 0) != child || status) abort();
+    }
+}
+"#;
+
+#[test]
+fn a_process_that_makes_others_outlives_collections_that_begin_and_end_at_any_moment() {
+    let folder = Folder::new();
+    folder.compile("cc", "maker.c", MAKER);
+    for collector in ["single-step", "ptrace", "trampolines"] {
+        let mut process = Command::new(folder.path("app")).spawn().unwrap();
+        let id = process.id().to_string();
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        for round in 0..6 {
+            let time = format!("{}ms", 11 + 7 * round);
+            let output =
+                folder.trodden(&["trace", "record", "--collector", collector, "--pid", &id, "--for", &time, "--output", "t.trace"]);
+            assert!(output.status.success(), "{collector}, {round}: {}", errors(&output));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            assert!(process.try_wait().unwrap().is_none(), "{collector}, {round}");
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+}
+
+/// It and a child read the time stamp counter all the time; the child executes another program in the end.
+const READER: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <x86intrin.h>
+static volatile unsigned long sum;
+__attribute__((noinline)) static void tick(void) { sum += __rdtsc(); usleep(1000); }
+static int cores(void) { cpu_set_t set; sched_getaffinity(0, sizeof set, &set); return CPU_COUNT(&set); }
+int main(int count, char **arguments) {
+    if (count > 2) { sum = __rdtsc(); printf("other %d\n", cores() == atoi(arguments[1])); return 0; }
+    pid_t child = fork();
+    for (int i = 0; i < (child ? 400 : 500); i++) tick();
+    if (!child) execl("./app", "app", arguments[1], "again", (char *)0);
+    int status;
+    waitpid(child, &status, 0);
+    printf("done %d %d\n", status, cores() == atoi(arguments[1]));
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_that_is_let_go_runs_on_with_what_it_has_made() {
+    let folder = Folder::new();
+    folder.compile("cc", "reader.c", READER);
+    let cores = std::thread::available_parallelism().unwrap().to_string();
+    let traces = [&[][..], &["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]].map(|options| {
+        let options = [options, &["--for", "150ms"]].concat();
+        let output = folder.record(&options, "t.trace", &["./app", &cores]);
+        assert_eq!(must(output), "other 1\ndone 0 1\n", "{options:?}");
+        folder.addresses("t.trace")
+    });
+    // Each ends at another block, and is the same up to there. No run's end cuts another one short.
+    for trace in &traces {
+        assert!(trace.len() > 20, "{:?}", traces.each_ref().map(Vec::len));
+        let common = trace.len().min(traces[3].len());
+        assert_eq!(trace[..common], traces[3][..common]);
+    }
+}
