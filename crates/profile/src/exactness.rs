@@ -28,6 +28,13 @@ pub enum Inexact {
         /// Executions whose path is unattributed.
         executions: u64,
     },
+    /// So many functions count interprocedural segments in the place of their own paths.
+    #[error(
+        "the paths of {} are counted as ends of interprocedural segments (`trodden segments` shows them), not here; a program made without \
+            --segments counts them here",
+        plural(*.0, "function")
+    )]
+    Segments(u64),
     /// Tables were full.
     #[error(
         "the tables of {} were full; the path of {} is unknown; build with a greater --table-slots, or without it",
@@ -203,6 +210,7 @@ struct Found {
     scheme: String,
     /// With executions of unknown paths.
     partial: Tally,
+    segments: u64,
     interesting_scheme: String,
     /// With executions of other paths.
     interesting: Tally,
@@ -239,6 +247,8 @@ impl Found {
             if aliases > 0 {
                 self.aliases.add(aliases);
             }
+        } else if function.segment_words().is_some() {
+            self.segments += 1;
         } else if function.is_partial() {
             self.scheme = scheme();
             self.partial.add(unattributed);
@@ -257,6 +267,7 @@ impl Found {
         let all = [
             (!not_sampled.is_empty(), Inexact::NotSampled(not_sampled)),
             (partial > 0, Inexact::Partial { scheme, functions: partial, executions: unknown }),
+            (self.segments > 0, Inexact::Segments(self.segments)),
             (interesting > 0, Inexact::Interesting { scheme: interesting_scheme.clone(), functions: interesting, executions: others }),
             (aliased > 0, Inexact::Aliases { scheme: interesting_scheme, functions: aliased, aliases }),
             (self.unproven > 0, Inexact::Unproven(self.unproven)),

@@ -9,6 +9,7 @@ use crate::measure::Measure;
 use crate::path_listing::{Begins, PathListing};
 use crate::select::Selection;
 use crate::view::{Function as Profiled, View};
+use crate::words;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -43,7 +44,7 @@ pub fn build(view: &View, selection: &Selection) -> Result<Profile, ReportError>
         builder.samples.push(PprofSample { location_id: vec![leaf, outer], value });
     }
     let run = &view.profile.run;
-    let comment = vec![builder.text(&run.command.join(" "))];
+    let comment = vec![builder.text(&words::command(&run.command))];
     let default_sample_type = builder.text(if selection.measure == Measure::Count { "executions" } else { "instructions" });
     Ok(Profile {
         sample_type,

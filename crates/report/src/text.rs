@@ -99,7 +99,7 @@ fn header(view: &View, page: &Page) -> String {
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {
-        row("command", printable(&run.command.join(" ")));
+        row("command", printable(&words::command(&run.command)));
     }
     // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
     let summary = run_summary(view);
@@ -113,11 +113,17 @@ fn header(view: &View, page: &Page) -> String {
         row("events", text);
     }
     row("paths", format!("{} of {}", executions(totals.executions), words::plural(totals.paths.into(), "path", "different paths")));
+    let counts_segments = view.profile.images.iter().any(trodden_profile::segments::are_counted);
+    let instrumented = words::count(totals.instrumented.into());
     row(
         "functions",
-        format!("{} of {} instrumented were executed", words::count(totals.executed.into()), words::count(totals.instrumented.into())),
+        match (totals.executed, counts_segments) {
+            // Which of them were executed is said by segments alone.
+            (0, true) => format!("{instrumented} instrumented"),
+            (executed, _) => format!("{} of {instrumented} instrumented were executed", words::count(executed.into())),
+        },
     );
-    if view.profile.images.iter().any(trodden_profile::segments::are_counted) {
+    if counts_segments {
         row("segments", "interprocedural segments were counted in place of paths: `trodden segments` shows them".to_owned());
     }
     if totals.unfinished_functions > 0 {

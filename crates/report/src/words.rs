@@ -1,7 +1,7 @@
 //! Numbers, times and turns in words: what text, HTML and exports say alike.
 
 use crate::turn::{Begins, Ends, Turn};
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use trodden_flow::CutReason;
 use trodden_profile::{ProcessEnding, Run};
 use trodden_unit::{EdgeKind, FlowEdge};
@@ -87,6 +87,16 @@ pub fn moment(ns: u64) -> String {
     let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
     let year = cycle * 400 + year_of_cycle + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", of_day / 3600, of_day / 60 % 60, of_day % 60)
+}
+
+/// A command as it is typed: words are quoted where the shell needs it.
+pub fn command(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
+/// A word of a command, likewise.
+pub fn shell_word(word: &str) -> Cow<'_, str> {
+    shlex::try_quote(word).unwrap_or(Cow::Borrowed(word))
 }
 
 /// How a run ended.
@@ -242,6 +252,13 @@ mod tests {
         assert_eq!([count(0), count(999), count(1000), count(1234567)], ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([brief(999), brief(1000), brief(12_345), brief(999_600), brief(u64::MAX)], ["999", "1.00k", "12.3k", "1.00M", "18.4E"]);
         assert_eq!([percent(0.0), percent(1e-9), percent(0.3421), percent(1.0)], ["0%", "<0.1%", "34.2%", "100%"]);
+    }
+
+    #[test]
+    fn commands_can_be_typed_again() {
+        let words = ["./grex", "x y", "it's", "--all"].map(str::to_owned);
+        assert_eq!(command(&words), "./grex 'x y' \"it's\" --all");
+        assert_eq!((&*shell_word("my suite"), &*shell_word("tests/1")), ("'my suite'", "tests/1"));
     }
 
     #[test]

@@ -25,11 +25,14 @@ use clap::FromArgMatches;
 use cli::Cli;
 use driver::compile_step::SourceLanguage;
 use driver::{cargo, cc, stand_ins};
+use signal_hook::consts::signal::SIGXFSZ;
 use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Exit status when trodden itself fails.
 const FAILED: u8 = 2;
@@ -39,6 +42,7 @@ pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     let name = &*called.to_string_lossy().into_owned();
+    survive_file_size_limit();
     let ended = run(name, arguments).and_then(|status| {
         output::finish()?;
         Ok(status)
@@ -50,6 +54,15 @@ pub fn main() -> ExitCode {
             notes::fail(notes::reasons(&error));
             ExitCode::from(FAILED)
         }
+    }
+}
+
+/// A write beyond the limit of file sizes (`ulimit -f`) fails from now on, and does not end trodden. By a handler, since programs that
+/// we start would inherit that the signal is ignored, and handlers not.
+fn survive_file_size_limit() {
+    if !running::ignored_signals().contains(&SIGXFSZ) {
+        // Where that cannot be, the signal ends us as before.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     }
 }
 

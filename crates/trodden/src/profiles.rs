@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunEntry, RunStore};
-use trodden_report::words::plural;
+use trodden_report::words::{self, plural};
 use trodden_unit::distinct;
 
 /// Version of the JSON.
@@ -165,7 +165,7 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
     let run = summary.run;
     let size = fs::metadata(file).map_or(0, |m| m.len());
     writeln!(out, "{} ({})", file.display(), plural(size.into(), "byte", "bytes"))?;
-    writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { run.command.join(" ") })?;
+    writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { words::command(&run.command) })?;
     writeln!(out, "  folder     {}", run.directory)?;
     writeln!(out, "  host       {}", run.host)?;
     writeln!(out, "  suite      {}", run.suite.as_deref().unwrap_or("none"))?;

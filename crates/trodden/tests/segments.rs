@@ -207,6 +207,15 @@ fn segments_are_those_of_the_whole_program_path() {
             place.trodden(&format!("segments counted.trodden --check stream.trodden.streams --depth {shorter}"));
         }
     }
+    // Without --depth all of them; what is deeper than the program counts is no success.
+    let said = String::from_utf8(place.trodden("segments counted.trodden --check stream.trodden.streams").stdout).unwrap();
+    assert!([1, 2, 3].iter().all(|depth| said.contains(&format!("of depth {depth} compared"))), "{said}");
+    let deeper = ["segments", "counted.trodden", "--check", "stream.trodden.streams", "--depth", "4"];
+    assert_eq!(place.command(trodden()).args(deeper).output().unwrap().status.code(), Some(2));
+    let report = String::from_utf8(place.trodden("report counted.trodden").stdout).unwrap();
+    assert!(report.contains("ends of interprocedural segments") && !report.contains("ball-larus"), "{report}");
+    let info = String::from_utf8(place.trodden("info counting").stdout).unwrap();
+    assert!(!info.contains(".segments."), "{info}");
     let found = segments(&place, "stream.trodden.streams");
     assert!(!between(&found, "by_size", "leaf").is_empty() && between(&found, "main", "by_size").is_empty(), "{found:?}");
     assert!(!between(&found, "main", "leave").is_empty() && !between(&found, "deep", "deep").is_empty(), "{found:?}");

@@ -82,6 +82,60 @@ fn what_is_not_understood_is_an_error_with_its_line() {
     assert!(error(&place, &["find", "example.events", "f9:p9"]).contains("no event `f9:p9`"));
     assert!(error(&place, &["hot", "example.events", "--thread", "4"]).contains("has 1 threads (main)"));
     assert!(error(&place, &["iterations", "example.events", "--branches", "2"]).contains("does not name its blocks"));
+    assert!(error(&place, &["show", "example.events"]).contains("is a sequence as text"));
+}
+
+#[test]
+fn numbers_out_of_range_and_contradictions_are_refused_by_option() {
+    let place = Place::with(&[("example.events", EXAMPLE)]);
+    let questions: [(&str, &[&str], &str); 6] = [
+        ("iterations", &["--iterations", "2", "--branches", "3"], "cannot be used with"),
+        ("iterations", &["--share", "150"], "--share"),
+        ("iterations", &["--iterations", "0"], "--iterations"),
+        ("phases", &["--most", "0"], "--most"),
+        ("hot", &["--shortest", "5", "--longest", "4"], "--shortest 5 is more than --longest 4"),
+        ("segments", &["--depth", "101"], "--depth"),
+    ];
+    for (question, options, expected) in questions {
+        let said = error(&place, &[&[question, "example.events"], options].concat());
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn damaged_texts_are_refused_with_their_line() {
+    let damaged = [
+        ("leave\n", "line 2", "could be left"),
+        ("path\tx\t0\treturn\n", "line 2", "could have a path"),
+        ("enter\tx\npath\ty\t1\treturn\n", "line 3", "the function that is live here is `x`"),
+        ("enter\tx\nleave\nleave\n", "line 4", "could be left"),
+        ("thread\ta\nenter\tx\nthread\tb\nleave\n", "line 5", "could be left"),
+    ];
+    for (lines, line, expected) in damaged {
+        let place = Place::with(&[("bad.events", &format!("#trodden events 1\n{lines}"))]);
+        let said = error(&place, &["hot", "bad.events"]);
+        assert!(said.contains(line) && said.contains(expected), "{said}");
+    }
+}
+
+/// Instances of a template have one short name.
+const TEMPLATE: &str = "
+template <typename T> __attribute__((noinline)) T half(T x) { return x / 2; }
+int main(int argc, char **) { return half(argc) + half(2.5 * argc) > 100; }
+";
+
+#[test]
+fn functions_of_one_short_name_have_longer_ones() {
+    let place = Place::with(&[("prog.cc", TEMPLATE)]);
+    place.cxx("--trodden-stream -O1 prog.cc -o prog");
+    place.trodden("record --whole-program --no-store -o run -- ./prog");
+    let answer = ask(&place, 0, &["segments", "run.streams", "--depth", "1", "--top", "0"]);
+    let text = rows(&answer, "segments").join("\n");
+    assert!(text.contains("enter half<int> half<int>:") && text.contains("enter half<double> half<double>:"), "{text}");
+    // The file of the profile is not that of the streams, and says where they are.
+    assert!(error(&place, &["show", "run"]).contains("run.streams"));
+    let output = place.trodden("stream show run.streams --from 1000000");
+    assert!(output.stdout.is_empty() && String::from_utf8_lossy(&output.stderr).contains("there is no event from number 1000000"));
 }
 
 #[test]

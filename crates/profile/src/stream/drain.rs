@@ -15,6 +15,7 @@ use crate::error::ProfileError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_sequence::CompressionMethod;
+use trodden_wire::LostThreads;
 use trodden_wire::stream::SLOTS;
 
 /// Chunks of a frame.
@@ -52,6 +53,8 @@ pub struct Drained {
     pub damaged: u64,
     /// Size of the log.
     pub bytes: u64,
+    /// Threads of which nothing was written, since there was no room.
+    pub lost: LostThreads,
 }
 
 #[derive(Debug)]
@@ -131,7 +134,7 @@ impl Drain {
         }
         self.flush_all()?;
         let bytes = self.builder.close_all()?;
-        Ok(Drained { bytes, events: self.builder.symbols(), ..self.drained })
+        Ok(Drained { bytes, events: self.builder.symbols(), lost: self.live.lost_threads()?, ..self.drained })
     }
 
     /// The log of a program that has ended, of its stream file and of the log and journals that another wrote of it before. These are
@@ -168,7 +171,7 @@ impl Drain {
             }
         }
         let bytes = builder.close_all()?;
-        Ok(Drained { bytes, events: builder.symbols(), ..drained })
+        Ok(Drained { bytes, events: builder.symbols(), lost: live.lost_threads()?, ..drained })
     }
 
     /// The file that is drained.

@@ -10,7 +10,7 @@ use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use trodden_wire::{LostReason, LostThreads, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
+use trodden_wire::{LostThreads, RAW_MAGIC, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 const PAGE: u64 = 4096;
 
@@ -33,11 +33,11 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
     Ok(counts)
 }
 
-/// Writes the raw file of an image with these counts, of which so many threads lost some.
+/// Writes the raw file of an image with these counts, and what threads lost of them.
 ///
 /// # Errors
 /// It cannot be written.
-pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lossy: u64) -> Result<(), ProfileError> {
+pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
         let file = File::create(path)?;
@@ -73,7 +73,6 @@ pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lossy: u64) -> 
             let bytes: Vec<u8> = counts.iter().flat_map(|c| c.to_le_bytes()).collect();
             file.write_all_at(&bytes, regions_offset + index as u64 * PAGE)?;
         }
-        let lost = (0..lossy).fold(LostThreads::default(), |lost, _| lost.and(LostReason::Other));
         file.write_all_at(&lost.0.to_le_bytes(), regions_offset + region_lost_offset(head.counters))
     };
     write().map_err(failed)

@@ -8,6 +8,7 @@ use crate::raw::Raw;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use trodden_unit::Identity;
@@ -15,7 +16,7 @@ use trodden_wire::stream::{
     CHUNK_BYTES, CHUNK_CURRENT, CHUNK_FREE, CHUNK_FULL, ChunkHeader, Event, HEADER_BYTES, REGION_WORDS, RING_OFFSET, RegionStream,
     SHADOW_BYTES, SLOTS, STREAM_MAGIC,
 };
-use trodden_wire::{RawUnit, region_lost_offset, region_stride};
+use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
 /// What is known of a stream's image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,8 +86,6 @@ pub struct LiveStream {
     head: StreamHead,
     regions_offset: u64,
     stride: u64,
-    /// Threads that could not write because there was no room.
-    lost_threads: u64,
 }
 
 /// Whether a file begins as a stream file does.
@@ -119,15 +118,7 @@ impl LiveStream {
             created_ns: header.created_ns,
         };
         let (regions_offset, stride) = (header.regions_offset, header.region_stride);
-        let mut stream = LiveStream { path: raw.path, file: raw.file, head, regions_offset, stride, lost_threads: 0 };
-        let mut lost = trodden_wire::LostThreads(header.lost);
-        for region in 0..stream.regions()? {
-            let mut word = [0; 8];
-            stream.exact(&mut word, stream.at(region, region_lost_offset(REGION_WORDS)))?;
-            lost = lost.plus(trodden_wire::LostThreads(u64::from_le_bytes(word)));
-        }
-        stream.lost_threads = lost.threads();
-        Ok(stream)
+        Ok(LiveStream { path: raw.path, file: raw.file, head, regions_offset, stride })
     }
 
     /// Its file.
@@ -140,9 +131,17 @@ impl LiveStream {
         &self.head
     }
 
-    /// Threads of which nothing was written, since there was no room.
-    pub fn lost_threads(&self) -> u64 {
-        self.lost_threads
+    /// Threads of which nothing was written so far, since there was no room.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn lost_threads(&self) -> Result<LostThreads, ProfileError> {
+        let word = |at: u64| {
+            let mut word = [0; 8];
+            self.exact(&mut word, at).map(|()| LostThreads(u64::from_le_bytes(word)))
+        };
+        let of_header = word(offset_of!(RawHeader, lost) as u64)?;
+        (0..self.regions()?).try_fold(of_header, |sum, region| Ok(sum.plus(word(self.at(region, region_lost_offset(REGION_WORDS)))?)))
     }
 
     /// Number of whole regions.

@@ -228,6 +228,11 @@ impl StreamLog {
         Ok(log)
     }
 
+    /// Its file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The image.
     pub fn head(&self) -> &StreamHead {
         &self.head

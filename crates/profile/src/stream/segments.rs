@@ -9,6 +9,7 @@
 use super::nesting::{Nesting, NestingStep};
 use super::places::{FunctionPlace, PathRole, Places};
 use super::symbol::Symbol;
+use crate::paths::Beginning;
 use crate::segments::{FunctionPath, SegmentCounts, calling_block, ends_with_tail_call};
 use std::collections::HashMap;
 
@@ -69,12 +70,14 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
                 let function = frame.function;
                 let by_tail = tail.filter(|(_, path)| self.may_call(*path, function));
                 let by_call = || Some((self.frames.last().map_or(NO_CALLERS, |f| f.leads), frame.call?));
-                let inherited = matches!(symbol, Symbol::Inherited(_));
-                let callers = match by_tail.or_else(by_call).filter(|(_, path)| !inherited && self.may_call(*path, function)) {
+                let callers = match by_tail.or_else(by_call).filter(|(_, path)| self.may_call(*path, function)) {
                     Some((callers, path)) => self.extend(callers, path),
                     None => NO_CALLERS,
                 };
-                self.frames.push(FrameChain { callers, is_first: !inherited, leads: callers });
+                // The frame of a process that forked may have taken back edges: its path says so, if it is known.
+                let inherited = matches!(symbol, Symbol::Inherited(_));
+                let is_first = !inherited || frame.at.is_some_and(|path| self.begins_at_entry(path));
+                self.frames.push(FrameChain { callers, is_first, leads: if is_first { callers } else { NO_CALLERS } });
             }
             NestingStep::Path { counter, role, depth } => self.path(counter, role, depth),
             NestingStep::Unwound(_) => self.frames.truncate(self.nesting.frames().len()),
@@ -138,6 +141,10 @@ impl<'p, 'a> SegmentReader<'p, 'a> {
             let mut here = caller.calls.iter().filter(|call| Some(call.block) == block);
             here.any(|call| call.callee.as_ref().is_none_or(&is_callee))
         })
+    }
+
+    fn begins_at_entry(&self, path: u32) -> bool {
+        self.places.walk(path).is_some_and(|(_, walk)| walk.beginning == Beginning::Entry)
     }
 
     fn ends_with_tail_call(&mut self, path: u32) -> bool {

@@ -5,7 +5,7 @@ use crate::paint::{self, fit, left, right};
 use crate::source::SourceCache;
 use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_summary};
 use crate::view::{Function, View, chain, file_of};
-use crate::words::{base_name, count, percent, plural, program};
+use crate::words::{self, base_name, count, percent, plural, program};
 use std::cell::RefCell;
 use trodden_analysis::advise::{Advice as Found, AdviceKind, Correlated, LoopPatterns, Never, Redundant, Repeated};
 use trodden_flow::{Edge, Node};
@@ -51,7 +51,7 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
     };
     if !run.command.is_empty() {
-        row("command", printable(&run.command.join(" ")));
+        row("command", printable(&words::command(&run.command)));
     }
     // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
     let summary = run_summary(view);

@@ -63,7 +63,7 @@ pub fn summary(view: &View, details: &[Option<String>], options: &HtmlOptions) -
         "schema_version": crate::json::SCHEMA_VERSION,
         "program": words::program(run, view.profile.images.first().map(|i| i.path.as_str())),
         "measure": options.measure.name(),
-        "command": run.command.join(" "),
+        "command": words::command(&run.command),
         "about_run": about_run(view),
         "totals": {
             "executions": words::count(totals.executions), "paths": words::count(totals.paths.into()),

@@ -16,12 +16,12 @@ pub struct NumberJob {
     pub scheme: NumberingScheme,
     #[command(flatten)]
     pub interesting: Interesting,
-    /// Orders of out-edges that ppp tries besides that of the graph.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=65536))]
-    pub restarts: u32,
-    /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = super::times::seconds)]
-    pub time_limit: u64,
+    /// Orders of out-edges that ppp tries besides that of the graph (default: 16).
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
+    pub restarts: Option<u32>,
+    /// Seconds that ppp-optimal may search; then the best so far comes with the bound that was proven (default: 60).
+    #[arg(long, value_name = "SECONDS", value_parser = super::times::seconds)]
+    pub time_limit: Option<u64>,
     /// List this many paths with their numbers.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub list: u64,
@@ -30,7 +30,14 @@ pub struct NumberJob {
 impl Default for NumberJob {
     fn default() -> Self {
         let interesting = Interesting::default();
-        NumberJob { file: PathBuf::from("-"), scheme: NumberingScheme::BallLarus, interesting, restarts: 16, time_limit: 60, list: 1000 }
+        NumberJob {
+            file: PathBuf::from("-"),
+            scheme: NumberingScheme::BallLarus,
+            interesting,
+            restarts: None,
+            time_limit: None,
+            list: 1000,
+        }
     }
 }
 

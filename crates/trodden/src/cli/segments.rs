@@ -19,9 +19,9 @@ pub struct Segments {
     /// A run (12, last, last~1), a suite, a profile, or logs of a stream.
     #[arg(default_value = LAST)]
     pub profile: String,
-    /// Calls that a segment runs through.
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-    pub depth: u32,
+    /// Calls that a segment runs through. [default: 1; with --check all depths that the program counts]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub depth: Option<u32>,
     /// Only segments that end in functions of this name.
     #[arg(long, short, value_name = "NAME")]
     pub function: Option<String>,

@@ -45,6 +45,18 @@ pub struct StreamInput {
     pub json: bool,
 }
 
+/// A number of a range.
+fn number<const LEAST: usize, const MOST: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (LEAST..=MOST).contains(number));
+    number.ok_or_else(|| format!("expected a number, {LEAST} to {MOST}"))
+}
+
+/// A share in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "expected a number of percent, 0 to 100".to_owned())
+}
+
 /// A method of compression.
 pub const METHODS: [Choice<CompressionMethod>; 4] = [
     (CompressionMethod::Sequitur, "sequitur", "Digrams are unique, rules are used twice"),
@@ -86,10 +98,10 @@ pub struct StreamHot {
     #[command(flatten)]
     pub input: StreamInput,
     /// The fewest paths of a subpath.
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = number::<1, 1000>)]
     pub shortest: usize,
     /// The most paths of a subpath.
-    #[arg(long, value_name = "N", default_value_t = 50)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = number::<1, 1000>)]
     pub longest: usize,
     /// The least cost, number of paths times frequency, in percent of all paths of the sequence.
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
@@ -103,7 +115,7 @@ pub struct StreamSegments {
     #[command(flatten)]
     pub input: StreamInput,
     /// Calls that a segment spans at most; or levels of calls of a supergraph.
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = number::<0, 100>)]
     pub depth: usize,
     /// Count supergraph paths: across siblings, out of loops of callees (what counting in inlined code counts).
     #[arg(long)]
@@ -117,13 +129,13 @@ pub struct StreamIterations {
     #[command(flatten)]
     pub input: StreamInput,
     /// Consecutive iterations.
-    #[arg(long, value_name = "K", default_value_t = 4)]
+    #[arg(long, value_name = "K", default_value_t = 4, conflicts_with = "branches", value_parser = number::<1, 64>)]
     pub iterations: usize,
     /// Patterns that at least so many percent of the paths with their iterations go on with.
-    #[arg(long, value_name = "PERCENT", default_value_t = 90.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 90.0, conflicts_with = "branches", value_parser = percent)]
     pub share: f64,
     /// Count the last N branches as a path instead (Young and Smith); the events must name their blocks.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::<1, 1000>)]
     pub branches: Option<usize>,
 }
 
@@ -145,10 +157,10 @@ pub struct StreamPhases {
     #[command(flatten)]
     pub input: StreamInput,
     /// Events of paths in an interval; by default a hundredth of the sequence.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
     /// The most phases.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<1, 1_000_000>)]
     pub most: usize,
     /// Write a self-contained HTML page with the chart.
     #[arg(long, value_name = "FILE")]

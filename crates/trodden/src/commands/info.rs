@@ -151,9 +151,12 @@ impl ImageSummary {
             }
         }
         out.functions = distinct(maps.iter().flat_map(|m| &m.functions));
-        // The sample tier's duplicated code of a function.
+        // The sample tier's duplicated code of a function, and copies of callees that count segments.
         let is_version = |f: &str| f.strip_suffix(".counted").is_some_and(|f| known.contains(f));
-        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_runtime(f);
+        let is_copy = |f: &str| {
+            f.rsplit_once(".segments.").is_some_and(|(f, number)| number.bytes().all(|b| b.is_ascii_digit()) && known.contains(f))
+        };
+        let is_ours = |f: &str| known.contains(f) || is_version(f) || is_copy(f) || is_runtime(f);
         out.uninstrumented = image.functions.iter().filter(|f| !is_ours(f)).cloned().collect();
         match libraries::needed(path, bytes) {
             Ok(found) => out.libraries = found,

@@ -26,7 +26,7 @@ use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
-use trodden_report::words::plural;
+use trodden_report::words::{plural, shell_word};
 
 /// Records a run; gives the command's exit status.
 ///
@@ -70,9 +70,10 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
         Err(error) => {
             let kept = folder.keep();
             warn(format_args!(
-                "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {0}`)",
+                "no profile of this run: {1}; the raw counts are in {0} (`trodden collect {2}`)",
                 kept.display(),
-                reasons(&error)
+                reasons(&error),
+                shell_word(&kept.to_string_lossy())
             ));
             return false;
         }
@@ -82,9 +83,10 @@ fn report_kept(kept: Result<Lacking>, folder: RunFolder) -> bool {
     } else {
         let kept = folder.keep();
         warn(format_args!(
-            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden collect {1}`)",
+            "the profile of this run is incomplete ({}, named above); the raw counts are in {1} (`trodden collect {2}`)",
             plural(lacking.problems as u128, "problem", "problems"),
-            kept.display()
+            kept.display(),
+            shell_word(&kept.to_string_lossy())
         ));
     }
     false

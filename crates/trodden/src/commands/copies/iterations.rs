@@ -22,7 +22,7 @@ use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 use trodden_profile::{ImageProfile, Profile, RunStore};
-use trodden_report::words::plural;
+use trodden_report::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
 
@@ -130,7 +130,7 @@ impl Partition for IterationPartition {
             move_logs(&files::with_extension(&file(work, "logs", copy), files::LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());
-        note(format_args!("`trodden stream iterations {shown}` shows paths across iterations"));
+        note(format_args!("`trodden stream iterations {}` shows paths across iterations", shell_word(&shown)));
         Ok(())
     }
 }

@@ -423,6 +423,11 @@ fn report_interrupted(merged: &MergedCopies, end: ProcessEnding) {
                 profile says so",
             ending(end)
         ));
+    } else if matches!(end, ProcessEnding::Signal(_)) {
+        note(format_args!(
+            "{} ended the program: a path that was under way then may be counted, and is not said to be unfinished",
+            ending(end)
+        ));
     }
     merged.interrupted.iter().take(SHOWN).for_each(|at| note(format_args!("{} ended the program within a path: {at}", ending(end))));
     if merged.interrupted.len() > SHOWN {

@@ -9,6 +9,8 @@ use std::path::Path;
 use trodden_flow::partition::Procedure;
 use trodden_profile::procedures;
 use trodden_profile::{FunctionPaths, Profile, UnitProfile};
+use trodden_report::Name;
+use trodden_report::words::plural;
 use trodden_unit::{Frame, FunctionMap, Identity, Image, UnitMap};
 
 /// The units of a program with their maps, in link order.
@@ -43,6 +45,15 @@ pub fn procedures(units: &[(Frame, UnitMap)], profile: Option<&Profile>) -> Resu
     if counted.as_ref().is_some_and(|known| functions().all(|(_, frame, map, f)| known.function(frame, map, f).is_none())) {
         bail!("the profile has none of its functions: it is of another program, or of another build; record this one");
     }
+    let is_other = |known: &Counted| functions().filter(|(_, frame, map, f)| known.is_other(frame, map, f)).map(|(.., f)| f).collect();
+    let others: Vec<&FunctionMap> = counted.as_ref().map(is_other).unwrap_or_default();
+    if let [first, ..] = others[..] {
+        bail!(
+            "the profile is of another variant of it, in which {} other paths (the first is `{}`): record this one",
+            plural(others.len() as u128, "function has", "functions have"),
+            Name::from_linkage(&first.name).short
+        );
+    }
     let procedure = |(unit, frame, map, function): (usize, &Frame, &UnitMap, &FunctionMap)| {
         let found = match &counted {
             None => procedures::estimated(function)?,
@@ -71,13 +82,16 @@ pub fn procedures_of_edges(units: &[(Frame, UnitMap)], edges: &[(Frame, UnitMap)
 /// Functions of a profile: of the units themselves, or of other variants of them that have the same paths under the same numbers.
 struct Counted<'a> {
     units: HashMap<Identity, &'a UnitProfile>,
-    functions: HashMap<(&'a str, &'a str), (&'a UnitProfile, &'a FunctionMap)>,
+    functions: HashMap<(&'a str, &'a str), Vec<(&'a UnitProfile, &'a FunctionMap)>>,
 }
 
 impl<'a> Counted<'a> {
     fn from_profile(profile: &'a Profile) -> Counted<'a> {
         let units = profile.images.iter().flat_map(|i| &i.units).map(|unit| (unit.unit, unit)).collect();
-        let functions = profile.functions().map(|(_, unit, f)| ((unit.map.source.as_str(), f.name.as_str()), (unit, f))).collect();
+        let mut functions: HashMap<_, Vec<_>> = HashMap::new();
+        for (_, unit, f) in profile.functions() {
+            functions.entry((unit.map.source.as_str(), f.name.as_str())).or_default().push((unit, f));
+        }
         Counted { units, functions }
     }
 
@@ -89,9 +103,22 @@ impl<'a> Counted<'a> {
         if let Some(unit) = self.units.get(&frame.unit) {
             return Some((unit, function));
         }
-        let (unit, other) = *self.functions.get(&(map.source.as_str(), function.name.as_str()))?;
-        let same = other.shape == function.shape && other.counters == function.counters && other.cuts == function.cuts;
-        (same && other.values == function.values).then_some((unit, other))
+        let same = |other: &FunctionMap| {
+            (other.shape, other.counters) == (function.shape, function.counters)
+                && other.cuts == function.cuts
+                && other.values == function.values
+        };
+        self.named(map, function).into_iter().find(|(_, other)| same(other))
+    }
+
+    /// Functions of that name and source.
+    fn named(&self, map: &UnitMap, function: &FunctionMap) -> Vec<(&'a UnitProfile, &'a FunctionMap)> {
+        self.functions.get(&(map.source.as_str(), function.name.as_str())).cloned().unwrap_or_default()
+    }
+
+    /// Whether the profile has the function with other paths, so that its counts say nothing of these.
+    fn is_other(&self, frame: &Frame, map: &UnitMap, function: &'a FunctionMap) -> bool {
+        self.function(frame, map, function).is_none() && !self.named(map, function).is_empty()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::interesting::{edges_of_interest, interesting_set};
 use super::{Acyclic, Named, acyclic, cut_json, nodes_json, number_json, signed_json};
 use crate::cli::NumberJob;
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::time::{Duration, Instant};
@@ -11,15 +11,22 @@ use trodden_flow::numbering::{Budget, Class, Classification, NumberOptions, Regi
 use trodden_flow::verify::{NumberAliases, Verdict, VerifyBudget, VerifyMethod, verify};
 use trodden_flow::{DagEdgeId, Edge, InterestingSet, Labelling, NumberingScheme, Origin};
 
+/// Seconds that a search takes at most, if the user does not say.
+const TIME_LIMIT: u64 = 60;
+
 /// Numbers the paths of a graph by a scheme.
 pub fn number(named: &Named, job: &NumberJob) -> Result<Value> {
+    let is_optimal = job.scheme == NumberingScheme::PppOptimal;
+    let has_restarts = is_optimal || job.scheme == NumberingScheme::Ppp;
+    ensure!(has_restarts || job.restarts.is_none(), "--restarts is for --scheme ppp and ppp-optimal: leave it out");
+    ensure!(is_optimal || job.time_limit.is_none(), "--time-limit is for --scheme ppp-optimal: leave it out");
     let acyclic = acyclic(named, &edges_of_interest(named, &job.interesting));
     let (set, given) = interesting_set(named, &acyclic, &job.interesting)?;
     let began = Instant::now();
-    let limit = Duration::from_secs(job.time_limit);
+    let limit = Duration::from_secs(job.time_limit.unwrap_or(TIME_LIMIT));
     let stop = || began.elapsed() >= limit;
     let options = NumberOptions {
-        restarts: job.restarts,
+        restarts: job.restarts.unwrap_or(NumberOptions::default().restarts),
         placement: if job.scheme == NumberingScheme::BallLarus { RegisterPlacement::Chords } else { RegisterPlacement::Cheaper },
         budget: Budget { steps: u64::MAX, stop: &stop },
     };

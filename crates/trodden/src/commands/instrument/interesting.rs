@@ -91,7 +91,7 @@ fn percent(text: &str) -> Result<f64> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
     match number.filter(|n| *n > 0.0 && *n <= 100.0) {
         Some(number) => Ok(number / 100.0),
-        None => bail!("`{text}` is no share of paths above 0%: write it as 99%"),
+        None => bail!("`{text}` is no share of paths above 0% and up to 100%: write it as 99%"),
     }
 }
 

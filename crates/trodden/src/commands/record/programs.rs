@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::UNIX_EPOCH;
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
-use trodden_report::words::plural;
+use trodden_report::words::{plural, shell_word};
 use trodden_sequence::CompressionMethod;
 use trodden_trace::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
 use trodden_wire::OUTPUT_VARIABLE;
@@ -70,9 +70,10 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     if let Err(error) = finished {
         let kept = folder.keep();
         warn(format_args!(
-            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {0}`)",
+            "the suite is incomplete: {1}; raw counts that were not stored are in {0} (`trodden collect {2}`)",
             kept.display(),
-            reasons(&error)
+            reasons(&error),
+            shell_word(&kept.to_string_lossy())
         ));
     }
     Ok(running::exit_code_with(status, is_whole))
@@ -234,7 +235,7 @@ impl ProgramRecorder {
             note(format_args!("all runs, added up, are in {}", output.display()));
         }
         let runs = plural(self.stored.len() as u128, "run", "runs");
-        note(format_args!("recorded {runs} in the suite {}; `trodden suite list {0}` shows them", self.suite));
+        note(format_args!("recorded {runs} in the suite {}; `trodden suite list {}` shows them", self.suite, shell_word(&self.suite)));
         if job.stream.whole_program && self.logs == 0 {
             warn("there are counts, but no sequence: nothing that ran was built with --stream (`trodden build --stream -- ...`)");
         }

@@ -77,7 +77,7 @@ impl<'a> UntestedSegments<'a> {
     pub fn new(observed: &'a ObservedSegments, job: &Residual, top: usize) -> Result<UntestedSegments<'a>> {
         let mut depths = Vec::new();
         for depth in 1..=observed.deepest() {
-            let (mut known, _) = observed.asked(depth);
+            let (mut known, _) = observed.asked(depth, false);
             for wanted in &job.known {
                 let tests = ObservedSegments::load_if_any(wanted, depth).with_context(|| format!("--known {wanted}"))?;
                 known.extend(tests.iter().flat_map(|tests| tests.named(depth).into_keys()));

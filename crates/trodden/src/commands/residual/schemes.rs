@@ -161,7 +161,7 @@ impl Scheme {
     /// What a field program found.
     fn new(stages: &'static str, runs: usize, time: Duration, profile: &Path) -> Result<Scheme> {
         let observed = ObservedSegments::load(words(profile)?, DEPTH)?;
-        let (tested, _) = observed.asked(DEPTH);
+        let (tested, _) = observed.asked(DEPTH, false);
         let untested = observed.named(DEPTH).into_iter().filter(|(segment, _)| !tested.contains(segment));
         let untested: Vec<(Vec<NamedPath>, u64)> = untested.collect();
         let executions = untested.iter().map(|(_, count)| count).sum();

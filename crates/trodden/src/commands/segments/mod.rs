@@ -42,10 +42,10 @@ const NAMED: usize = 10;
 /// # Errors
 /// There is no such run, or it has no segments.
 pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
-    let depth = job.depth as usize;
+    let depth = job.depth.unwrap_or(1) as usize;
     let observed = ObservedSegments::load(&job.profile, depth)?;
     if let Some(other) = &job.check {
-        return check(&observed, other, depth);
+        return check(&observed, other, job.depth.map(|depth| depth as usize));
     }
     let mut found = observed.of_depth(depth);
     let all = Shown::totals(&found);
@@ -88,7 +88,7 @@ fn ends_in(image: &ImageProfile, segment: &Segment, name: &str) -> bool {
 
 /// Leaves only what neither the build nor `--known` names.
 fn keep_untested(found: &mut Vec<(&ImageProfile, Segment, u64)>, observed: &ObservedSegments, job: &Segments, depth: usize) -> Result<()> {
-    let (mut known, _) = observed.asked(depth);
+    let (mut known, _) = observed.asked(depth, false);
     ensure!(observed.is_counted || !job.known.is_empty(), "nothing says what is tested: name the tests by --known");
     for wanted in &job.known {
         known.extend(ObservedSegments::load(wanted, depth)?.named(depth).into_keys());
@@ -133,26 +133,45 @@ fn compactness(observed: &ObservedSegments) {
     }
 }
 
-/// Whether a program counted what another run says.
-fn check(counted: &ObservedSegments, other: &str, depth: usize) -> Result<ExitCode> {
+/// Whether a program counted what another run says: of a depth, or of all that it counts.
+fn check(counted: &ObservedSegments, other: &str, depth: Option<usize>) -> Result<ExitCode> {
     ensure!(counted.is_counted, "the run to check was not made by a program that counts segments (`trodden instrument --segments`)");
-    let expected = ObservedSegments::load(other, depth)?.named(depth);
-    let found = counted.named(depth);
-    let (asked, unplaced) = counted.asked(depth);
+    let deepest = counted.deepest();
+    ensure!(deepest > 0, "the program was made to count no segment: there is nothing to compare");
+    if let Some(depth) = depth {
+        ensure!(depth <= deepest, "--depth {depth}: the program counts segments of depth {deepest} at most: there is nothing to compare");
+    }
+    let expected = ObservedSegments::load(other, depth.unwrap_or(deepest))?;
+    let (mut compared, mut differing) = (0, 0);
+    for each in depth.map_or(1..=deepest, |depth| depth..=depth) {
+        let (asked, unplaced) = counted.asked(each, depth.is_none());
+        let checked: BTreeSet<&Vec<NamedPath>> = asked.difference(&unplaced).collect();
+        if checked.is_empty() && unplaced.is_empty() {
+            continue;
+        }
+        compared += checked.len();
+        differing += compare(&checked, (&counted.named(each), &expected.named(each)), each, unplaced.len())?;
+    }
+    ensure!(compared > 0, "no segment was compared: no code of the callers makes the calls that the program was made to count");
+    Ok(if differing == 0 { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+}
+
+/// Compares segments of a depth, found and expected ones; gives how many are counted differently.
+fn compare(checked: &BTreeSet<&Vec<NamedPath>>, counts: (&NamedCounts, &NamedCounts), depth: usize, left_out: usize) -> Result<usize> {
     let of = |counts: &NamedCounts, segment: &[NamedPath]| counts.get(segment).copied().unwrap_or(0);
-    let checked: BTreeSet<&Vec<NamedPath>> = asked.difference(&unplaced).collect();
-    let differing: Vec<&Vec<NamedPath>> = checked.iter().copied().filter(|s| of(&found, s) != of(&expected, s)).collect();
+    let (found, expected) = counts;
+    let differing: Vec<&Vec<NamedPath>> = checked.iter().copied().filter(|s| of(found, s) != of(expected, s)).collect();
     for segment in differing.iter().take(NAMED) {
         let words: Vec<String> = segment.iter().map(|(_, name, path)| format!("{}:{path}", Name::from_linkage(name).short)).collect();
-        warn(format_args!("{} was counted {} times, and executed {}", words.join(" > "), of(&found, segment), of(&expected, segment)));
+        warn(format_args!("{} was counted {} times, and executed {}", words.join(" > "), of(found, segment), of(expected, segment)));
     }
-    let executions: u128 = checked.iter().map(|s| u128::from(of(&expected, s))).sum();
+    let executions: u128 = checked.iter().map(|s| u128::from(of(expected, s))).sum();
     output::print_text(&format!(
         "{} of depth {depth} compared, executed {}: {} counted differently; {} left out, since no code of the caller makes the call\n",
         plural(checked.len() as u128, "segment", "segments"),
         plural(executions, "time", "times"),
         plural(differing.len() as u128, "is", "are"),
-        plural(unplaced.len() as u128, "is", "are"),
+        plural(left_out as u128, "is", "are"),
     ))?;
-    Ok(if differing.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(DIFFERENT) })
+    Ok(differing.len())
 }

@@ -83,12 +83,13 @@ impl ObservedSegments {
         out
     }
 
-    /// The segments that programs were made to count, and those of them that no code counts, by name.
-    pub fn asked(&self, depth: usize) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
+    /// The segments that programs were made to count, and those of them that no code counts, by name; also the ends of longer ones, unless
+    /// `alone`.
+    pub fn asked(&self, depth: usize, alone: bool) -> (BTreeSet<Vec<NamedPath>>, BTreeSet<Vec<NamedPath>>) {
         let (mut asked, mut unplaced) = (BTreeSet::new(), BTreeSet::new());
         for (image, found) in self.profile.images.iter().zip(&self.images) {
             let of = |segments: &BTreeSet<Segment>| -> Vec<Vec<NamedPath>> {
-                let deep = segments.iter().filter(|s| s.len() > depth);
+                let deep = segments.iter().filter(|s| s.len() > depth && (!alone || s.len() == depth + 1));
                 deep.map(|s| named(image, &s[s.len() - 1 - depth..])).collect()
             };
             asked.extend(of(&found.interesting));
@@ -132,7 +133,7 @@ fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
             let events = plural(lost.into(), "event", "events");
             warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
         }
-        let mut profile = event_names::maps(log.head())?;
+        let mut profile = event_names::maps_of(&log)?;
         let image = profile.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));

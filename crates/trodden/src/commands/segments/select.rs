@@ -164,13 +164,17 @@ fn is_named((image, segment, _): &(&ImageProfile, Segment, u64), name: &str) -> 
 }
 
 fn top(number: &str) -> Result<usize> {
-    number.parse().with_context(|| format!("`{number}` is no number of segments"))
+    let parsed = number.parse().with_context(|| format!("`{number}` is no number of segments"))?;
+    ensure!(parsed > 0, "top:{number} would count no segment: give 1 or more");
+    Ok(parsed)
 }
 
 /// How many of the most frequent hold a share of all executions.
 fn share(text: &str, rows: &Rows) -> Result<usize> {
     let number: Option<f64> = text.strip_suffix('%').and_then(|n| n.parse().ok());
-    let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else { bail!("`{text}` is no share above 0%: write it as 99%") };
+    let Some(percent) = number.filter(|n| *n > 0.0 && *n <= 100.0) else {
+        bail!("`{text}` is no share above 0% and up to 100%: write it as 99%")
+    };
     let all: f64 = rows.iter().map(|r| r.2 as f64).sum();
     let mut sum = 0.0;
     let wanted = rows.iter().take_while(|r| {

@@ -35,6 +35,7 @@ struct Row {
 /// The recording cannot be read, or a parameter is out of its range.
 pub fn run(job: &StreamHot) -> Result<ExitCode> {
     ensure!(job.threshold > 0.0 && job.threshold <= 100.0, "--threshold {}: more than 0, at most 100 percent", job.threshold);
+    ensure!(job.shortest <= job.longest, "--shortest {} is more than --longest {}", job.shortest, job.longest);
     let opened = open::open(&job.input)?;
     let paths = path_events(&opened.grammar, &opened.table);
     let threshold = ((paths as f64 * job.threshold / 100.0).ceil() as u64).max(1);

@@ -2,7 +2,7 @@
 
 use super::{first, open, print, write_sources};
 use crate::cli::StreamSegments;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -34,6 +34,7 @@ struct Row {
 /// # Errors
 /// The recording cannot be read, or the depth is out of its range.
 pub fn run(job: &StreamSegments) -> Result<ExitCode> {
+    ensure!(job.supergraph || job.depth > 0, "--depth 0: a call segment spans 1 to 100 calls; 0 goes with --supergraph");
     let opened = open::open(&job.input)?;
     let (counts, unfinished) = if job.supergraph {
         let paths = supergraph_paths(&opened.grammar, &opened.table, job.depth)?;

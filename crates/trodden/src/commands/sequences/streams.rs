@@ -54,7 +54,7 @@ pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
-    let profile = event_names::maps(log.head())?;
+    let profile = event_names::maps_of(log)?;
     let view = View::from_profile(&profile);
     let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);

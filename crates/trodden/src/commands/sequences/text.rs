@@ -12,7 +12,8 @@
 //! leave
 //! ```
 //!
-//! Empty lines and lines that begin with `#` mean nothing. Each error names its line.
+//! Empty lines and lines that begin with `#` mean nothing. Each error names its line. A path belongs to the innermost frame, and `leave`
+//! leaves one.
 
 use super::recording::{EventTable, PathEvent, Recording, RecordingWriter};
 use anyhow::{Context, Result, bail, ensure};
@@ -33,7 +34,7 @@ pub fn read(file: &Path, method: CompressionMethod, limits: WindowLimits, table:
     let mut lines = BufReader::new(File::open(file)?);
     let mut line = String::new();
     let mut writer = RecordingWriter::new(method, limits);
-    let mut events = Events { table, writer: &mut writer, convention: Convention::Subpaths, thread: None };
+    let mut events = Events { table, writer: &mut writer, convention: Convention::Subpaths, thread: None, frames: Vec::new() };
     let mut simulated: Option<HashMap<String, Frames>> = None;
     for number in 1_u64.. {
         line.clear();
@@ -59,6 +60,8 @@ struct Events<'a> {
     writer: &'a mut RecordingWriter,
     convention: Convention,
     thread: Option<usize>,
+    /// For each thread the functions of its live frames, outermost first.
+    frames: Vec<Vec<u32>>,
 }
 
 /// The frames of a simulated thread.
@@ -75,7 +78,7 @@ impl Events<'_> {
             return Ok(());
         }
         let fields: Vec<&str> = line.split('\t').collect();
-        let symbol = match fields[..] {
+        match fields[..] {
             ["convention", name] => {
                 self.convention = convention(name)?;
                 return Ok(());
@@ -84,25 +87,43 @@ impl Events<'_> {
                 self.thread = Some(self.writer.thread(name)?);
                 return Ok(());
             }
-            ["enter", function] => {
-                let function = self.table.function(function);
-                self.table.enter(function)
-            }
-            ["leave"] => self.table.leave(),
-            ["path", function, path, end, ref blocks @ ..] => {
-                let (function, end) = (self.table.function(function), path_end(end)?);
-                let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
-                let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
-                self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
-            }
-            _ => bail!("the line is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
-        };
+            _ => {}
+        }
         let thread = match self.thread {
             Some(thread) => thread,
             None => self.writer.thread("main")?,
         };
         self.thread = Some(thread);
+        let symbol = self.event(&fields, thread)?;
         self.writer.push(thread, symbol)
+    }
+
+    /// The symbol of an event of a thread.
+    fn event(&mut self, fields: &[&str], thread: usize) -> Result<u64> {
+        self.frames.resize(self.frames.len().max(thread + 1), Vec::new());
+        let frames = &mut self.frames[thread];
+        Ok(match *fields {
+            ["enter", function] => {
+                let function = self.table.function(function);
+                frames.push(function);
+                self.table.enter(function)
+            }
+            ["leave"] => {
+                ensure!(frames.pop().is_some(), "no function is live here that could be left: each `leave` belongs to an `enter`");
+                self.table.leave()
+            }
+            ["path", function, path, end, ref blocks @ ..] => {
+                let (function, end) = (self.table.function(function), path_end(end)?);
+                match frames.last() {
+                    None => bail!("no function is live here that could have a path: `enter` comes first"),
+                    Some(live) => ensure!(*live == function, "the function that is live here is `{}`", self.table.function_name(*live)),
+                }
+                let named = |table: &mut EventTable| blocks.iter().map(|block| table.block(function, block)).collect();
+                let is_prefix = self.convention == Convention::Prefixes && end == SubpathEnd::Call;
+                self.table.path(&PathEvent { function, end, is_prefix, source: None }, path, named)
+            }
+            _ => bail!("the line is none of convention, thread, enter, leave, path with their fields, separated by tabulators"),
+        })
     }
 
     fn take_simulated(&mut self, line: &str, frames: &mut HashMap<String, Frames>) -> Result<()> {

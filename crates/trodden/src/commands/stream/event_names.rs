@@ -1,17 +1,26 @@
 //! Events in words: functions by name, paths by the lines they run through, calls by their place.
 
 use crate::driver::assets;
-use anyhow::{Result, bail};
-use std::collections::HashMap;
+use anyhow::{Context, Result, bail};
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, write_raw};
-use trodden_profile::{FunctionPaths, Profile, Run, collect};
+use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, StreamLog, write_raw};
+use trodden_profile::{CollectProblem, FunctionPaths, ImageProfile, Profile, Run, collect};
 use trodden_report::path_listing::{Ends, PathListing};
 use trodden_report::view::{Function, file_of};
 use trodden_report::{Name, SourceCache, View, words};
+use trodden_wire::LostThreads;
 
 /// Most lines of a path in one line of output.
 const OUTLINE: usize = 12;
+
+/// The maps of the image of a log.
+///
+/// # Errors
+/// There are none, or the log is damaged.
+pub fn maps_of(log: &StreamLog) -> Result<Profile> {
+    maps(log.head()).with_context(|| log.path().display().to_string())
+}
 
 /// The maps of a stream's image, as a profile without counts.
 ///
@@ -20,15 +29,17 @@ const OUTLINE: usize = 12;
 pub fn maps(head: &StreamHead) -> Result<Profile> {
     let folder = tempfile::tempdir()?;
     let raw = folder.path().join("maps.raw");
-    write_raw(&raw, head, &[], 0)?;
-    let collected = collect(vec![raw], Run::default(), assets::store().ok().as_ref());
+    write_raw(&raw, head, &[], LostThreads::default())?;
+    let collected = collect(vec![raw.clone()], Run::default(), assets::store().ok().as_ref());
+    // The file was made here, of the head.
+    let said = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the head of the stream");
     if collected.profile.images.is_empty() {
         match collected.problems.first() {
-            Some(problem) => bail!("{problem}"),
+            Some(problem) => bail!("{}", said(problem)),
             None => bail!("`{}` has no units", head.image_path.display()),
         }
     }
-    collected.problems.iter().for_each(crate::notes::warn);
+    collected.problems.iter().map(said).for_each(crate::notes::warn);
     Ok(collected.profile)
 }
 
@@ -37,6 +48,8 @@ pub struct EventNames<'a> {
     /// Counters to functions.
     pub places: Places<'a>,
     functions: HashMap<FunctionPlace, &'a Function<'a>>,
+    /// Short and qualified names that several functions have: instances of a template, overloads.
+    shared: [HashSet<String>; 2],
     sources: &'a SourceCache<'a>,
 }
 
@@ -63,12 +76,14 @@ impl<'a> EventNames<'a> {
                 }
             }
         }
-        EventNames { places: Places::new(head, image), functions, sources }
+        EventNames { places: Places::new(head, image), functions, shared: shared_names(image), sources }
     }
 
-    /// A function's name.
+    /// A function's name: the shortest that is its alone.
     pub fn name(&self, place: FunctionPlace) -> String {
-        Name::from_linkage(&self.places.function(place).name).short
+        let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
+        let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
+        own.map_or(full, |(name, _)| name)
     }
 
     /// The listing of the path of a counter.
@@ -127,6 +142,20 @@ impl<'a> EventNames<'a> {
             PathRole::Leaves => "exit",
         }
     }
+}
+
+/// Short and qualified names that several functions of an image have.
+fn shared_names(image: &ImageProfile) -> [HashSet<String>; 2] {
+    let linkage: HashSet<&str> = image.units.iter().flat_map(|unit| &unit.map.functions).map(|f| f.name.as_str()).collect();
+    let (mut seen, mut shared): ([HashSet<String>; 2], [HashSet<String>; 2]) = Default::default();
+    for Name { short, qualified, .. } in linkage.into_iter().map(Name::from_linkage) {
+        for (kind, name) in [short, qualified].into_iter().enumerate() {
+            if !seen[kind].insert(name.clone()) {
+                shared[kind].insert(name);
+            }
+        }
+    }
+    shared
 }
 
 /// Lines of one file, as people write them: `list.c:12`, `list.c:12-14`.

@@ -8,7 +8,8 @@
 
 use crate::running::streams_beside;
 use anyhow::{Context, Result, bail};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use trodden_profile::{ProfileError, RunStore};
 
@@ -17,6 +18,8 @@ pub const STREAM: &str = "stream";
 /// Extension of logs.
 pub const LOG: &str = "log";
 const LAST: &str = "last";
+/// What sequences as text begin with.
+const TEXT: &str = "#trodden events";
 /// The folder of the logs of copies that share a run's functions, in the run's.
 const COPIES: &str = "copies";
 /// Recordings of `--last` that are kept before a new one: a program that is restarted again and again does not fill the disk.
@@ -64,6 +67,7 @@ pub fn streams_in(folder: &Path) -> Result<Vec<PathBuf>> {
 pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     let path = Path::new(wanted);
     if path.is_file() {
+        check_log(path)?;
         return Ok(vec![path.to_owned()]);
     }
     let folder = folder(wanted)?;
@@ -77,6 +81,21 @@ pub fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
         bail!("there are no logs of streams in {}", folder.display());
     }
     Ok(logs)
+}
+
+/// Refuses files that are taken for logs easily.
+fn check_log(file: &Path) -> Result<()> {
+    let mut begin = Vec::new();
+    // One that cannot be read is refused when it is opened.
+    let _ = File::open(file).and_then(|opened| opened.take(TEXT.len() as u64).read_to_end(&mut begin));
+    let beside = streams_beside(file);
+    if begin == TEXT.as_bytes() {
+        bail!("{} is a sequence as text: `trodden stream find`, `hot` and `segments` read such, this command logs", file.display());
+    }
+    if beside.is_dir() && file.extension().is_none_or(|extension| extension != LOG) {
+        bail!("{} is a profile; its streams are in {}: name that", file.display(), beside.display());
+    }
+    Ok(())
 }
 
 /// The logs of each copy, where copies share the functions of a run.

@@ -137,7 +137,7 @@ fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Resu
     };
     let threads = stream.threads()?.iter().map(&mut of).collect();
     let (file, image) = (stream.path().to_owned(), stream.head().image_path.clone());
-    Ok(StreamReport { file, image, lost_threads: stream.lost_threads(), threads })
+    Ok(StreamReport { file, image, lost_threads: stream.lost_threads()?.threads(), threads })
 }
 
 fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> ThreadReport {

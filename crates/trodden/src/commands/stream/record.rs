@@ -6,7 +6,7 @@
 //! is in the file.
 
 use super::files::{self, LOG, STREAM};
-use super::recorder::{PAUSE, Recorder, longer};
+use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
@@ -20,12 +20,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::stream::{Drain, Drained, StreamLog, counts, is_stream_file, write_raw};
+use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
 use trodden_profile::{ProcessEnding, Run, RunStore, collect as collect_profile, raw_files};
-use trodden_report::words::{count, plural};
+use trodden_report::words::{count, plural, shell_word};
 use trodden_sequence::CompressionMethod;
-use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
+use trodden_wire::{LostReason, LostThreads, OUTPUT_VARIABLE};
 
 /// Names of stream files: each process has its own.
 pub const NAMES: &str = "%m.%p.stream";
@@ -64,7 +64,11 @@ fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
         ProcessEnding::Signal(_) => " what each thread did before the end",
     };
     note(format_args!("the last paths are in {}; `trodden last` shows{}", folder.display(), if how.is_empty() { " them" } else { how }));
-    Ok(exit_code_with(status, true))
+    let lost: u64 = streams.iter().filter_map(|file| Some(LiveStream::open(file, false).ok()?.lost_threads().ok()?.threads())).sum();
+    if lost > 0 {
+        warn(format_args!("{} could not be recorded: there was no room", plural(lost.into(), "thread", "threads")));
+    }
+    Ok(exit_code_with(status, lost == 0))
 }
 
 /// Runs a command and keeps whole streams.
@@ -84,9 +88,10 @@ fn record_whole(job: &Record) -> Result<ExitCode> {
         Err(error) => {
             let kept = folder.keep();
             warn(format_args!(
-                "no streams of this run: {1}; what was written is in {0} (`trodden stream collect {0}`)",
+                "no streams of this run: {1}; what was written is in {0} (`trodden stream collect {2}`)",
                 kept.display(),
-                reasons(&error)
+                reasons(&error),
+                shell_word(&kept.to_string_lossy())
             ));
             false
         }
@@ -193,7 +198,8 @@ pub fn fold(path: &Path) -> Result<u64> {
     if lost > 0 {
         warn(format_args!("{} of {} are lost, since there was no room for them", plural(lost.into(), "event", "events"), path.display()));
     }
-    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, lossy)?;
+    let of_threads = (0..lossy).fold(LostThreads::default(), |lost, _| lost.and(LostReason::Other));
+    write_raw(&path.with_extension("raw"), log.head(), &counts(&log)?, of_threads)?;
     Ok(lossy)
 }
 
@@ -219,7 +225,8 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         let log = folder.path().join(format!("{number:04}.{LOG}"));
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
-        lossy += fold(&log)?;
+        note_lost(&log, drained.lost)?;
+        lossy += fold(&log)? + drained.lost.threads();
     }
     let run = Run { host: host(), ..one_run() };
     let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());

@@ -7,8 +7,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trodden_profile::stream::{Drain, Drained, LiveStream, WindowBounds, is_stream_file};
+use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, WindowBounds, is_stream_file, write_raw};
 use trodden_sequence::CompressionMethod;
+use trodden_wire::LostThreads;
 
 /// How long it is waited for full chunks, where there were none.
 pub const PAUSE: Duration = Duration::from_micros(500);
@@ -80,10 +81,12 @@ impl<'a> Recorder<'a> {
             all.chunks += drained.chunks;
             all.damaged += drained.damaged;
             all.bytes += drained.bytes;
+            all.lost = all.lost.plus(drained.lost);
             let place = file.with_extension(LOG);
             if log != place {
                 fs::rename(&log, &place).with_context(|| format!("cannot rename {}", log.display()))?;
             }
+            note_lost(&place, drained.lost)?;
             fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
         }
         Ok(all)
@@ -121,6 +124,17 @@ impl<'a> Recorder<'a> {
         let names = (0..).map(|n| if n == 0 { file.with_extension(LOG) } else { file.with_extension(format!("{n}.{LOG}")) });
         names.into_iter().find(|log| !log.exists()).unwrap_or_else(|| file.with_extension(LOG))
     }
+}
+
+/// Lets the profile of a log say that threads wrote nothing: by a raw file beside it, since a log has room for those that wrote alone.
+///
+/// # Errors
+/// The log cannot be read, or the file not be written.
+pub fn note_lost(log: &Path, lost: LostThreads) -> Result<()> {
+    if lost.threads() > 0 {
+        write_raw(&log.with_extension("lost.raw"), StreamLog::open(log)?.head(), &[], lost)?;
+    }
+    Ok(())
 }
 
 /// The file's number; none if it is not there any more.

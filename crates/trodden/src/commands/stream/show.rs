@@ -1,6 +1,6 @@
 //! `trodden stream show`: paths and calls of a thread, from any place on.
 
-use super::event_names::{EventNames, maps};
+use super::event_names::{EventNames, maps_of};
 use super::files;
 use crate::cli::StreamShow;
 use crate::notes::note;
@@ -11,6 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::iter;
 use std::process::ExitCode;
 use trodden_profile::stream::{Nesting, NestingStep, StreamLog, Symbol};
+use trodden_report::words::count;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
 use trodden_sequence::grammar::Frames;
@@ -25,7 +26,7 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
     let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", job.thread);
     let (log, thread) = all.nth(job.thread).with_context(none)?;
-    let profile = maps(log.head())?;
+    let profile = maps_of(log)?;
     let view = View::from_profile(&profile);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
@@ -53,6 +54,9 @@ pub fn run(job: &StreamShow) -> Result<ExitCode> {
     }
     failed.map_or(Ok(()), Err)?;
     out.flush()?;
+    if job.from >= grammar.len() {
+        note(format_args!("there is no event from number {} on: the thread has {}", job.from, count(grammar.len().into())));
+    }
     if let Some((next, _)) = events.next() {
         note(format_args!("there are more events: `--from {next}` shows the next ones, `--count 0` all"));
     }

@@ -2,7 +2,7 @@
 //!
 //! Complexity: O(items) for each window, times the frames that a rule leaves open or closes.
 
-use super::event_names::maps;
+use super::event_names::maps_of;
 use super::files;
 use crate::cli::StreamStatistics;
 use crate::output;
@@ -66,7 +66,7 @@ pub fn run(job: &StreamStatistics) -> Result<ExitCode> {
     let mut report = Report { schema_version: SCHEMA_VERSION, logs: Vec::new() };
     for file in files::logs(&job.run)? {
         let log = StreamLog::open(&file)?;
-        let profile = maps(log.head())?;
+        let profile = maps_of(&log)?;
         let places = Places::new(log.head(), &profile.images[0]);
         let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
         let bytes = std::fs::metadata(&file)?.len();

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Instant, UNIX_EPOCH};
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Run, RunStore, collect, raw_files};
-use trodden_report::words::plural;
+use trodden_report::words::{plural, shell_word};
 
 /// Exit status when a test failed.
 const TEST_FAILED: u8 = 1;
@@ -73,7 +73,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
         "{}, {} failed; `trodden suite list {}` shows them",
         plural(tests.len() as u128, "test", "tests"),
         failed.len(),
-        shlex::try_quote(&job.suite)?
+        shell_word(&job.suite)
     ));
     failed.iter().for_each(|name| note(format_args!("failed: {name}")));
     all_kept(lost)?;
@@ -252,7 +252,9 @@ impl Recorder {
         }
         if collected.problems.iter().any(|p| p.loses_counts() && !p.is_marked()) {
             let kept = raw.keep();
-            warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {0} (`trodden collect {0}`)", kept.display()));
+            let word = kept.to_string_lossy();
+            let (place, word) = (kept.display(), shell_word(&word));
+            warn(format_args!("counts of the test `{name}` cannot be decoded; they are in {place} (`trodden collect {word}`)"));
             return Ok((status, TestCounts::Lost));
         }
         // A process that is killed as it starts leaves a file without anything in it.

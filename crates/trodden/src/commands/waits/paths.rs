@@ -39,7 +39,7 @@ impl Paths {
     pub fn open(run: &str) -> Result<Paths> {
         let open = |file: &std::path::PathBuf| {
             let log = StreamLog::open(file)?;
-            let profile = event_names::maps(log.head())?;
+            let profile = event_names::maps_of(&log)?;
             Ok((log, profile))
         };
         let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_report::words::plural;
+use trodden_report::words::{plural, shell_word};
 use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
 
 /// Records a run; gives the command's exit status.
@@ -36,7 +36,7 @@ pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
         ));
     } else {
         let folder = job.output.to_string_lossy();
-        let folder = shlex::try_quote(&folder).unwrap_or(folder.as_ref().into());
+        let folder = shell_word(&folder);
         note(format_args!("{} recorded; show them by `trodden waits report {folder}`", plural(threads as u128, "thread", "threads")));
     }
     Ok(exit_code(status))

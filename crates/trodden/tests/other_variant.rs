@@ -1,0 +1,63 @@
+//! Profiles and sequences of variants of a program: what fits is used, what does not is refused by name.
+
+mod place;
+
+use place::{Place, trodden};
+
+/// The compiler proves that `step` returns.
+const RETURNS: &str = r#"
+#include <stdio.h>
+__attribute__((noinline)) int step(int n) { return n & 1 ? n * 3 : n / 2; }
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 1000; i++) sum += step(i);
+    printf("%d\n", sum);
+    return 0;
+}
+"#;
+
+const FORKS: &str = r#"
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+__attribute__((noinline)) int spawn(void) { return fork(); }
+__attribute__((noinline)) int work(int n) {
+    if (spawn() == 0) { printf("child %d\n", n); return n + 1; }
+    wait(NULL);
+    return n;
+}
+int main(int argc, char **argv) {
+    int r = work(argc);
+    printf("%d\n", r);
+    return 0;
+}
+"#;
+
+/// A stream has more places at which paths can stop, so its paths have other numbers.
+#[test]
+fn plans_refuse_the_run_of_another_variant() {
+    let place = Place::with(&[("prog.c", RETURNS)]);
+    place.cc("-O1 prog.c -o prog");
+    place.trodden("record --no-store -o own.trodden -- ./prog");
+    place.trodden("plan ./prog -k 2 --profile own.trodden");
+    place.trodden("instrument prog --stream -o streaming");
+    place.trodden("record --whole-program --no-store -o other.trodden -- ./streaming");
+    let output = place.command(trodden()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(2) && said.contains("other paths (the first is `main`)") && said.contains("record this one"),
+        "{said}"
+    );
+}
+
+/// What a forked child does in frames from before the fork has its callers: the tested segments of a run are all of that run.
+#[test]
+fn children_of_fork_keep_their_callers() {
+    let place = Place::with(&[("prog.c", FORKS)]);
+    place.cc("-O1 prog.c -o prog");
+    place.trodden("instrument prog --stream -o streaming");
+    place.trodden("record --whole-program --no-store -o stream.trodden -- ./streaming");
+    place.trodden("instrument prog --tested-segments stream.trodden.streams -o tested");
+    place.trodden("record --no-store -o field.trodden -- ./tested");
+    place.trodden("segments field.trodden --untested --fail-if-new");
+}
