@@ -4,10 +4,14 @@
 use super::{Following, unless_killed};
 use crate::CollectError;
 use crate::attach::begin_again;
+use crate::breakpoints::InSlot;
 use crate::followed_thread::{Role, TRAP};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, unless_gone};
 use crate::subject::unpin;
 use std::collections::HashSet;
+
+/// Instructions of a slot, at most.
+const MOST_STEPS: usize = 16;
 
 impl Following<'_, '_> {
     /// Ends the collection, if it can be now: every thread is stopped, breakpoints are taken out, threads are let go. `stopped` is a
@@ -101,6 +105,19 @@ impl Following<'_, '_> {
         Ok(Some(all))
     }
 
+    /// Lets a stopped thread stand in the image and not in a slot, so that slots can be unmapped.
+    fn leave_slot(&self, thread: Tid) -> Result<(), CollectError> {
+        for _ in 0..MOST_STEPS {
+            match self.watch.in_slot(ptrace::instruction_pointer(thread)?) {
+                Some(InSlot::Before(address) | InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
+                Some(InSlot::Within) if self.subject.step(thread)?.is_some() => continue,
+                Some(InSlot::Within) | None => {}
+            }
+            break;
+        }
+        Ok(())
+    }
+
     /// Undoes what was done to the subject; its threads are stopped.
     fn leave(&mut self, stopped: &[(Tid, i32)]) -> Result<(), CollectError> {
         if self.over || self.followed.status.is_some() {
@@ -110,6 +127,7 @@ impl Following<'_, '_> {
         let threads: Vec<Tid> = stopped.iter().map(|p| p.0).filter(|thread| !is_guest(thread)).collect();
         for thread in &threads {
             self.watch.leave_copy(self.subject, *thread, true, false)?;
+            self.leave_slot(*thread)?;
         }
         self.watch.clean(&self.subject.memory)?;
         self.watch.leave(self.subject, threads.first().copied())?;
