@@ -90,12 +90,12 @@ fn a_busy_process_outlives_collections_that_end_at_any_moment() {
     let id = process.id().to_string();
     std::thread::sleep(std::time::Duration::from_millis(100));
     // It comes to breakpoints all the time, so also just before it is let go: a trap that is left would end it.
-    for round in 0..4 {
+    for time in 0..4 {
         let arguments = ["trace", "record", "--collector", "ptrace", "--pid", &id, "--for", "20ms", "--output", "t.trace"];
         let output = folder.trodden(&arguments);
-        assert!(output.status.success(), "{round}: {}", errors(&output));
+        assert!(output.status.success(), "{time}: {}", errors(&output));
         std::thread::sleep(std::time::Duration::from_millis(5));
-        assert!(process.try_wait().unwrap().is_none(), "{round}");
+        assert!(process.try_wait().unwrap().is_none(), "{time}");
     }
     process.kill().unwrap();
     process.wait().unwrap();
@@ -135,13 +135,13 @@ fn a_process_that_makes_others_outlives_collections_that_begin_and_end_at_any_mo
         let mut process = Command::new(folder.path("app")).spawn().unwrap();
         let id = process.id().to_string();
         std::thread::sleep(std::time::Duration::from_millis(50));
-        for round in 0..6 {
-            let time = format!("{}ms", 11 + 7 * round);
+        for attach in 0..6 {
+            let time = format!("{}ms", 11 + 7 * attach);
             let output =
                 folder.trodden(&["trace", "record", "--collector", collector, "--pid", &id, "--for", &time, "--output", "t.trace"]);
-            assert!(output.status.success(), "{collector}, {round}: {}", errors(&output));
+            assert!(output.status.success(), "{collector}, {attach}: {}", errors(&output));
             std::thread::sleep(std::time::Duration::from_millis(5));
-            assert!(process.try_wait().unwrap().is_none(), "{collector}, {round}");
+            assert!(process.try_wait().unwrap().is_none(), "{collector}, {attach}");
         }
         process.kill().unwrap();
         process.wait().unwrap();
@@ -189,4 +189,84 @@ fn a_program_that_is_let_go_runs_on_with_what_it_has_made() {
         let common = trace.len().min(traces[3].len());
         assert_eq!(trace[..common], traces[3][..common]);
     }
+}
+
+/// A thread queues signals with a number for the other one, which gets each once, in order, with all that is said of them. With an
+/// argument the process allows itself nothing but to read and write.
+const RECEIVER: &str = r#"
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+static volatile int last;
+static pthread_t receiver;
+static void get(int signal, siginfo_t *information, void *context) {
+    if (information->si_code != SI_QUEUE || information->si_value.sival_int != last + 1) abort();
+    last = information->si_value.sival_int;
+}
+static void *give(void *unused) {
+    for (int i = 1;; i++) {
+        union sigval value = { .sival_int = i };
+        while (pthread_sigqueue(receiver, SIGRTMIN, value)) usleep(100);
+        usleep(50);
+    }
+}
+__attribute__((noinline)) static void tick(void) { static volatile int n; n++; }
+int main(int count, char **arguments) {
+    if (count > 1) {
+        char byte;
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT);
+        return read(0, &byte, 1) < 0;
+    }
+    struct sigaction action = { .sa_sigaction = get, .sa_flags = SA_SIGINFO };
+    sigaction(SIGRTMIN, &action, 0);
+    receiver = pthread_self();
+    pthread_t giver;
+    pthread_create(&giver, 0, give, 0);
+    for (;;) tick();
+}
+"#;
+
+#[test]
+fn queued_signals_outlive_a_trace() {
+    let folder = Folder::new();
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    let mut process = Command::new(folder.path("app")).spawn().unwrap();
+    let id = process.id().to_string();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    for collector in ["ptrace", "trampolines", "single-step", "ptrace", "trampolines", "single-step"] {
+        let arguments = ["trace", "record", "--collector", collector, "--pid", &id, "--for", "60ms", "--output", "t.trace"];
+        let output = folder.trodden(&arguments);
+        assert!(output.status.success(), "{collector}: {}", errors(&output));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(process.try_wait().unwrap().is_none(), "{collector}");
+    }
+    process.kill().unwrap();
+    process.wait().unwrap();
+}
+
+#[test]
+fn processes_that_a_trace_would_harm_are_refused() {
+    let folder = Folder::new();
+    folder.compile("cc", "receiver.c", &format!("#define _GNU_SOURCE{RECEIVER}"));
+    let refused = |id: u32, why: &str| {
+        let output = folder.trodden(&["trace", "record", "--pid", &id.to_string(), "--for", "50ms"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(errors(&output).contains(why), "{}", errors(&output));
+    };
+    let mut strict = Command::new(folder.path("app")).arg("strict").stdin(Stdio::piped()).spawn().unwrap();
+    while !std::fs::read_to_string(format!("/proc/{}/status", strict.id())).unwrap().contains("Seccomp:\t1") {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    refused(strict.id(), "it filters its system calls (seccomp)");
+    assert!(strict.try_wait().unwrap().is_none());
+    strict.kill().unwrap();
+    strict.wait().unwrap();
+    let mut stopped = Command::new("sleep").arg("60").spawn().unwrap();
+    must(Command::new("kill").args(["-STOP", &stopped.id().to_string()]).output().unwrap());
+    refused(stopped.id(), "it is stopped by a signal");
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
 }

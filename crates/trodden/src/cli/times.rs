@@ -22,10 +22,10 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         _ => return Err("a number with a unit is needed: us, ms, or s (500us, 1ms, 2s)".into()),
     };
     let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
-    let micros = (number * micros).round();
+    let nearest = (number * micros).round();
     // What is no number is in no range.
-    if (1.0..=86_400e6).contains(&micros) {
-        Ok(Duration::from_micros(micros as u64))
+    if (1.0..=86_400e6).contains(&nearest) {
+        Ok(Duration::from_micros(nearest as u64))
     } else {
         Err("it must be between 1us and a day".into())
     }

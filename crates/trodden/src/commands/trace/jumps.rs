@@ -63,7 +63,7 @@ pub fn has_edge(graphs: &ProgramGraph, (jump, target): (u64, u64)) -> bool {
     to_block || (leaves && function.calls.iter().any(|c| c.address == jump)) || is_landing()
 }
 
-/// Whether an address lies in a section with code, and not in one of stubs.
+/// Whether an address lies in a section of code other than that of the procedure linkage table.
 fn is_code(graphs: &ProgramGraph, address: u64) -> bool {
     graphs.code_ranges.iter().any(|range| range.contains(&address))
 }
