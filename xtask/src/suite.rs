@@ -38,8 +38,9 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
         steps::run(steps::cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
     }
     steps::headline("Build");
-    // The plugin is a file beside the command, which cargo does not know to be needed.
-    steps::run(steps::cargo().args(["build", "--workspace"]))?;
+    // The plugin is a file beside the command, which cargo does not know to be needed. All targets: without those of tests, dependencies
+    // have other features, and everything would be compiled again for them.
+    steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     steps::headline("Commands that the documentation names");
     report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
     steps::headline("Tests");
