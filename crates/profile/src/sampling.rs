@@ -9,7 +9,7 @@ pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, subtract};
-pub use readings::{Readings, Sampled, SwitchedOn};
+pub use readings::{Readings, Sampled, SampledClock, SwitchedOn};
 
 use serde::{Deserialize, Serialize};
 

@@ -11,10 +11,9 @@ use trodden_profile::{BranchSampling, BranchSource, BurstEstimate, Sampling};
 /// The estimate for a path, if its unit was sampled.
 pub fn estimate(view: &View, ranked: &RankedPath) -> Option<BurstEstimate> {
     let (sampling, function) = (view.profile.sampling.as_ref()?.bursts()?, ranked.function);
-    function.unit.map.experiment.is_sampled().then(|| {
-        let index = function.map.first_counter + ranked.path.id;
-        sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)
-    })
+    let index = function.map.first_counter + ranked.path.id;
+    let is_sampled = function.unit.map.experiment.is_sampled();
+    is_sampled.then(|| sampling.estimate(function.image.identity, function.unit.unit, index, ranked.path.count)).flatten()
 }
 
 /// The header's line about sampling.
@@ -27,6 +26,13 @@ pub fn summary(sampling: &Sampling) -> String {
         return "the program ended before the first burst: nothing was counted".into();
     }
     let bursts = words::plural(sampling.bursts.into(), "burst", "bursts");
+    if sampling.is_withheld() {
+        return format!(
+            "counted in {bursts}, but for {:.0}% of the time the program waited for a processor: counts are the observed ones, and no \
+                estimates can be given. Record on a less busy machine, or where perf_event_open(2) is allowed",
+            100.0 * sampling.waited
+        );
+    }
     format!(
         "counted for {:.2}% of the time, in {bursts}: counts are the observed ones; each stands for about {:.1} executions",
         100.0 / sampling.scale(),
@@ -51,7 +57,7 @@ pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
         Some(Sampling::Branches(branches)) => return branches_json(branches),
         Some(Sampling::Bursts(bursts)) => bursts,
     };
-    json!({ "source": "bursts", "on_ns": s.on_ns, "total_ns": s.total_ns, "bursts": s.bursts, "slices": s.slices, "scale": s.scale() })
+    json!({ "source": "bursts", "on_ns": s.on_ns, "total_ns": s.total_ns, "bursts": s.bursts, "slices": s.slices, "scale": s.scale(), "waited": s.waited })
 }
 
 fn branches_json(sampling: &BranchSampling) -> Value {

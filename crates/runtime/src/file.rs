@@ -8,7 +8,8 @@ use crate::output;
 use crate::system::{self, Descriptor, Errno};
 use crate::text::{Failure, Text};
 use crate::wire::{
-    HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, region_stride,
+    HEADER_LOCK_BYTE, Identity, LostReason, LostThreads, RAW_GIVEN_UP, RAW_READY, RAW_VERSION, RawHeader, RawUnit, SWITCH_IS_ON,
+    SWITCH_VARIABLE, region_stride,
 };
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -213,6 +214,9 @@ fn write_header(file: &Descriptor, image: &Image, identity: Identity, lost: Lost
     write(scratch.bytes(), path_offset)?;
     // The page of the switch as well, which others write.
     make_room(file, 0, header.regions_offset)?;
+    if has_switch && output::is_variable(SWITCH_VARIABLE, SWITCH_IS_ON, scratch) {
+        write(&[1], header.switch_offset)?;
+    }
     header.ready = RAW_READY;
     write(&RAW_READY.to_le_bytes(), core::mem::offset_of!(RawHeader, ready) as u64)?;
     Ok(header)

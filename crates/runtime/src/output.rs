@@ -54,6 +54,33 @@ pub fn find_variable(name: &str, value: &mut Text, scratch: &mut Text) -> bool {
     matches!(read_variable(name, value, scratch), Ok(true)) && !is_privileged()
 }
 
+/// Whether a variable's first definition has this value (`scratch` is for work). In privileged programs variables count as unset.
+pub fn is_variable(name: &str, wanted: &str, scratch: &mut Text) -> bool {
+    /// Where in an entry `NAME=value` the reader is.
+    enum Position {
+        Name(usize),
+        Value(usize),
+        Other,
+    }
+    let Ok(file) = system::open_at(&Descriptor::CURRENT_FOLDER, b"/proc/self/environ\0", O_RDONLY | O_CLOEXEC, 0) else { return false };
+    let (name, wanted) = (name.as_bytes(), wanted.as_bytes());
+    let mut position = Position::Name(0);
+    while scratch.fill(|buffer| system::read(&file, buffer)).is_ok() && !scratch.bytes().is_empty() {
+        for &byte in scratch.bytes() {
+            position = match (position, byte) {
+                (Position::Value(matched), 0) => return matched == wanted.len() && !is_privileged(),
+                (Position::Value(matched), _) if wanted.get(matched) == Some(&byte) => Position::Value(matched + 1),
+                (Position::Value(_), _) => return false,
+                (_, 0) => Position::Name(0),
+                (Position::Name(matched), b'=') if matched == name.len() => Position::Value(0),
+                (Position::Name(matched), _) if name.get(matched) == Some(&byte) => Position::Name(matched + 1),
+                _ => Position::Other,
+            };
+        }
+    }
+    false
+}
+
 /// Appends the value of the first definition to `value`; false if there is none.
 fn read_variable(name: &str, value: &mut Text, chunk: &mut Text) -> Result<bool, Failure> {
     /// Where in an entry `NAME=value` the reader is.

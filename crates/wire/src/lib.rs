@@ -178,6 +178,11 @@ pub struct EventCost {
 /// identity (32 hexadecimal digits), `%%` a percent sign. Without `%p`, all processes share (and so merge into) one file per image.
 pub const OUTPUT_VARIABLE: &str = "TRODDEN_OUTPUT";
 
+/// Environment variable that says whether the switch of the sample tier is on when a raw file is made: [`SWITCH_IS_ON`], or (unset) not.
+pub const SWITCH_VARIABLE: &str = "TRODDEN_SWITCH";
+/// Value of [`SWITCH_VARIABLE`] that has a program count from its first path on.
+pub const SWITCH_IS_ON: &str = "on";
+
 /// First bytes of a raw file.
 pub const RAW_MAGIC: [u8; 8] = *b"TRODRAW\0";
 /// Version of the raw file's layout. Versions 1 and 2 could not say that counts were lost.

@@ -17,9 +17,8 @@
 //!
 //! Bursts lose some of their time ([`super::loss`]): a reading's counts represent the rest of it.
 //!
-//! Time is wall time. The processor time of another process, which would leave out when the program waits, is known to the system's
-//! clock tick only while it runs, and exactly when it is interrupted: by the recorder, at the beginning or at the end of a burst.
-//! Short bursts were measured as up to three times too long by that.
+//! Time is the program's processor time, so that bursts and pauses in which it waits for a processor weigh nothing; wall time where the
+//! system does not say that of a running process exactly ([`SampledClock`]).
 //!
 //! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then
 //! would be observed too much. So readings are joined to slices of the run, and each slice's counts represent its own time: they are
@@ -108,10 +107,43 @@ pub struct Sampled {
     pub total_ns: u64,
     /// See [`BurstSampling::bursts`].
     pub bursts: u64,
-    /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
-    pub asked_ns: u64,
-    /// The part of the time in which the program could have executed that it waited for a processor; 0 if that is not known.
-    pub waited: f64,
+    /// What the times are measured by.
+    pub clock: SampledClock,
+}
+
+/// What the times of a sampled run are measured by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SampledClock {
+    /// The program's own processor time.
+    Processor,
+    /// Wall time, where the system forbids the other.
+    Wall {
+        /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
+        asked_ns: u64,
+        /// The part of the time in which the program could have executed that it waited for a processor; 0 if that is not known.
+        waited: f64,
+    },
+}
+
+impl SampledClock {
+    /// The relative standard error of all estimates that the clock brings, with the nanoseconds that the switch was on.
+    fn relative_error(self, on_ns: u64) -> f64 {
+        match self {
+            SampledClock::Processor => 0.0,
+            SampledClock::Wall { asked_ns, waited } => {
+                let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
+                busy_error(late, waited)
+            }
+        }
+    }
+
+    /// The part of the time in which the program waited, as far as it matters.
+    fn waited(self) -> f64 {
+        match self {
+            SampledClock::Processor => 0.0,
+            SampledClock::Wall { waited, .. } => waited,
+        }
+    }
 }
 
 impl SwitchedOn {
@@ -195,15 +227,14 @@ impl Reading {
 impl Sampled {
     /// The sampling data of the whole run, given the profile of its counts.
     pub fn finish(self, profile: &Profile) -> BurstSampling {
-        let Sampled { readings, on_ns, total_ns, bursts, asked_ns, waited } = self;
+        let Sampled { readings, on_ns, total_ns, bursts, clock } = self;
         // If nearly all of the time was counted, counts need no weights.
         let stands_for_itself = on_ns > total_ns / 2;
         let (weights, systematic) = match stands_for_itself {
             true => (vec![1.0; readings.readings.len()], Systematic::default()),
             false => readings.weights(profile, on_ns as f64 / total_ns.max(1) as f64),
         };
-        let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
-        let systematic = Systematic { error: systematic.error.hypot(busy_error(late, waited)), ..systematic };
+        let systematic = Systematic { error: systematic.error.hypot(clock.relative_error(on_ns)), ..systematic };
         let mut slices = slices(&readings.readings, &weights);
         if !stands_for_itself {
             let share = on_ns as f64 / total_ns.max(1) as f64;
@@ -216,7 +247,8 @@ impl Sampled {
             unit: *unit,
             counters: estimates(&slices, *key, systematic, has_margins),
         });
-        BurstSampling { on_ns, total_ns, bursts, slices: number, units: units.filter(|u| !u.counters.is_empty()).collect() }
+        let units = units.filter(|u| !u.counters.is_empty()).collect();
+        BurstSampling { on_ns, total_ns, bursts, slices: number, waited: clock.waited() as f32, units }
     }
 }
 
@@ -391,7 +423,7 @@ mod tests {
     }
 
     fn finish(readings: Readings, on_ns: u64, total_ns: u64) -> BurstSampling {
-        Sampled { readings, on_ns, total_ns, bursts: FEWEST_BURSTS, asked_ns: on_ns, waited: 0.0 }.finish(&Profile {
+        Sampled { readings, on_ns, total_ns, bursts: FEWEST_BURSTS, clock: SampledClock::Processor }.finish(&Profile {
             run: Run::default(),
             images: Vec::new(),
             sampling: None,
@@ -491,10 +523,14 @@ mod tests {
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
             (1..=20).for_each(|at| read(&mut readings, raw(&[(3, 4 * at)]), 5));
-            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, asked_ns: 100, waited };
+            let clock = SampledClock::Wall { asked_ns: 100, waited };
+            let sampled = Sampled { readings, on_ns: 100, total_ns: 10_000, bursts, clock };
             let sampling = sampled.finish(&Profile { run: Run::default(), images: Vec::new(), sampling: None });
-            sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).margin
+            sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, 80).map(|estimate| estimate.margin)
         };
-        assert!(margin(FEWEST_BURSTS - 1, 0.0).is_none() && margin(FEWEST_BURSTS, 0.9) > margin(FEWEST_BURSTS, 0.0).map(|m| 1.2 * m));
+        assert_eq!(margin(FEWEST_BURSTS - 1, 0.0), Some(None));
+        assert!(margin(FEWEST_BURSTS, 0.45).flatten() > margin(FEWEST_BURSTS, 0.0).flatten().map(|m| 1.2 * m));
+        // Where it mostly waited there is no estimate.
+        assert_eq!(margin(FEWEST_BURSTS, 0.9), None);
     }
 }

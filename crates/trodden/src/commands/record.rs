@@ -27,6 +27,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
+use trodden_wire::{SWITCH_IS_ON, SWITCH_VARIABLE};
 
 /// Records a run; gives the command's exit status.
 ///
@@ -174,6 +175,10 @@ fn count(arguments: &[OsString], folder: &Path, names: &str, bursts: Bursts) -> 
 fn count_with(arguments: &[OsString], variables: &[(&str, &OsStr)], folder: &Path, names: &str, bursts: Bursts) -> Result<Counted> {
     let mut command = command(arguments, folder, names);
     command.envs(variables.iter().copied());
+    if bursts.burst == bursts.every {
+        // Nothing is to be missed before the recorder finds the program's raw file.
+        command.env(SWITCH_VARIABLE, SWITCH_IS_ON);
+    }
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let clock = Instant::now();
     let bursting = Bursting::start(BurstFiles::from_folder(folder), bursts)?;

@@ -5,12 +5,13 @@
 //! program does. Between bursts, as often as the cost of it allows, the counts are read: what was seen in a burst says how much
 //! counting slowed it down, and how counts vary over the run says how far estimates can be trusted.
 //!
-//! The part of a program's time that was counted is measured in wall time. A burst may find the program waiting for a
-//! processor: then it sees nothing, as do the pauses beside it. What bursts lose follows from their lengths: about a
-//! quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
+//! The part of a program's time that was counted is measured in its own processor time ([`ProcessorTime`]), so that a program that waits
+//! for a processor is neither counted nor missed meanwhile; in wall time where the system forbids that. What bursts lose follows from
+//! their lengths: about a quarter of the time they are [`STRETCH`] times longer than asked for, and as much rarer.
 //!
 //! A recorder that is killed in the middle of a burst leaves the switch on; the next one turns it off.
 
+use super::processor_time::ProcessorTime;
 use super::waiting::Waiting;
 use crate::cli::Bursts;
 use crate::notes::note;
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::sampling::SwitchedOn;
+use trodden_profile::sampling::{SampledClock, SwitchedOn};
 use trodden_profile::{ProfileError, RawProfile, Readings, Sampled, Switch, raw_files};
 use trodden_report::words::plural;
 
@@ -94,8 +95,10 @@ impl Bursting {
             since: SwitchedOn::default(),
             stretch: 1,
             asked_ns: 0,
+            processor: ProcessorTime::default(),
             waiting: Waiting::default(),
             last_reading: Instant::now(),
+            processor_at_reading: 0,
             late: 0.0,
         };
         Ok(Bursting { stop, thread: std::thread::spawn(move || controller.run()) })
@@ -125,8 +128,11 @@ struct BurstController {
     stretch: u32,
     /// Nanoseconds that the switch was to be on.
     asked_ns: u64,
+    processor: ProcessorTime,
     waiting: Waiting,
     last_reading: Instant,
+    /// Processor time at the last reading.
+    processor_at_reading: u64,
     /// By how much bursts end late, in seconds.
     late: f64,
 }
@@ -162,16 +168,19 @@ impl BurstController {
             pause = ((self.bursts.every - self.bursts.burst) * self.stretch).mul_f64(0.5 + self.random.next());
         }
         self.set_switches(false);
-        let total_ns = began.elapsed().as_nanos() as u64;
+        let wall_ns = began.elapsed().as_nanos() as u64;
         self.read();
+        let processor_ns = self.processor.now();
         let any = self.switches.values().any(Option::is_some);
         any.then_some(Sampled {
             readings: self.readings,
             on_ns: self.on.ns,
-            total_ns: total_ns.max(self.on.ns),
+            total_ns: processor_ns.unwrap_or(wall_ns).max(self.on.ns),
             bursts: self.on.bursts,
-            asked_ns: self.asked_ns,
-            waited: self.waiting.share(),
+            clock: match processor_ns {
+                Some(_) => SampledClock::Processor,
+                None => SampledClock::Wall { asked_ns: self.asked_ns, waited: self.waiting.share() },
+            },
         })
     }
 
@@ -182,6 +191,7 @@ impl BurstController {
             if !self.switches.contains_key(&file)
                 && let Ok(switch) = Switch::open(&file)
             {
+                switch.iter().for_each(|switch| self.processor.add(switch.process()));
                 self.switches.insert(file, switch);
             }
         }
@@ -191,6 +201,7 @@ impl BurstController {
     /// One burst; whether it was the last.
     fn burst(&mut self) -> bool {
         let asked = self.bursts.burst * self.stretch;
+        let processor = self.processor.now();
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
@@ -201,7 +212,11 @@ impl BurstController {
         let took = began.elapsed();
         // By how much a burst is late does not go by its length.
         self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
-        let burst = SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 };
+        let burst = match processor.zip(self.processor.now()) {
+            // One that found the program waiting is none.
+            Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
+            None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },
+        };
         self.on.add(burst);
         self.since.add(burst);
         self.asked_ns += asked.as_nanos() as u64;
@@ -221,7 +236,11 @@ impl BurstController {
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
             let since = std::mem::take(&mut self.since);
-            self.readings.read(&raws, since, self.last_reading.elapsed().as_nanos() as u64);
+            let passed_ns = match self.processor.now() {
+                Some(now) => now.saturating_sub(std::mem::replace(&mut self.processor_at_reading, now)),
+                None => self.last_reading.elapsed().as_nanos() as u64,
+            };
+            self.readings.read(&raws, since, passed_ns);
             self.last_reading = Instant::now();
         }
         self.switches.values().flatten().for_each(|switch| self.waiting.note(switch.process()));

@@ -3,6 +3,7 @@
 pub mod bursts;
 mod delivery;
 mod folder;
+mod processor_time;
 mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
