@@ -9,7 +9,8 @@ pub mod readings;
 
 pub use branches::{BranchSampling, BranchSource, Losses, ObservedBranches};
 pub use bursts::{BurstEstimate, BurstSampling, CounterEstimate, Switch, UnitEstimates, subtract};
-pub use readings::{Readings, Sampled, SampledClock, SwitchedOn};
+pub use busy::SampledClock;
+pub use readings::{Readings, Sampled, SwitchedOn};
 
 use serde::{Deserialize, Serialize};
 

@@ -57,7 +57,10 @@ pub fn sampling_json(sampling: Option<&Sampling>) -> Value {
         Some(Sampling::Branches(branches)) => return branches_json(branches),
         Some(Sampling::Bursts(bursts)) => bursts,
     };
-    json!({ "source": "bursts", "on_ns": s.on_ns, "total_ns": s.total_ns, "bursts": s.bursts, "slices": s.slices, "scale": s.scale(), "waited": s.waited })
+    json!({
+        "source": "bursts", "on_ns": s.on_ns, "total_ns": s.total_ns, "bursts": s.bursts, "slices": s.slices, "scale": s.scale(),
+        "waited": s.waited,
+    })
 }
 
 fn branches_json(sampling: &BranchSampling) -> Value {

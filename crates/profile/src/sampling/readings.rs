@@ -17,8 +17,7 @@
 //!
 //! Bursts lose some of their time ([`super::loss`]): a reading's counts represent the rest of it.
 //!
-//! Time is the program's processor time, so that bursts and pauses in which it waits for a processor weigh nothing; wall time where the
-//! system does not say that of a running process exactly ([`SampledClock`]).
+//! Time is the program's processor time, so that waiting for a processor weighs nothing, or else wall time ([`SampledClock`]).
 //!
 //! Bursts are not of equal length: on a busy machine one may be many times longer than asked for, and what the program did just then
 //! would be observed too much. So readings are joined to slices of the run, and each slice's counts represent its own time: they are
@@ -31,7 +30,7 @@
 //! Invariant: memory is bounded; when there are too many readings, neighbours are joined.
 
 use super::bursts::{BurstSampling, CounterEstimate, NINETY_FIVE, UnitEstimates, difference};
-use super::busy::busy_error;
+use super::busy::SampledClock;
 use super::loss::{Loss, SeenReading};
 use super::quantile::student;
 use crate::model::Profile;
@@ -109,41 +108,6 @@ pub struct Sampled {
     pub bursts: u64,
     /// What the times are measured by.
     pub clock: SampledClock,
-}
-
-/// What the times of a sampled run are measured by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum SampledClock {
-    /// The program's own processor time.
-    Processor,
-    /// Wall time, where the system forbids the other.
-    Wall {
-        /// Nanoseconds that the switch was to be on; it is on for longer where the recorder is not woken in time.
-        asked_ns: u64,
-        /// The part of the time in which the program could have executed that it waited for a processor; 0 if that is not known.
-        waited: f64,
-    },
-}
-
-impl SampledClock {
-    /// The relative standard error of all estimates that the clock brings, with the nanoseconds that the switch was on.
-    fn relative_error(self, on_ns: u64) -> f64 {
-        match self {
-            SampledClock::Processor => 0.0,
-            SampledClock::Wall { asked_ns, waited } => {
-                let late = if on_ns > asked_ns { 1.0 - asked_ns as f64 / on_ns as f64 } else { 0.0 };
-                busy_error(late, waited)
-            }
-        }
-    }
-
-    /// The part of the time in which the program waited, as far as it matters.
-    fn waited(self) -> f64 {
-        match self {
-            SampledClock::Processor => 0.0,
-            SampledClock::Wall { waited, .. } => waited,
-        }
-    }
 }
 
 impl SwitchedOn {
@@ -449,7 +413,7 @@ mod tests {
         }
         let sampling = finish(readings, 54, 5400);
         assert_eq!(sampling.slices, 5);
-        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 7, 21);
+        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 7, 21).unwrap();
         assert!((estimate.executions - 2100.0).abs() < 1e-6);
         let effective = counts.iter().sum::<f64>().powi(2) / counts.iter().map(|c| c * c).sum::<f64>();
         let expected = student(effective - 1.0) * 100.0 * by_definition(&counts, &times);
@@ -467,7 +431,7 @@ mod tests {
             readings.read(&[raw(&[(1, early), (2, late)])], SwitchedOn { ns: on, bursts: 0 }, passed);
         }
         let sampling = finish(readings, 140, 5 * passed);
-        let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).executions;
+        let executions = |index, seen| sampling.estimate(Identity([1; 16]), Identity([2; 16]), index, seen).unwrap().executions;
         assert!((executions(1, early) - 12_000.0).abs() < 1.0, "{}", executions(1, early));
         assert!((executions(2, late) - 3_000.0).abs() < 1.0, "{}", executions(2, late));
     }
@@ -510,7 +474,7 @@ mod tests {
         assert!(readings.readings.len() < MOST_READINGS && readings.stride() > 1);
         let sampling = finish(readings, number, 100 * number);
         assert!(sampling.slices as usize <= MOST_SLICES);
-        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000);
+        let estimate = sampling.estimate(Identity([1; 16]), Identity([2; 16]), 3, number * 1000).unwrap();
         assert!((estimate.executions / (1e5 * number as f64) - 1.0).abs() < 1e-6, "{estimate:?}");
     }
 
@@ -518,7 +482,7 @@ mod tests {
     fn short_runs_have_no_errors() {
         let mut readings = Readings::default();
         read(&mut readings, raw(&[(3, 4)]), 5);
-        assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).margin, None);
+        assert_eq!(finish(readings, 5, 50).estimate(Identity([1; 16]), Identity([2; 16]), 3, 4).unwrap().margin, None);
         // Nor have runs of few bursts, however many slices they make. Where the program waited, margins are wider.
         let margin = |bursts, waited| {
             let mut readings = Readings::default();
