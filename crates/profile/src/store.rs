@@ -128,12 +128,10 @@ impl RunStore {
     /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = project.join(FOLDER);
-        let made = private::create_folder(&folder);
-        made.and_then(|()| private::create_folder_for(&folder.join(PROFILES), index::folder_mode(&folder)))
-            .map_err(ProfileError::io(&folder, "make"))?;
+        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
-            let access = Access::Mode(index::file_mode(&folder));
+            let access = Access::Mode(private::file_mode(&folder));
             let written = UnnamedFile::write(&folder, BEGUN, access, |out| out.write_all(b"*\n")).and_then(|file| file.name(&ignore));
             written.map_err(ProfileError::io(&ignore, "write"))?;
         }
@@ -190,16 +188,6 @@ impl RunStore {
         })
     }
 
-    /// Permissions of the store's folder, which are those of all folders in it; who shares a store gives them to it.
-    pub fn folder_mode(&self) -> u32 {
-        index::folder_mode(&self.folder)
-    }
-
-    /// Permissions of the store's files.
-    pub fn file_mode(&self) -> u32 {
-        index::file_mode(&self.folder)
-    }
-
     /// The store's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -214,7 +202,7 @@ impl RunStore {
             check_suite_name(suite)?;
         }
         let folder = self.folder.join(PROFILES);
-        let access = Access::Mode(self.file_mode());
+        let access = Access::Mode(private::file_mode(&self.folder));
         let written = UnnamedFile::write(&folder, BEGUN, access, |out| profile.write_to(out));
         let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
         let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
@@ -308,7 +296,7 @@ impl RunStore {
         let entry = self.number(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.writing(|t| {
-            change_run(&entry.profile, Access::Mode(self.file_mode()), |run| run.suite = suite.map(str::to_owned))?;
+            change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
             let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
             t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![signed(bytes), signed(number)])?;
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;

@@ -8,6 +8,7 @@ use super::schema::{self, MIGRATIONS, PATIENCE, migrate, prepare};
 use super::{DATABASE, Failure, PROFILES, STREAMS};
 use crate::container::{EXTENSION, ProfileHead, change_run};
 use crate::error::ProfileError;
+use crate::private::file_mode;
 use crate::whole_file::Access;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
@@ -292,16 +293,6 @@ pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
         last = last.max(numbers(&folder.join(part))?.last().copied().unwrap_or(0));
     }
     Ok(last + 1)
-}
-
-/// Permissions of the store's folder, which its folders have as well.
-pub fn folder_mode(folder: &Path) -> u32 {
-    folder.metadata().map_or(crate::private::FOLDER_MODE, |there| there.mode() & 0o7777)
-}
-
-/// Permissions of the store's files.
-pub fn file_mode(folder: &Path) -> u32 {
-    folder_mode(folder) & 0o666 | 0o600
 }
 
 /// Makes the database's file, so that it has the store's permissions, which SQLite gives its other files as well. What fails here fails
