@@ -2,18 +2,19 @@
 //!
 //! What is in a run store has the permissions of the store's folder: who shares a store says so there, once.
 
-use crate::store::FOLDER;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use tempfile::TempDir;
 
+/// Name of a run store's folder.
+pub const RUN_STORE: &str = ".trodden";
 const FOLDER_MODE: u32 = 0o700;
 
 /// Permissions of folders in `folder`: those of the run store that it is or is in, or else of its owner alone.
 pub fn folder_mode(folder: &Path) -> u32 {
-    let store = folder.ancestors().find(|path| path.ends_with(FOLDER)).and_then(|store| store.metadata().ok());
+    let store = folder.ancestors().find(|path| path.ends_with(RUN_STORE)).and_then(|store| store.metadata().ok());
     store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
 }
 
@@ -58,7 +59,7 @@ pub fn create_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mode = file_mode(path.parent().unwrap_or(path));
     let there = file.metadata()?;
-    // A pipe or a device is somebody else's.
+    // Pipes and devices keep theirs.
     if there.is_file() && there.mode() & 0o777 != mode {
         file.set_permissions(Permissions::from_mode(mode))?;
     }

@@ -10,9 +10,11 @@
 
 mod index;
 mod left;
+mod names;
 mod rows;
 mod schema;
 
+pub use crate::private::RUN_STORE as FOLDER;
 pub use index::{Repair, UnreadableProfile};
 pub use left::Left;
 
@@ -28,8 +30,6 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trodden_unit::Identity;
 
-/// Name of the store's folder.
-pub const FOLDER: &str = ".trodden";
 const DATABASE: &str = "runs.db";
 /// The folder of the profiles.
 const PROFILES: &str = "profiles";
@@ -182,7 +182,7 @@ impl RunStore {
     pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
         self.reading(|t| {
             let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
-            let path = |number: i64| index::profile_path(&self.folder, unsigned(number));
+            let path = |number: i64| names::profile_path(&self.folder, unsigned(number));
             let rows = statement.query_map([], |row| Ok(UnreadableProfile { path: path(row.get(0)?), why: row.get(1)? }))?;
             rows.collect()
         })
@@ -211,7 +211,7 @@ impl RunStore {
         let listed = self.writing(|t| {
             let mut number = index::next_number(t, &self.folder)?;
             let path = loop {
-                let path = index::profile_path(&self.folder, number);
+                let path = names::profile_path(&self.folder, number);
                 match file.name(&path).map_err(ProfileError::io(&path, "write"))? {
                     None => break path,
                     // A recorder that has another index, since this one was deleted while it ran.

@@ -1,4 +1,4 @@
-//! The run store when its index or its profiles are lost, damaged, or were changed by somebody else.
+//! The run store when its index or its profiles are lost, damaged, or changed by hand.
 
 mod common;
 

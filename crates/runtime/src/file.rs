@@ -62,8 +62,8 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Walks down an absolute path, making folders that are missing (if so asked). What is made is the user's alone. Symbolic links are followed in folders
-/// that the user wrote out, and nowhere else.
+/// Walks down an absolute path, making folders that are missing (if so asked), which are the user's alone. Symbolic links are followed in
+/// folders that the user wrote out, and nowhere else.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;

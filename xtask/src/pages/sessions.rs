@@ -149,8 +149,8 @@ fn without_circumstances(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "```console\n$ make\n...\ndone\n$ report\n  run   2026-11-21 10:42:49 UTC, 210 ms, exit status 0, on vm\n  paths 528\n```\n\
-        ```sh\n$ no session\n```\n";
+    const TEXT: &str = "```console\n$ make\n...\ndone\n$ report\n  run   2026-11-21 10:42:49 UTC, 210 ms, exit status 0, on vm\n\
+        \u{20} paths 528\n```\n```sh\n$ no session\n```\n";
 
     #[test]
     fn sessions_are_console_blocks() {

@@ -1,12 +1,13 @@
 //! The index of a run store, `runs.db`, kept equal to the profiles: they are the truth, and the index can be lost.
 //!
 //! Invariant: a profile gets its name, and loses it, inside a transaction that writes the index. So where both differ while
-//! the index is locked for writing, a recorder was killed, or somebody else removed or added files.
+//! the index is locked for writing, a recorder was killed, or files were removed or added by other means.
 
+use super::names::{numbers, profile_path};
 use super::rows::{COLUMNS, IMAGES, forget_unused, insert, signed, unsigned};
 use super::schema::{self, MIGRATIONS, PATIENCE, migrate, prepare};
 use super::{DATABASE, Failure, PROFILES, STREAMS};
-use crate::container::{EXTENSION, ProfileHead, change_run};
+use crate::container::{ProfileHead, change_run};
 use crate::error::ProfileError;
 use crate::private::file_mode;
 use crate::whole_file::Access;
@@ -146,7 +147,7 @@ fn tell_suites(database: &mut Connection, folder: &Path) -> Result<(), Failure> 
     Ok(t.commit()?)
 }
 
-/// Whether an error means that the index cannot be used as it is, whoever opens it.
+/// Whether an error means that no process can use the index as it is.
 fn is_damaged(error: &rusqlite::Error) -> bool {
     use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
     match error.sqlite_error_code() {
@@ -171,7 +172,7 @@ fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>)
     if differences.is_none() {
         return Ok(None);
     }
-    // Reading many profiles takes its time, for which nobody else should have to wait.
+    // Before the lock is taken: reading many profiles takes its time, for which other recorders need not wait.
     let read = |path: &Path| ProfileHead::read(path).map_err(|e| e.to_string());
     let mut heads: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
     let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -247,41 +248,6 @@ impl Differences {
 /// Size and time of the last change.
 fn stamp(file: &Metadata) -> (i64, i64) {
     (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
-}
-
-/// The file of a run's profile.
-pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
-    folder.join(PROFILES).join(profile_name(number))
-}
-
-/// Its name.
-pub fn profile_name(number: u64) -> String {
-    format!("{number:06}.{EXTENSION}")
-}
-
-/// The number in the name of a profile, or of a folder of streams. Other names have none.
-fn number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
-    // SQLite's integers have a sign.
-    let number = digits.parse().ok().filter(|n| (1..=i64::MAX as u64).contains(n))?;
-    (format!("{number:06}") == digits).then_some(number)
-}
-
-/// The numbers in the names of a folder's files, or of its folders; none if it is not there.
-fn numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
-    let failed = || ProfileError::io(folder, "read");
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
-        other => other.map_err(failed())?,
-    };
-    let is_profiles = folder.ends_with(PROFILES);
-    let mut found = BTreeSet::new();
-    for entry in entries {
-        let name = entry.map_err(failed())?.file_name();
-        let name = name.to_str().filter(|name| name.ends_with(&format!(".{EXTENSION}")) == is_profiles);
-        found.extend(name.and_then(number));
-    }
-    Ok(found)
 }
 
 /// The number of the next run: greater than all that the index has given, and than those of all files in the store.

@@ -1,6 +1,6 @@
 //! Runs, suites and builds as rows of the tables.
 
-use super::index::{profile_name, profile_path};
+use super::names::{profile_name, profile_path};
 use super::{PROFILES, RunEntry, RunImage};
 use crate::container::ProfileHead;
 use crate::model::{ProcessEnding, Run};
@@ -102,7 +102,7 @@ pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
     };
     let number = unsigned(row.get(0)?);
     let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, unsigned);
-    // Where a profile is follows from its number, whatever a table says that anybody may have changed.
+    // Where a profile is follows from its number, and is not read from a table that may have been changed by hand.
     Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 

@@ -1,7 +1,7 @@
 //! What copies have in common, and what each leaves behind: files in the job's folder.
 //!
-//! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed, the same
-//! however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
+//! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
+//! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
 use crate::driver::assets::{write_whole, write_whole_as};
 use crate::driver::recipe::SystemText;

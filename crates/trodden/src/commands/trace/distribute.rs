@@ -1,8 +1,8 @@
 //! Runs on other machines: a file says what each run watches and what it repeats; a job of [`trodden_launch`] has a task for each machine,
 //! which executes its runs one after the other and leaves their partial traces.
 //!
-//! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine must be like
-//! this one (kernel, C library, program, folder), or its run diverges, which is reported.
+//! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine
+//! must be like this one (kernel, C library, program, folder), or its run diverges, which is reported.
 
 use super::runs::{RepeatedProgram, RunResult};
 use crate::cli::{Cli, Command, Trace, TraceRecord};
