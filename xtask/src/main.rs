@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `demo.rs` | from a fresh machine to the report of a real program |
 //! | `suite.rs` | everything that is checked before a change goes in |
-//! | `tidy.rs`, `circles.rs`, `pages.rs` | checks of sources and documentation |
+//! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
 //! | `pgo.rs` | what profile-guided builds gain, by clang's profiles and by ours |

@@ -93,7 +93,7 @@ impl PackagePurpose {
     fn needs(self) -> Vec<Need> {
         let lists: &[&[Need]] = match self {
             PackagePurpose::Demo | PackagePurpose::Corpus => &[TOOLCHAIN, SOURCES],
-            PackagePurpose::Test => &[TOOLCHAIN, TESTS],
+            PackagePurpose::Test => &[TOOLCHAIN, SOURCES, TESTS],
             PackagePurpose::Bench => &[TOOLCHAIN, SOURCES, MEASURING],
             PackagePurpose::Waits => &[TOOLCHAIN, WAITS],
         };

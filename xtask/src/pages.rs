@@ -1,4 +1,7 @@
-//! Checks of the documentation: links lead somewhere, every page is in the book's summary, every command that it shows exists.
+//! Checks of the documentation: links lead somewhere, every page is in the book's summary, every command that it shows exists, and the
+//! README's sessions print what it shows.
+
+pub mod sessions;
 
 use crate::steps;
 use crate::tidy;

@@ -13,7 +13,7 @@ use std::time::Instant;
 /// `cargo xtask test`
 #[derive(Debug, Args)]
 pub struct SuiteOptions {
-    /// Tests only: nothing installed, no lints, no tests of examples in documentation.
+    /// Tests only: nothing installed or fetched, no lints, no tests of examples in documentation.
     #[arg(long)]
     fast: bool,
     /// Only tests whose names contain this.
@@ -43,6 +43,10 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
     steps::headline("Commands that the documentation names");
     report(&pages::check_commands(&steps::target().join("debug/trodden"))?)?;
+    if !options.fast {
+        steps::headline("Sessions of the README");
+        report(&pages::sessions::check(&steps::target().join("debug"))?)?;
+    }
     steps::headline("Tests");
     tests(options)?;
     eprintln!("\nAll checks passed, in {} s.", started.elapsed().as_secs());

@@ -28,7 +28,8 @@ pub type Maps = HashMap<Identity, Arc<UnitMap>>;
 /// Version of the container.
 pub const CONTAINER_VERSION: u32 = 1;
 const MARKER: [u8; 8] = *b"TRODBLCK";
-const FILE_HEAD: u64 = 16;
+/// Size of the file's head.
+pub const FILE_HEAD: u64 = 16;
 const BLOCK_HEAD: usize = 56;
 /// The greatest size of an unpacked block. A block with a greater size in its head is damaged.
 const MOST_UNPACKED: u64 = 1 << 30;
@@ -168,6 +169,11 @@ impl<'a> BlockWriter<'a> {
         Ok(BlockWriter { out, blocks: 0 })
     }
 
+    /// Continues a file that has its head.
+    pub fn after_head(out: &'a mut dyn Write) -> BlockWriter<'a> {
+        BlockWriter { out, blocks: 0 }
+    }
+
     /// Writes a block.
     pub fn put(&mut self, kind: ContentKind, subject: Identity, content: &impl Serialize) -> io::Result<()> {
         let content = postcard::to_allocvec(content).map_err(io::Error::other)?;
@@ -213,8 +219,8 @@ pub enum BlockContent {
     Run(Run),
     /// A map.
     Map(Box<UnitMap>),
-    /// A map that the reader already has; it was not unpacked.
-    KnownMap,
+    /// A block that the reader does not want; it was not unpacked.
+    Unwanted,
     /// An image.
     Image(ImageBlock),
     /// Counts.
@@ -286,13 +292,18 @@ impl BlockReader {
         self.length
     }
 
-    /// The next block; maps of `known` units are not unpacked. `None` at the end of the file.
-    pub fn next(&mut self, known: &Maps) -> Result<Option<BlockItem>, ProfileError> {
+    /// Offset of the next block.
+    pub fn offset(&self) -> u64 {
+        self.at
+    }
+
+    /// The next block; only those that are `wanted`, by kind and subject, are unpacked. `None` at the end of the file.
+    pub fn next(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<Option<BlockItem>, ProfileError> {
         if self.at >= self.length {
             return Ok(None);
         }
         let offset = self.at;
-        match self.block(known)? {
+        match self.block(wanted)? {
             Ok((head, content)) => Ok(Some(BlockItem::Block { offset, head, content: Box::new(content) })),
             Err(what) => {
                 // If the checksum is right, so is the length: the next block follows directly.
@@ -306,7 +317,7 @@ impl BlockReader {
 
     /// The block here; the inner error says what is wrong with it.
     #[allow(clippy::type_complexity)]
-    fn block(&mut self, known: &Maps) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
+    fn block(&mut self, wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<Result<(BlockHead, BlockContent), String>, ProfileError> {
         let left = self.length - self.at;
         if left < BLOCK_HEAD as u64 {
             return Ok(Err("the file ends within the head of a block".into()));
@@ -331,7 +342,7 @@ impl BlockReader {
         }
         self.at += BLOCK_HEAD as u64 + head.packed;
         head.check_layout(&self.path)?;
-        let content = head.content(&packed, known);
+        let content = head.content(&packed, wanted);
         Ok(content.map(|c| (head, c)).map_err(|what| format!("{name}: {what}")))
     }
 
@@ -394,10 +405,10 @@ impl BlockHead {
         }
     }
 
-    fn content(&self, packed: &[u8], known: &Maps) -> Result<BlockContent, String> {
+    fn content(&self, packed: &[u8], wanted: &dyn Fn(ContentKind, Identity) -> bool) -> Result<BlockContent, String> {
         let kind = ContentKind::from_number(self.kind).ok_or("a newer version of trodden wrote it")?;
-        if kind == ContentKind::Map && known.contains_key(&self.subject) {
-            return Ok(BlockContent::KnownMap);
+        if !wanted(kind, self.subject) {
+            return Ok(BlockContent::Unwanted);
         }
         let bytes = unpack(packed, self.unpacked)?;
         Ok(match kind {

@@ -6,16 +6,16 @@
 
 pub use crate::blocks::Maps;
 use crate::blocks::{
-    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, ImageBlock, UnitEntry,
+    BlockContent, BlockHead, BlockItem, BlockReader, BlockWriter, ContentKind, CountsBlock, EventsBlock, FILE_HEAD, ImageBlock, UnitEntry,
 };
 use crate::counts::Counts;
 use crate::error::ProfileError;
 use crate::model::{ImageProfile, Profile, Run, UnitProfile};
 use crate::sampling::Sampling;
-use crate::whole_file;
+use crate::whole_file::{self, Access};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 use trodden_unit::Identity;
@@ -83,13 +83,14 @@ impl Profile {
     }
 
     /// Stores the profile: in a temporary file beside `path`, which then takes its name ([`whole_file`]). Missing
-    /// folders are made. An existing file that is not regular, such as a pipe or a device, is written into.
+    /// folders are made. An existing file that is not regular, such as a pipe or a device, is written into. The file can be
+    /// read by its owner alone, since it has a command line, which may hold a password.
     ///
     /// # Errors
     /// The folder or the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), ProfileError> {
         let failed = |e| ProfileError::io(path, "write")(e);
-        whole_file::write(path, BEGUN, |out| self.write_to(out)).map_err(failed)
+        whole_file::write_for(path, BEGUN, Access::PRIVATE, |out| self.write_to(out)).map_err(failed)
     }
 
     /// Writes the bytes of a stored profile.
@@ -128,12 +129,93 @@ impl Profile {
     }
 }
 
+/// What a run store lists of a stored profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileHead {
+    /// The run.
+    pub run: Run,
+    /// Identity, path and build id of each image.
+    pub images: Vec<(Identity, String, Option<String>)>,
+}
+
+impl ProfileHead {
+    /// Reads it, and checks that the profile is whole: each block has its checksum, and the last one is there. Maps and counts are not
+    /// unpacked.
+    ///
+    /// # Errors
+    /// The file cannot be read, is of another kind or version, or is damaged anywhere.
+    pub fn read(path: &Path) -> Result<ProfileHead, ProfileError> {
+        let file = open_regular(path)?;
+        let mut blocks = BlockReader::new(path, file)?;
+        let damaged = |offset, what: &str| ProfileError::Damaged { path: path.to_owned(), offset, what: what.to_owned() };
+        let (mut run, mut images, mut number, mut complete) = (None, Vec::new(), 0, false);
+        let wanted = |kind, _| matches!(kind, ContentKind::Run | ContentKind::Image | ContentKind::End);
+        while let Some(item) = blocks.next(&wanted)? {
+            match item {
+                BlockItem::Damage { offset, what } => return Err(damaged(offset, &what)),
+                BlockItem::Block { offset, .. } if complete => return Err(damaged(offset, "something follows the last block")),
+                BlockItem::Block { offset, head, content } => match *content {
+                    BlockContent::Run(found) => run = Some(found),
+                    BlockContent::Image(image) => images.push((head.subject, image.path, image.build_id)),
+                    BlockContent::End(blocks) if blocks != number => return Err(damaged(offset, "blocks before it are missing")),
+                    BlockContent::End(_) => complete = true,
+                    _ => {}
+                },
+            }
+            number += 1;
+        }
+        match run {
+            Some(run) if complete => Ok(ProfileHead { run, images }),
+            Some(_) => Err(damaged(blocks.length(), "the file ends before its last block")),
+            None => Err(damaged(FILE_HEAD, "the description of the run is missing")),
+        }
+    }
+}
+
+/// Changes the run of a stored profile; everything else stays as it is, byte by byte.
+///
+/// # Errors
+/// The file is no profile that begins with a run, or cannot be written.
+pub(crate) fn change_run(path: &Path, access: Access, change: impl FnOnce(&mut Run)) -> Result<(), ProfileError> {
+    let mut file = open_regular(path)?;
+    let mut blocks = BlockReader::new(path, file.try_clone().map_err(ProfileError::io(path, "read"))?)?;
+    let mut run = match blocks.next(&|_, _| true)? {
+        Some(BlockItem::Block { content, .. }) if matches!(*content, BlockContent::Run(_)) => {
+            let BlockContent::Run(run) = *content else { unreachable!("just seen") };
+            run
+        }
+        _ => return Err(ProfileError::Damaged { path: path.to_owned(), offset: FILE_HEAD, what: "it does not begin with a run".into() }),
+    };
+    change(&mut run);
+    let rest = blocks.offset();
+    let written = whole_file::write_for(path, BEGUN, access, |out| {
+        file.seek(SeekFrom::Start(0))?;
+        io::copy(&mut (&file).take(FILE_HEAD), out)?;
+        BlockWriter::after_head(out).put(ContentKind::Run, Identity([0; 16]), &run)?;
+        file.seek(SeekFrom::Start(rest))?;
+        io::copy(&mut file, out).map(drop)
+    });
+    written.map_err(ProfileError::io(path, "write"))
+}
+
+/// Opens a file, and never waits for a pipe of that name.
+fn open_regular(path: &Path) -> Result<File, ProfileError> {
+    let kind = path.metadata().map_err(ProfileError::io(path, "read"))?;
+    if !kind.is_file() {
+        let what = "it is no regular file".to_string();
+        return Err(ProfileError::Foreign { path: path.to_owned(), expected: "stored profile", what });
+    }
+    File::open(path).map_err(ProfileError::io(path, "read"))
+}
+
 /// Reads all blocks and assembles the profile. If `strict`, the first loss is an error.
 fn assemble(path: &Path, maps: &mut Maps, strict: bool) -> Result<Recovered, ProfileError> {
     let file = File::open(path).map_err(ProfileError::io(path, "read"))?;
     let mut blocks = BlockReader::new(path, file)?;
     let mut parts = Parts::new(maps);
-    while let Some(item) = blocks.next(parts.maps)? {
+    loop {
+        let maps = &*parts.maps;
+        let Some(item) = blocks.next(&|kind, subject| kind != ContentKind::Map || !maps.contains_key(&subject))? else { break };
         parts.take(item);
         if strict && let Some(Loss { offset, what }) = parts.lost.pop() {
             return Err(ProfileError::Damaged { path: path.to_owned(), offset, what });
@@ -193,7 +275,7 @@ impl<'a> Parts<'a> {
                 Ok(()) => drop(self.maps.insert(head.subject, Arc::new(*map))),
                 Err(what) => self.lose(offset, format!("the map of unit {}: {what}", head.subject)),
             },
-            BlockContent::KnownMap => {}
+            BlockContent::Unwanted => {}
             BlockContent::Image(image) => {
                 self.images.push(Pending { offset, identity: head.subject, image, counts: HashMap::new() });
             }

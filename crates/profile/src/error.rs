@@ -72,19 +72,6 @@ pub enum ProfileError {
     /// The program that writes a raw file ended before the file was set up.
     #[error("{0}: the program ended before this raw file was set up; nothing was counted in it: delete it")]
     NotReady(PathBuf),
-    /// The database names a file outside the store.
-    #[error(
-        "{store}: run {run} names the file {profile}, which is not in the store: the database was changed by hand, and nothing is \
-            done with that run"
-    )]
-    OutsideStore {
-        /// The store.
-        store: PathBuf,
-        /// The run.
-        run: u64,
-        /// The file.
-        profile: PathBuf,
-    },
     /// The program that was to write a raw file had no room for it.
     #[error(
         "{0}: there was no room for it on the disk, or within the limit of files (ulimit -f), so that the counts of its program are \
@@ -184,7 +171,7 @@ pub enum ProfileError {
         source: MapError,
     },
     /// The run store's database refused.
-    #[error("{path}: run store: {source}")]
+    #[error("{path}: run store: {source}; if it goes on, delete this file: it is made again from the profiles beside it")]
     Database {
         /// The database.
         path: PathBuf,

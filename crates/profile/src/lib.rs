@@ -36,6 +36,7 @@ mod labels;
 pub mod merge;
 pub mod model;
 pub mod paths;
+pub mod private;
 pub mod procedures;
 pub mod raw;
 pub mod sampling;

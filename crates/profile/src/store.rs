@@ -1,33 +1,35 @@
 //! The run store: the runs of a project, in a folder `.trodden` beside it.
 //!
 //! ```text
-//! .trodden/runs.db              SQLite: runs, suites, builds (tables in `schema`; any SQLite client can query it)
-//! .trodden/profiles/000001.trodden   the profile of run 1
+//! .trodden/profiles/000001.trodden   the profile of run 1, with all that is known of it
 //! .trodden/streams/000001/      its streams, if they were recorded
+//! .trodden/runs.db              SQLite: an index of the profiles (tables in `schema`; any SQLite client can query it)
 //! ```
-//!
-//! Runs are numbered from 1, and no number is used twice. Several programs may record at a time: a number is reserved first, then the
-//! profile is written, and only then the run is listed. A crash leaves a number that is never used.
+//! Runs are numbered from 1. Several programs may record at a time. No profile is overwritten, and the index is kept equal to the profiles
+//! ([`Repair`]).
 
+mod index;
 mod left;
+mod names;
 mod rows;
 mod schema;
 
+pub use crate::private::RUN_STORE as FOLDER;
+pub use index::{Repair, UnreadableProfile};
 pub use left::Left;
 
-use crate::container::EXTENSION;
+use crate::container::{BEGUN, ProfileHead, change_run};
 use crate::error::ProfileError;
 use crate::model::{Profile, Run};
-use rows::{COLUMNS, complete, forget_unused, images, read_entry, reserve, signed, suite_id, unsigned};
+use crate::private;
+use crate::whole_file::{Access, UnnamedFile};
+use rows::{COLUMNS, forget_unused, images, insert, read_entry, signed, suite_id, unsigned};
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
-use schema::{MIGRATIONS, migrate, prepare};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use trodden_unit::Identity;
 
-/// Name of the store's folder.
-pub const FOLDER: &str = ".trodden";
 const DATABASE: &str = "runs.db";
 /// The folder of the profiles.
 const PROFILES: &str = "profiles";
@@ -41,7 +43,8 @@ pub const RAW: &str = "raw-";
 pub struct RunStore {
     folder: PathBuf,
     database: Connection,
-    /// Where the store cannot be written: the copy that is read instead, with the reason.
+    repair: Option<Repair>,
+    /// Where the store cannot be written: the copy of the index that is used instead, with the reason.
     unwritable: Option<(TempDir, String)>,
 }
 
@@ -71,18 +74,33 @@ pub struct RunImage {
     pub build_id: Option<String>,
 }
 
-/// The database of a store's folder, brought up to date.
-fn connect(folder: &Path) -> Result<Connection, ProfileError> {
-    let path = folder.join(DATABASE);
-    let failed = |source| ProfileError::Database { path: path.clone(), source };
-    let mut database = Connection::open(&path).map_err(failed)?;
-    prepare(&database).map_err(failed)?;
-    let found = migrate(&mut database).map_err(failed)?;
-    let known = MIGRATIONS.len() as u64;
-    if found > known {
-        return Err(ProfileError::Version { path, kind: "run store", found, known });
+/// Why work on an index failed.
+#[derive(Debug)]
+enum Failure {
+    Sql(rusqlite::Error),
+    Other(ProfileError),
+}
+
+impl Failure {
+    /// `database`: its file.
+    fn into_error(self, database: &Path) -> ProfileError {
+        match self {
+            Failure::Sql(source) => ProfileError::Database { path: database.to_owned(), source },
+            Failure::Other(error) => error,
+        }
     }
-    Ok(database)
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sql(error)
+    }
+}
+
+impl From<ProfileError> for Failure {
+    fn from(error: ProfileError) -> Failure {
+        Failure::Other(error)
+    }
 }
 
 /// Whether a database could not be opened because its folder, or the disk, takes nothing.
@@ -91,9 +109,9 @@ fn is_unwritable(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | DiskFull | ReadOnly | SystemIoFailure))
 }
 
-/// The database of a store's folder, with what is not yet merged into it, in a folder of its own.
+/// The database of a store's folder, if there is one, with what is not yet merged into it, in a folder of its own.
 fn copy_of(folder: &Path) -> Result<TempDir, ProfileError> {
-    let copy = tempfile::tempdir().map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
+    let copy = private::temporary_folder("trodden-store-").map_err(ProfileError::io(&std::env::temp_dir(), "write"))?;
     for name in [DATABASE.to_owned(), format!("{DATABASE}-wal")] {
         let file = folder.join(&name);
         if file.exists() {
@@ -110,14 +128,16 @@ impl RunStore {
     /// It cannot be made, opened or written.
     pub fn create(project: &Path) -> Result<RunStore, ProfileError> {
         let folder = project.join(FOLDER);
-        std::fs::create_dir_all(folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
+        private::create_folder(&folder.join(PROFILES)).map_err(ProfileError::io(&folder, "make"))?;
         let ignore = folder.join(".gitignore");
         if !ignore.exists() {
-            std::fs::write(&ignore, "*\n").map_err(ProfileError::io(&ignore, "write"))?;
+            let access = Access::Mode(private::file_mode(&folder));
+            let written = UnnamedFile::write(&folder, BEGUN, access, |out| out.write_all(b"*\n")).and_then(|file| file.name(&ignore));
+            written.map_err(ProfileError::io(&ignore, "write"))?;
         }
         let store = RunStore::open(&folder)?;
         // What is to be recorded must not be lost when it is there.
-        store.writing(|_| Ok(()))?;
+        store.writing(|_| Ok::<(), Failure>(()))?;
         Ok(store)
     }
 
@@ -127,7 +147,7 @@ impl RunStore {
     /// There is none, or it cannot be opened.
     pub fn find(start: &Path) -> Result<RunStore, ProfileError> {
         let absolute = std::path::absolute(start).map_err(ProfileError::io(start, "read"))?;
-        match absolute.ancestors().map(|p| p.join(FOLDER)).find(|f| f.join(DATABASE).is_file()) {
+        match absolute.ancestors().map(|p| p.join(FOLDER)).find(|f| f.join(DATABASE).is_file() || f.join(PROFILES).is_dir()) {
             Some(folder) => RunStore::open(&folder),
             None => Err(ProfileError::NoStore { folder: FOLDER, start: absolute }),
         }
@@ -138,15 +158,34 @@ impl RunStore {
     /// # Errors
     /// It cannot be opened, or a newer trodden made it.
     pub fn open(folder: &Path) -> Result<RunStore, ProfileError> {
-        let (database, unwritable) = match connect(folder) {
+        let (index, unwritable) = match index::open(folder, folder) {
             Err(ProfileError::Database { source, .. }) if is_unwritable(&source) => {
                 // Even who only reads must write into SQLite's files beside the database.
                 let copy = copy_of(folder)?;
-                (connect(copy.path())?, Some((copy, source.to_string())))
+                (index::open(copy.path(), folder)?, Some((copy, source.to_string())))
             }
             other => (other?, None),
         };
-        Ok(RunStore { folder: folder.to_owned(), database, unwritable })
+        Ok(RunStore { folder: folder.to_owned(), database: index.database, repair: index.repair, unwritable })
+    }
+
+    /// What was done to the index when the store was opened, if it differed from the profiles. Where the store cannot be written, a copy
+    /// of the index was repaired.
+    pub fn repair(&self) -> Option<&Repair> {
+        self.repair.as_ref()
+    }
+
+    /// Files among the profiles that are not listed, since they cannot be read.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn unreadable(&self) -> Result<Vec<UnreadableProfile>, ProfileError> {
+        self.reading(|t| {
+            let mut statement = t.prepare("SELECT number, why FROM unreadable ORDER BY number")?;
+            let path = |number: i64| names::profile_path(&self.folder, unsigned(number));
+            let rows = statement.query_map([], |row| Ok(UnreadableProfile { path: path(row.get(0)?), why: row.get(1)? }))?;
+            rows.collect()
+        })
     }
 
     /// The store's folder.
@@ -162,18 +201,36 @@ impl RunStore {
         if let Some(suite) = &profile.run.suite {
             check_suite_name(suite)?;
         }
-        let number = self.writing(|t| reserve(t, &profile.run))?;
-        let name = format!("{PROFILES}/{number:06}.{EXTENSION}");
-        let path = self.folder.join(&name);
-        let written = profile.write(&path).and_then(|()| path.metadata().map_err(ProfileError::io(&path, "read")));
-        match written {
-            Ok(file) => self.writing(|t| complete(t, number, &name, file.len(), profile))?,
-            Err(error) => {
-                self.writing(|t| t.execute("DELETE FROM runs WHERE number = ?1", [number]).map(drop))?;
-                return Err(error);
+        let folder = self.folder.join(PROFILES);
+        let access = Access::Mode(private::file_mode(&self.folder));
+        let written = UnnamedFile::write(&folder, BEGUN, access, |out| profile.write_to(out));
+        let mut file = written.map_err(ProfileError::io(&folder, "write"))?;
+        let images = profile.images.iter().map(|i| (i.identity, i.path.clone(), i.build_id.clone())).collect();
+        let head = ProfileHead { run: profile.run.clone(), images };
+        let mut named = None;
+        let listed = self.writing(|t| {
+            let mut number = index::next_number(t, &self.folder)?;
+            let path = loop {
+                let path = names::profile_path(&self.folder, number);
+                match file.name(&path).map_err(ProfileError::io(&path, "write"))? {
+                    None => break path,
+                    // A recorder that has another index, since this one was deleted while it ran.
+                    Some(again) => file = again,
+                }
+                number += 1;
+            };
+            let bytes = named.insert(path.clone()).metadata().map_err(ProfileError::io(&path, "read"))?.len();
+            insert(t, number, &head, bytes)?;
+            Ok::<u64, Failure>(number)
+        });
+        match (listed, named) {
+            (Err(error), Some(path)) => {
+                // The caller says that the run was not stored.
+                std::fs::remove_file(&path).map_err(ProfileError::io(&path, "remove"))?;
+                Err(error)
             }
+            (listed, _) => self.number(listed?),
         }
-        self.number(number as u64)
     }
 
     /// All runs, by number.
@@ -215,10 +272,7 @@ impl RunStore {
     /// # Errors
     /// The file is missing or damaged.
     pub fn load(&self, entry: &RunEntry) -> Result<Profile, ProfileError> {
-        self.check_place(entry)?;
-        let mut profile = Profile::read(&entry.profile)?;
-        profile.run.suite = entry.run.suite.clone();
-        Ok(profile)
+        Profile::read(&entry.profile)
     }
 
     /// Names of the suites and how many runs each has.
@@ -226,8 +280,7 @@ impl RunStore {
     /// # Errors
     /// The database cannot be read.
     pub fn suites(&self) -> Result<Vec<(String, u64)>, ProfileError> {
-        let sql =
-            "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id WHERE profile IS NOT NULL GROUP BY name ORDER BY name";
+        let sql = "SELECT name, count(*) FROM suites JOIN runs ON runs.suite = suites.id GROUP BY name ORDER BY name";
         self.reading(|t| {
             let mut statement = t.prepare(sql)?;
             let rows = statement.query_map([], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))?;
@@ -238,14 +291,17 @@ impl RunStore {
     /// Puts a run into a suite, or (`None`) takes it out of its suite.
     ///
     /// # Errors
-    /// There is no such run, the name is no suite's name, or the database cannot be written.
+    /// There is no such run, the name is no suite's name, or the profile or the database cannot be written.
     pub fn set_suite(&self, number: u64, suite: Option<&str>) -> Result<(), ProfileError> {
-        self.number(number)?;
+        let entry = self.number(number)?;
         suite.map_or(Ok(()), check_suite_name)?;
         self.writing(|t| {
+            change_run(&entry.profile, Access::Mode(private::file_mode(&self.folder)), |run| run.suite = suite.map(str::to_owned))?;
+            let bytes = entry.profile.metadata().map_err(ProfileError::io(&entry.profile, "read"))?.len();
+            t.execute("UPDATE runs SET bytes = ?1 WHERE number = ?2", params![signed(bytes), signed(number)])?;
             let suite = suite.map(|name| suite_id(t, name)).transpose()?;
             t.execute("UPDATE runs SET suite = ?1 WHERE number = ?2", params![suite, signed(number)])?;
-            forget_unused(t)
+            Ok::<(), Failure>(forget_unused(t)?)
         })
     }
 
@@ -255,34 +311,24 @@ impl RunStore {
     /// There is no such run, or it cannot be removed.
     pub fn remove(&self, number: u64) -> Result<(), ProfileError> {
         let entry = self.number(number)?;
-        self.check_place(&entry)?;
         self.writing(|t| {
             t.execute("DELETE FROM runs WHERE number = ?1", [signed(number)])?;
-            forget_unused(t)
-        })?;
-        let streams = self.streams(number);
-        for (removed, path) in [(std::fs::remove_file(&entry.profile), &entry.profile), (std::fs::remove_dir_all(&streams), &streams)] {
-            match removed {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e)),
-                _ => {}
+            forget_unused(t)?;
+            let streams = self.streams(number);
+            // The profile last: without it there is no run.
+            for (removed, path) in [(std::fs::remove_dir_all(&streams), &streams), (std::fs::remove_file(&entry.profile), &entry.profile)] {
+                match removed {
+                    Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(ProfileError::io(path, "remove")(e).into()),
+                    _ => {}
+                }
             }
-        }
-        Ok(())
+            Ok::<(), Failure>(())
+        })
     }
 
     /// The folder of a run's streams, if it has any.
     pub fn streams(&self, number: u64) -> PathBuf {
         self.folder.join(STREAMS).join(format!("{number:06}"))
-    }
-
-    /// Whether a run's profile is where the store keeps profiles.
-    fn check_place(&self, entry: &RunEntry) -> Result<(), ProfileError> {
-        let is_own =
-            entry.profile.parent().is_some_and(|folder| folder == self.folder.join(PROFILES)) && entry.profile.file_name().is_some();
-        match is_own {
-            true => Ok(()),
-            false => Err(ProfileError::OutsideStore { store: self.folder.clone(), run: entry.number, profile: entry.profile.clone() }),
-        }
     }
 
     fn number(&self, number: u64) -> Result<RunEntry, ProfileError> {
@@ -320,23 +366,29 @@ impl RunStore {
     }
 
     /// Writes in one transaction that takes the lock at once, so that it never fails half-way for lack of it.
-    fn writing<T>(&self, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+    fn writing<T, E: Into<Failure>>(&self, work: impl FnOnce(&Transaction) -> Result<T, E>) -> Result<T, ProfileError> {
         if let Some((_, why)) = &self.unwritable {
             return Err(ProfileError::StoreUnwritable { folder: self.folder.clone(), why: why.clone() });
         }
         self.transact(TransactionBehavior::Immediate, work)
     }
 
-    fn transact<T>(&self, how: TransactionBehavior, work: impl FnOnce(&Transaction) -> rusqlite::Result<T>) -> Result<T, ProfileError> {
+    fn transact<T, E: Into<Failure>>(
+        &self,
+        how: TransactionBehavior,
+        work: impl FnOnce(&Transaction) -> Result<T, E>,
+    ) -> Result<T, ProfileError> {
         let run = || {
             let transaction = Transaction::new_unchecked(&self.database, how)?;
-            let out = work(&transaction)?;
+            let out = work(&transaction).map_err(Into::into)?;
             transaction.commit()?;
             Ok(out)
         };
-        run().map_err(|source| match is_unwritable(&source) {
-            true => ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() },
-            false => ProfileError::Database { path: self.folder.join(DATABASE), source },
+        run().map_err(|failure| match failure {
+            Failure::Sql(source) if is_unwritable(&source) => {
+                ProfileError::StoreUnwritable { folder: self.folder.clone(), why: source.to_string() }
+            }
+            other => other.into_error(&self.folder.join(DATABASE)),
         })
     }
 }

@@ -20,6 +20,20 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub struct WholeFile(Begun);
 
+/// Who may use a new file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// The umask says so; a file that replaces another one takes over its permissions.
+    Umask,
+    /// These permissions, whatever the umask and the replaced file had.
+    Mode(u32),
+}
+
+impl Access {
+    /// The owner alone.
+    pub const PRIVATE: Access = Access::Mode(0o600);
+}
+
 #[derive(Debug)]
 enum Begun {
     /// An existing file that cannot be replaced.
@@ -29,11 +43,19 @@ enum Begun {
 }
 
 impl WholeFile {
-    /// Creates a file; `prefix` is that of its temporary name. Missing folders are made.
+    /// Creates a file with the permissions that the umask leaves; `begun` is the prefix of its temporary name. Missing folders are made.
     ///
     /// # Errors
     /// The folder cannot be written, or a link is another user's.
     pub fn create(path: &Path, begun: &str) -> io::Result<WholeFile> {
+        WholeFile::create_for(path, begun, Access::Umask)
+    }
+
+    /// The same with the permissions that `access` says.
+    ///
+    /// # Errors
+    /// As [`WholeFile::create`].
+    pub fn create_for(path: &Path, begun: &str, access: Access) -> io::Result<WholeFile> {
         if is_stream(path) {
             // Appends to what other processes have written: an open file has a position for each of them.
             return Ok(WholeFile(Begun::Stream(File::options().append(true).open(path)?)));
@@ -41,15 +63,12 @@ impl WholeFile {
         let path = target(path)?;
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        let mut options = tempfile::Builder::new();
-        // The permissions of a new file, restricted by the umask.
-        options.permissions(PermissionsExt::from_mode(0o666));
-        let file = options.prefix(begun).tempfile_in(folder)?;
-        if let Ok(there) = std::fs::metadata(&path) {
+        let file = temporary(folder, begun, access)?;
+        if access == Access::Umask
+            && let Ok(there) = std::fs::metadata(&path)
+        {
             file.as_file().set_permissions(there.permissions())?;
         }
-        // Without locks in the file system, a file that is being written may be taken for an orphaned one.
-        let _ = file.as_file().try_lock();
         Ok(WholeFile(Begun::Temporary { file, path }))
     }
 
@@ -76,16 +95,73 @@ impl WholeFile {
     }
 }
 
-/// Writes a file; its temporary name begins as given.
+/// Writes a file with the permissions that the umask leaves; its temporary name begins as given.
 ///
 /// # Errors
 /// The folder or the file cannot be written, a link is another user's, or `content` fails.
 pub fn write(path: &Path, begun: &str, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let whole = WholeFile::create(path, begun)?;
-    let mut out = BufWriter::new(whole.file());
-    content(&mut out).and_then(|()| out.flush())?;
-    drop(out);
+    write_for(path, begun, Access::Umask, content)
+}
+
+/// The same with the permissions that `access` says.
+///
+/// # Errors
+/// As [`write`].
+pub fn write_for(path: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let whole = WholeFile::create_for(path, begun, access)?;
+    fill(whole.file(), content)?;
     whole.finish()
+}
+
+/// A file that is complete on disk and still has its temporary name.
+#[derive(Debug)]
+pub struct UnnamedFile(NamedTempFile);
+
+impl UnnamedFile {
+    /// Writes it in `folder`; its temporary name begins as given.
+    ///
+    /// # Errors
+    /// The file cannot be written, or `content` fails.
+    pub fn write(folder: &Path, begun: &str, access: Access, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<Self> {
+        let file = temporary(folder, begun, access)?;
+        fill(file.as_file(), content)?;
+        file.as_file().sync_all()?;
+        Ok(UnnamedFile(file))
+    }
+
+    /// Gives it a name that no file has. If one has it, the file is given back.
+    ///
+    /// # Errors
+    /// It cannot be renamed for another reason.
+    pub fn name(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
+        match self.0.persist_noclobber(path) {
+            Ok(_) => Ok(None),
+            Err(taken) if taken.error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(UnnamedFile(taken.file))),
+            Err(other) => Err(other.error),
+        }
+    }
+}
+
+/// A new file under a temporary name, locked.
+fn temporary(folder: &Path, begun: &str, access: Access) -> io::Result<NamedTempFile> {
+    let mut options = tempfile::Builder::new();
+    let mode = match access {
+        Access::Umask => 0o666,
+        Access::Mode(mode) => mode,
+    };
+    options.permissions(PermissionsExt::from_mode(mode));
+    let file = options.prefix(begun).tempfile_in(folder)?;
+    if access != Access::Umask {
+        file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
+    }
+    // Without locks in the file system, a file that is being written may be taken for an orphaned one.
+    let _ = file.as_file().try_lock();
+    Ok(file)
+}
+
+fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::new(file);
+    content(&mut out).and_then(|()| out.flush())
 }
 
 /// Whether a file under a temporary name, or a folder that its user locks, is left from a process that has ended.
@@ -192,6 +268,30 @@ mod tests {
         let failing = |out: &mut dyn Write| out.write_all(b"half").and_then(|()| Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(write(&path, ".begun-", failing).unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!((text(&path), fs::read_dir(folder.path()).unwrap().count()), ("old".into(), 1));
+    }
+
+    #[test]
+    fn private_files_stay_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let mode = || fs::metadata(&path).unwrap().mode() & 0o7777;
+        fs::write(&path, "old").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        write(&path, ".begun-", |_| Ok(())).unwrap();
+        assert_eq!(mode(), 0o644);
+        write_for(&path, ".begun-", Access::PRIVATE, |_| Ok(())).unwrap();
+        assert_eq!(mode(), 0o600);
+    }
+
+    #[test]
+    fn files_get_names_that_no_file_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("taken"), "old").unwrap();
+        let file = UnnamedFile::write(folder.path(), ".begun-", Access::PRIVATE, |out| out.write_all(b"new")).unwrap();
+        let file = file.name(&at("taken")).unwrap().expect("the name is taken");
+        assert!(file.name(&at("free")).unwrap().is_none());
+        assert_eq!((text(&at("taken")), text(&at("free"))), ("old".into(), "new".into()));
     }
 
     #[test]

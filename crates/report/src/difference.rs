@@ -2,9 +2,11 @@
 
 use crate::Name;
 use crate::select::limit;
-use crate::words::plural;
+use crate::view::file_of;
+use crate::words::{base_name, plural};
 use serde_json::{Value, json};
 use std::fmt::Write;
+use std::path::Path;
 use trodden_profile::{Diff, FunctionDiff, PathChange, PathDiff};
 
 /// Version of the JSON.
@@ -32,7 +34,7 @@ pub fn json(found: &Diff) -> Value {
     let function = |f: &FunctionDiff| {
         let name = Name::from_linkage(f.map().plain_name());
         json!({
-            "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source,
+            "function": name.full, "linkage_name": name.linkage, "image": f.image, "source": f.unit.source, "file": declared_in(f),
             "entries": [f.entries.0.to_string(), f.entries.1.to_string()], "executions": [f.executions.0.to_string(),
                 f.executions.1.to_string()],
             "unfinished": [f.unfinished.0.to_string(), f.unfinished.1.to_string()], "paths": f.paths.iter().map(path).collect::<Vec<_>>(),
@@ -61,7 +63,7 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     line(format!("overlap of the paths' shares: {:.2} % of executions, {:.2} % of instructions", overlap[0], overlap[1]));
     for function in &found.functions {
         let name = Name::from_linkage(function.map().plain_name()).full;
-        line(format!("\n{name}  ({}; entered {} -> {})", function.unit.source, function.entries.0, function.entries.1));
+        line(format!("\n{name}  ({}; entered {} -> {})", shown_file(function), function.entries.0, function.entries.1));
         for path in function.paths.iter().take(limit(top)) {
             let share = |s: f64| format!("{:.1} %", s * 100.0);
             let (was, is) = (share(path.function_share.0), share(path.function_share.1));
@@ -86,14 +88,33 @@ pub fn text(found: &Diff, functions: u64, top: usize) -> String {
     out
 }
 
-/// The lines of a path, each block's first.
+/// The file in which a function is declared, if debug information says: units include files that have functions, too.
+fn declared_in(function: &FunctionDiff) -> Option<&str> {
+    function.map().position.and_then(|position| file_of(&function.unit, position))
+}
+
+/// The same as the unit's source is spelled, if it is that.
+fn shown_file(function: &FunctionDiff) -> &str {
+    let source = function.unit.source.as_str();
+    declared_in(function).filter(|file| !Path::new(file).ends_with(source)).map_or(source, base_name)
+}
+
+/// The lines of a path, each block's first. The function's file is not named, another one where it begins.
 fn lines(function: &FunctionDiff, path: &PathDiff) -> String {
-    let mut lines: Vec<u32> = Vec::new();
+    const SHOWN: usize = 12;
+    let mut lines: Vec<(Option<&str>, u32)> = Vec::new();
     for block in path.blocks.iter().filter_map(|b| function.map().blocks.get(b.0 as usize)) {
-        let line = block.positions.iter().map(|p| p.line).find(|l| *l > 0);
+        let position = block.positions.iter().find(|p| p.line > 0);
+        let line = position.map(|p| (file_of(&function.unit, *p), p.line));
         lines.extend(line.filter(|l| lines.last() != Some(l)));
     }
-    let shown: Vec<String> = lines.iter().take(12).map(u32::to_string).collect();
-    let more = if lines.len() > 12 { " ..." } else { "" };
+    let mut file = declared_in(function);
+    let mut shown = Vec::new();
+    for (of, line) in lines.iter().take(SHOWN) {
+        let name = of.filter(|of| file.is_some_and(|file| file != *of)).map_or(String::new(), |of| format!("{}:", base_name(of)));
+        shown.push(format!("{name}{line}"));
+        file = of.or(file);
+    }
+    let more = if lines.len() > SHOWN { " ..." } else { "" };
     format!("lines {}{more}", shown.join(" "))
 }

@@ -63,8 +63,8 @@ pub fn open(image: &Image, pattern: &Text, missing: MissingFile, path: &mut Text
     Ok(RawFile { descriptor, regions_offset, region_stride, switch_offset })
 }
 
-/// Walks down an absolute path, making folders that are missing (if so asked). Symbolic links are followed in folders
-/// that the user wrote out, and nowhere else.
+/// Walks down an absolute path, making folders that are missing (if so asked), which are the user's alone. Symbolic links are followed in
+/// folders that the user wrote out, and nowhere else.
 fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<Descriptor, Failure> {
     let cannot = |error| Failure::system(b"it cannot be opened", error, WRITABLE);
     let folder_flags = system::O_PATH | system::O_DIRECTORY | system::O_CLOEXEC;
@@ -84,13 +84,13 @@ fn open_path(path: &mut Text, literal: usize, missing: MissingFile) -> Result<De
     // O_NONBLOCK: a pipe of that name must not make the subject wait.
     let flags = system::O_RDWR | system::O_NOFOLLOW | system::O_CLOEXEC | system::O_NONBLOCK | system::O_NOCTTY;
     let flags = if missing == MissingFile::Make { flags | system::O_CREAT } else { flags };
-    system::open_at(&folder, path.with_nul(start), flags, 0o644).map_err(cannot)
+    system::open_at(&folder, path.with_nul(start), flags, 0o600).map_err(cannot)
 }
 
 fn open_folder(folder: &Descriptor, name: &[u8], flags: i32, missing: MissingFile) -> Result<Descriptor, Errno> {
     match system::open_at(folder, name, flags, 0) {
         Err(system::ENOENT) if missing == MissingFile::Make => {
-            match system::make_folder_at(folder, name, 0o777) {
+            match system::make_folder_at(folder, name, 0o700) {
                 Ok(()) | Err(system::EEXIST) => {}
                 Err(error) => return Err(error),
             }

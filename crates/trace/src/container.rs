@@ -102,14 +102,13 @@ pub struct Reader {
 }
 
 impl Writer {
-    /// Makes a file that only its owner can read, since it may have the program's input and environment.
+    /// Makes a file that only its owner can read, since it may have the program's input.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn create(path: &Path, magic: [u8; 8]) -> Result<Self, ContainerError> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
-        Self::begin(file.map_err(|source| ContainerError::Io { path: path.to_owned(), source })?, path, magic)
+        let file = trodden_profile::private::create_file(path).map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;
+        Self::begin(file, path, magic)
     }
 
     /// Begins to write an empty file, which will have this path.

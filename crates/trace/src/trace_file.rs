@@ -14,9 +14,9 @@ use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
-use trodden_profile::whole_file::WholeFile;
+use trodden_profile::whole_file::{Access, WholeFile};
 
-const MAGIC: [u8; 8] = *b"TRODTRC3";
+const MAGIC: [u8; 8] = *b"TRODTRC4";
 /// Events of a block of the file.
 const BLOCK: usize = 1 << 16;
 
@@ -43,8 +43,6 @@ pub struct TraceAbout {
     pub collector: String,
     /// Runs that were merged.
     pub runs: u32,
-    /// Recorded environment.
-    pub environment: Vec<(String, String)>,
     /// Functions, by address.
     pub functions: Vec<FunctionAbout>,
     /// Blocks, by address.
@@ -205,13 +203,8 @@ impl TraceWriter {
     /// # Errors
     /// It cannot be made.
     pub fn create(path: &Path, about: &TraceAbout) -> Result<Self, ContainerError> {
-        use std::os::unix::fs::PermissionsExt;
-        let is_new = !path.exists();
         let begin = || {
-            let whole = WholeFile::create(path, BEGUN)?;
-            if is_new {
-                whole.file().set_permissions(PermissionsExt::from_mode(0o600))?;
-            }
+            let whole = WholeFile::create_for(path, BEGUN, Access::PRIVATE)?;
             Ok((whole.file().try_clone()?, whole))
         };
         let (file, whole) = begin().map_err(|source| ContainerError::Io { path: path.to_owned(), source })?;

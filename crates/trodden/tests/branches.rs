@@ -40,6 +40,17 @@ fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
 }
 
 #[test]
+fn programs_with_marked_blocks_are_described() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--trodden-addresses -O1 prog.c -o marked");
+    place.cc("-O1 prog.c -o counted");
+    let info = |file: &str| -> serde_json::Value { serde_json::from_slice(&place.trodden(&format!("info --json {file}")).stdout).unwrap() };
+    let (marked, counted) = (info("marked"), info("counted"));
+    assert_eq!((&marked["functions"], &marked["counters"]), (&counted["functions"], &counted["counters"]));
+    assert!(marked["units"][0]["scheme"].as_str().unwrap().contains("observe=addresses"), "{marked}");
+}
+
+#[test]
 fn a_trace_imported_gives_the_counts() {
     let (place, counted, trace) = traced(PROGRAM, 3);
     place.write("trace.txt", &trace);

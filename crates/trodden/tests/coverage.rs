@@ -343,3 +343,26 @@ fn functions_inlined_into_other_crates_are_executed() {
     let library = tracefile.split("end_of_record").find(|file| file.contains("library/src/lib.rs")).unwrap();
     assert!(library.contains("DA:3,3\n"), "{library}");
 }
+
+/// Options that rename folders in the mapping, or in debug information, but not in both.
+#[test]
+fn files_of_renamed_folders_have_their_paths() {
+    let place = Place::with(&[
+        ("src/one.c", "#include \"part.c\"\nint main(int n, char **v) { return n > 5 && v ? 1 : work(n) == 77; }\n"),
+        ("src/part.c", "__attribute__((noinline)) static int work(int n) { if (n > 1) return 2; return 1; }\n"),
+    ]);
+    let here = place.path("");
+    let here = here.display().to_string();
+    let here = here.trim_end_matches('/');
+    let mut reports = Vec::new();
+    for option in ["", "-fcoverage-prefix-map=HERE=.", "-fcoverage-prefix-map=HERE=/usr/src", "-fdebug-prefix-map=HERE=/usr/src"] {
+        place.cc(&format!("--trodden-coverage -O1 -g {} {here}/src/one.c -o prog", option.replace("HERE", here)));
+        place.trodden("record --no-store -o run.trodden -- ./prog");
+        let report = |more: &str| text(&place, &format!("coverage report run.trodden {more}"));
+        reports.push((report(""), report("--functions")));
+    }
+    assert!(reports[0].0.contains("paths taken of possible") && reports[0].0.contains("part.c"), "{}", reports[0].0);
+    for report in &reports {
+        assert_eq!(report, &reports[0]);
+    }
+}

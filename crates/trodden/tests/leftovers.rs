@@ -112,7 +112,10 @@ fn what_copies_get_and_print_is_their_users_alone() {
     let mut recorder = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::io::Write::write_all(&mut recorder.stdin.take().unwrap(), b"a secret").unwrap();
     assert!(recorder.wait().unwrap().success());
-    for name in ["input", "job.json", "out-0", "err-1"] {
+    // It had the environment.
+    assert!(!place.path("copies/job.json").exists());
+    assert_eq!(fs::metadata(place.path("copies")).unwrap().permissions().mode() & 0o777, 0o700);
+    for name in ["input", "out-0", "err-1"] {
         let mode = fs::metadata(place.path("copies").join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }

@@ -392,6 +392,46 @@ fn parallel_make_by_trodden_build() {
     assert!(String::from_utf8(again.stderr).unwrap().contains("nothing was compiled"));
 }
 
+/// As a compiler cache gives them, which does not know the options of counting.
+#[test]
+fn objects_of_other_options_are_named_at_the_link() {
+    let place = two_units();
+    place.cc("-O1 -c main.c");
+    place.cc("-O1 -c step.c");
+    let link = |options: &str| {
+        let mut command = place.command(trodden());
+        let output = must(command.args("cc main.o step.o -o prog".split(' ')).env("TRODDEN_INSTRUMENT", options));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(link(""), "");
+    for (options, here) in [("max-paths=2", "here max-paths=2)"), ("observe=coverage", "here observe=coverage)")] {
+        let said = link(options);
+        assert!(said.contains("main.c, and 1 more, in prog, was built with other options of counting"), "{said}");
+        assert!(said.contains(here) && said.contains("CCACHE_NAMESPACE") && said.lines().count() == 1, "{said}");
+    }
+    for options in ["max-paths=2", "observe=stream", "observe=coverage", "when=bursts", "keep=map", "observe=addresses"] {
+        let mut command = place.command(trodden());
+        let output = must(command.args("cc -O1 -g main.c step.c -o prog".split(' ')).env("TRODDEN_INSTRUMENT", options));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!said.contains("other options"), "{options}: {said}");
+    }
+}
+
+/// Counters are reached by a thread-local variable of ELF's kind.
+#[test]
+fn emulated_thread_local_storage_is_refused_by_name() {
+    let place = two_units();
+    for options in ["-femulated-tls", "-fno-emulated-tls -femulated-tls"] {
+        let output = place.command(trodden()).args(format!("cc -O1 {options} main.c step.c -o prog").split(' ')).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("-femulated-tls does not go together with counting"), "{said}");
+    }
+    place.cc("-O1 -femulated-tls -fno-emulated-tls main.c step.c -o prog");
+    place.check("prog", PRINTED, &[("step", 10)]);
+    place.cc("-O1 -femulated-tls --trodden-addresses main.c step.c -o marked");
+    assert_eq!(place.output("marked"), PRINTED);
+}
+
 #[test]
 fn sanitizers_find_their_addresses_free() {
     let place = two_units();

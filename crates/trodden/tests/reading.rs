@@ -274,3 +274,34 @@ fn a_profile_of_a_raw_file_that_was_cut_is_not_exact() {
     assert!(said(&run(&place, &["report", "c.trodden"])).contains("not exact"));
     assert!(!json(&place, &["report", "c.trodden", "--json"])["totals"]["not_exact"].as_array().unwrap().is_empty());
 }
+
+/// A function that is in another file than its unit, and has code of a third one inlined.
+#[test]
+fn differences_name_the_files_of_their_lines() {
+    let place = Place::with(&[
+        ("one.c", "#include \"part.c\"\nint main(int c, char **v) { return work(v[1]) == 77; }\n"),
+        (
+            "part.c",
+            "#include \"small.h\"\n\n__attribute__((noinline)) int work(const char *s) {\n    int n = 0;\n    \
+                for (; *s; s++)\n        if (low(*s))\n            n += 2;\n        else\n            puts(\"x\");\n    return n;\n}\n",
+        ),
+        (
+            "small.h",
+            "int puts(const char *);\nstatic inline int low(int c) {\n if (c == 'a')\n  return puts(\"a\") > 99;\n return c < 'Z';\n}\n",
+        ),
+    ]);
+    place.cc("-O1 -g one.c -o one");
+    for (file, argument) in [("before.trodden", "AAz"), ("after.trodden", "aaAz")] {
+        must(place.command(trodden()).args(["record", "--no-store", "-o", file, "--", "./one", argument]));
+    }
+    let output = place.trodden("diff before.trodden after.trodden");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("\nwork  (part.c; entered 1 -> 1)\n"), "{text}");
+    let appeared = text.lines().find(|line| line.contains("appeared") && line.contains("small.h:4")).unwrap_or_else(|| panic!("{text}"));
+    let lines = appeared.split_once("lines ").unwrap().1;
+    // Each number without a name is of the file before it, and the first is of the function's.
+    assert!(lines.contains("part.c:"), "{text}");
+    let json: Value = serde_json::from_slice(&place.trodden("diff --json before.trodden after.trodden").stdout).unwrap();
+    let work = json["functions"].as_array().unwrap().iter().find(|f| f["function"] == "work").unwrap();
+    assert_eq!((work["source"].as_str(), work["file"].as_str().unwrap().ends_with("/part.c")), (Some("one.c"), true));
+}

@@ -294,9 +294,12 @@ impl UnitMap {
     }
 
     /// Words of memory that the unit has in each thread's region: one for each counter, but for functions that count
-    /// elsewhere; several where events are summed up; two where it is noted when they were counted first. `None` if
-    /// they are more than can be.
+    /// elsewhere; several where events are summed up; two where it is noted when they were counted first; none where blocks are only
+    /// marked. `None` if they are more than can be.
     pub fn words(&self) -> Option<u64> {
+        if self.experiment.marks_addresses() {
+            return Some(0);
+        }
         let each = match (self.events(), self.has_times()) {
             (Some(_), _) => CELLS,
             (None, true) => 2,

@@ -1,19 +1,24 @@
 //! Runs, suites and builds as rows of the tables.
 
-use super::{RunEntry, RunImage};
-use crate::model::{ProcessEnding, Profile, Run};
+use super::names::{profile_name, profile_path};
+use super::{PROFILES, RunEntry, RunImage};
+use crate::container::ProfileHead;
+use crate::model::{ProcessEnding, Run};
 use rusqlite::{Row, Transaction, params};
 use std::path::Path;
 use trodden_unit::Identity;
 
 /// Selects all runs that are listed; conditions follow.
 pub const COLUMNS: &str =
-    "SELECT number, profile, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal,
-    merged_runs, recorder, test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE profile IS NOT \
-    NULL";
+    "SELECT number, bytes, command, directory, host, suites.name, started_ns, duration_ns, exit_status, signal, merged_runs, recorder,
+    test, diverged, lost, interrupted FROM runs LEFT JOIN suites ON suites.id = runs.suite WHERE true";
 
-/// Enters a run without its profile; gives its number.
-pub fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
+/// Selects the images of a run.
+pub const IMAGES: &str = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
+
+/// Lists a run.
+pub fn insert(t: &Transaction, number: u64, head: &ProfileHead, bytes: u64) -> rusqlite::Result<()> {
+    let run = &head.run;
     let suite = run.suite.as_deref().map(|name| suite_id(t, name)).transpose()?;
     let command = serde_json::to_string(&run.command).expect("strings are JSON");
     let (status, signal) = match run.ending {
@@ -22,10 +27,13 @@ pub fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
         None => (None, None),
     };
     t.execute(
-        "INSERT INTO runs (command, directory, host, suite, started_ns, duration_ns, exit_status, signal, merged_runs, recorder, test, \
-            diverged,
-            lost, interrupted) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        "INSERT INTO runs (number, profile, bytes, command, directory, host, suite, started_ns, duration_ns, exit_status, signal, \
+            merged_runs, recorder, test, diverged, lost, interrupted)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
         params![
+            signed(number),
+            format!("{PROFILES}/{}", profile_name(number)),
+            signed(bytes),
             command,
             run.directory,
             run.host,
@@ -42,23 +50,18 @@ pub fn reserve(t: &Transaction, run: &Run) -> rusqlite::Result<i64> {
             signed(run.interrupted)
         ],
     )?;
-    Ok(t.last_insert_rowid())
-}
-
-/// Lists a run whose profile is written.
-pub fn complete(t: &Transaction, number: i64, name: &str, bytes: u64, profile: &Profile) -> rusqlite::Result<()> {
-    for (place, image) in profile.images.iter().enumerate() {
-        let identity = image.identity.to_string();
+    for (place, (identity, path, build_id)) in head.images.iter().enumerate() {
+        let identity = identity.to_string();
         t.execute(
             "INSERT INTO builds (identity, path, build_id) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-            params![identity, image.path, image.build_id],
+            params![identity, path, build_id],
         )?;
         t.execute(
             "INSERT INTO run_builds (run, build, place) SELECT ?1, id, ?2 FROM builds WHERE identity = ?3 AND path = ?4",
-            params![number, place as i64, identity, image.path],
+            params![signed(number), place as i64, identity, path],
         )?;
     }
-    t.execute("UPDATE runs SET profile = ?1, bytes = ?2 WHERE number = ?3", params![name, signed(bytes), number]).map(drop)
+    Ok(())
 }
 
 /// The number of a suite, which is made if there is none of the name.
@@ -75,37 +78,37 @@ pub fn forget_unused(t: &Transaction) -> rusqlite::Result<()> {
 
 /// A run, without its images.
 pub fn read_entry(folder: &Path, row: &Row) -> rusqlite::Result<RunEntry> {
-    let ending = match (row.get::<_, Option<i32>>(9)?, row.get::<_, Option<i32>>(10)?) {
+    let ending = match (row.get::<_, Option<i32>>(8)?, row.get::<_, Option<i32>>(9)?) {
         (Some(status), _) => Some(ProcessEnding::Exit(status)),
         (None, Some(signal)) => Some(ProcessEnding::Signal(signal)),
         (None, None) => None,
     };
-    let command: String = row.get(3)?;
-    let wrong = |e| rusqlite::Error::FromSqlConversionFailure(3, rusqlite::types::Type::Text, Box::new(e));
+    let command: String = row.get(2)?;
+    let wrong = |e| rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Text, Box::new(e));
     let run = Run {
         command: serde_json::from_str(&command).map_err(wrong)?,
-        directory: row.get(4)?,
-        host: row.get(5)?,
-        suite: row.get(6)?,
-        started_ns: unsigned(row.get(7)?),
-        duration_ns: unsigned(row.get(8)?),
+        directory: row.get(3)?,
+        host: row.get(4)?,
+        suite: row.get(5)?,
+        started_ns: unsigned(row.get(6)?),
+        duration_ns: unsigned(row.get(7)?),
         ending,
-        runs: unsigned(row.get(11)?),
-        recorder: row.get(12)?,
-        test: row.get(13)?,
-        diverged: unsigned(row.get(14)?),
-        lost: unsigned(row.get(15)?),
-        interrupted: unsigned(row.get(16)?),
+        runs: unsigned(row.get(10)?),
+        recorder: row.get(11)?,
+        test: row.get(12)?,
+        diverged: unsigned(row.get(13)?),
+        lost: unsigned(row.get(14)?),
+        interrupted: unsigned(row.get(15)?),
     };
-    let profile = folder.join(row.get::<_, String>(1)?);
-    let bytes = row.get::<_, Option<i64>>(2)?.map_or(0, unsigned);
-    Ok(RunEntry { number: unsigned(row.get(0)?), run, profile, bytes, images: Vec::new() })
+    let number = unsigned(row.get(0)?);
+    let bytes = row.get::<_, Option<i64>>(1)?.map_or(0, unsigned);
+    // Where a profile is follows from its number, and is not read from a table that may have been changed by hand.
+    Ok(RunEntry { number, run, profile: profile_path(folder, number), bytes, images: Vec::new() })
 }
 
 /// The images of a run.
 pub fn images(t: &Transaction, number: u64) -> rusqlite::Result<Vec<RunImage>> {
-    let sql = "SELECT identity, path, build_id FROM run_builds JOIN builds ON builds.id = build WHERE run = ?1 ORDER BY place";
-    let mut statement = t.prepare_cached(sql)?;
+    let mut statement = t.prepare_cached(IMAGES)?;
     let rows = statement.query_map([signed(number)], |row| {
         let identity: String = row.get(0)?;
         Ok(RunImage { identity: Identity::parse(&identity).unwrap_or(Identity([0; 16])), path: row.get(1)?, build_id: row.get(2)? })

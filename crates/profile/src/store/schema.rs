@@ -7,7 +7,7 @@ use std::time::Duration;
 const APPLICATION: i64 = 0x5452_4f44;
 
 /// How long to wait for others that write.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Steps from each version of the schema to the next; the version is the number of steps taken.
 pub const MIGRATIONS: &[&str] = &[
@@ -16,13 +16,24 @@ pub const MIGRATIONS: &[&str] = &[
     "ALTER TABLE runs ADD COLUMN diverged INTEGER NOT NULL DEFAULT 0; -- differences between the copies that counted it",
     "ALTER TABLE runs ADD COLUMN lost INTEGER NOT NULL DEFAULT 0; -- threads whose counts are lost
      ALTER TABLE runs ADD COLUMN interrupted INTEGER NOT NULL DEFAULT 0; -- copies that a signal ended, all of them",
+    // A number was entered before its profile was written, and stayed if the recorder was killed.
+    "DELETE FROM runs WHERE profile IS NULL;
+     CREATE TABLE unreadable (       -- files among the profiles that are not listed
+        number INTEGER PRIMARY KEY,
+        bytes INTEGER NOT NULL,      -- size and time of the last change, to know it again
+        modified_ns INTEGER NOT NULL,
+        why TEXT NOT NULL
+     );",
 ];
+
+/// Version from which on a profile has the suite that its run was put into later.
+pub const PROFILES_KNOW_SUITES: u64 = 5;
 
 const SCHEMA: &str = "
     CREATE TABLE suites (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
     CREATE TABLE runs (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
-        profile TEXT,               -- file, relative to the folder; NULL while it is written
+        profile TEXT,               -- file, relative to the folder
         bytes INTEGER,              -- its size
         command TEXT NOT NULL,      -- JSON array of strings
         directory TEXT NOT NULL,
@@ -64,10 +75,13 @@ pub fn prepare(database: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// The version of a database's schema; 0: it has none.
+pub fn version(database: &Connection) -> rusqlite::Result<u64> {
+    database.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0))
+}
+
 /// Brings the schema up to date; gives its version.
 pub fn migrate(database: &mut Connection) -> rusqlite::Result<u64> {
-    let version =
-        |c: &Connection| c.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map(|v| u64::try_from(v).unwrap_or(0));
     let found = version(database)?;
     if found >= MIGRATIONS.len() as u64 {
         return Ok(found);

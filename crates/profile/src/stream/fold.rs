@@ -6,7 +6,7 @@ use super::live::StreamHead;
 use super::log::StreamLog;
 use super::symbol::Symbol;
 use crate::error::ProfileError;
-use std::fs::File;
+use crate::private;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub fn counts(log: &StreamLog) -> Result<Vec<u64>, ProfileError> {
 pub fn write_raw(path: &Path, head: &StreamHead, counts: &[u64], lost: LostThreads) -> Result<(), ProfileError> {
     let failed = ProfileError::io(path, "write");
     let write = || -> std::io::Result<()> {
-        let file = File::create(path)?;
+        let file = private::create_file(path)?;
         let image_path = head.image_path.as_os_str().as_bytes();
         let units_offset = size_of::<RawHeader>() as u64;
         let path_offset = units_offset + head.units.len() as u64 * size_of::<RawUnit>() as u64;

@@ -17,6 +17,7 @@
 use super::live::{StreamHead, ThreadKey};
 use super::symbol::{Depth, Symbol};
 use crate::error::ProfileError;
+use crate::private;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -81,7 +82,7 @@ impl LogWriter {
     /// # Errors
     /// It cannot be written.
     pub fn create(path: &Path, head: &StreamHead) -> Result<LogWriter, ProfileError> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path).map_err(ProfileError::io(path, "write"))?;
+        let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
         let head = postcard::to_extend(head, Vec::new()).map_err(|e| ProfileError::io(path, "write")(std::io::Error::other(e)))?;
         log.write(&[&MAGIC[..], &(head.len() as u32).to_le_bytes(), &head].concat())?;

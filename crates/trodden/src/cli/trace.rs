@@ -176,9 +176,6 @@ pub struct TraceRecord {
     /// Do not fix this from run to run. May be given several times.
     #[arg(long, value_enum, value_name = "PART")]
     pub no_repeat: Vec<RepeatPart>,
-    /// Leave this variable's value out of the trace file. May be given several times.
-    #[arg(long, value_name = "NAME")]
-    pub redact: Vec<String>,
     /// Trace a process that runs already, in one run, until it ends or the collection is interrupted.
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Option<i32>,

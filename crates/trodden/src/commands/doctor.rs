@@ -15,6 +15,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
+use trodden_profile::private;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -206,7 +207,7 @@ int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 
 ";
 
 fn trial() -> Result<String> {
-    let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let place = private::temporary_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
     let trodden = assets::own_folder()?.join("trodden");

@@ -21,6 +21,7 @@ use crate::driver::rebuild::{DriverCompiler, Rebuilder};
 use crate::driver::recipe::{BuildProduct, Recipe, RecipeStore};
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
+use crate::profiles;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use place::LinkPlace;
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_profile::RunStore;
+use trodden_profile::private;
 use trodden_report::words::plural;
 use trodden_unit::experiment::{EXPERIMENT_VARIABLE, InputKind, Observation, PluginRequest, SettingsFile, exclusions};
 use trodden_unit::{Frame, Identity, Image, Settings, UnitMap, UnitStore};
@@ -235,10 +236,10 @@ struct Defaults {
 
 impl Defaults {
     fn from_job(job: &Instrument) -> Defaults {
-        let store = job.parameters.residual.as_ref().and_then(|_| RunStore::find(Path::new(".")).ok());
+        let store = job.parameters.residual.as_ref().and_then(|_| profiles::find_store(Path::new(".")).ok());
         let output = store.and_then(|store| {
             let folder = store.folder().join(FIELD_FOLDER);
-            fs::create_dir_all(&folder).ok()?;
+            private::create_folder(&folder).ok()?;
             Some(format!("{}/%m.raw", fs::canonicalize(folder).ok()?.to_str()?.replace('%', "%%")))
         });
         let on_match = job.watch.as_ref().map(|_| job.on_match.unwrap_or(OnUntested::Report));

@@ -24,6 +24,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
+use trodden_profile::private;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{Settings, Transformation};
 
@@ -33,7 +34,7 @@ use trodden_unit::{Settings, Transformation};
 /// A build, a training or a tool fails, or it is not clear which program is meant.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_places(job)?;
-    let folder = tempfile::Builder::new().prefix("trodden-pgo-").tempdir().context("cannot make a temporary folder")?;
+    let folder = private::temporary_folder("trodden-pgo-").context("cannot make a temporary folder")?;
     let profile = folder.path().join("edges.profdata");
     note("1 of 5: building to collect an edge profile");
     let building = Building::from_job(job)?;

@@ -24,6 +24,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::private;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
@@ -128,7 +129,7 @@ pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
 /// # Errors
 /// A command cannot be run or fails, or nothing was counted.
 pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
-    let folder = tempfile::Builder::new().prefix("trodden-train-").tempdir().context("cannot make a temporary folder")?;
+    let folder = private::temporary_folder("trodden-train-").context("cannot make a temporary folder")?;
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {

@@ -28,7 +28,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::untested::{self, Sightings};
-use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, RunStore, collect, raw_files};
+use trodden_profile::{Builds, Merger, Profile, ProfileError, RawProfile, Run, collect, raw_files};
 use trodden_report::residual::{ResidualReport as Untested, RunLabel, UntestedInput, UntestedSelection, hot_json, hot_text};
 use trodden_report::words::plural;
 use trodden_report::{SourceCache, View, lcov, sarif};
@@ -240,7 +240,7 @@ pub fn inputs(wanted: &[String]) -> Result<Vec<ProfileInput>> {
             continue;
         }
         let raws = if path.is_dir() { raw_files(path)? } else { Vec::new() };
-        let entries = RunStore::find(Path::new(".")).and_then(|store| store.select(name));
+        let entries = profiles::find_store(Path::new(".")).and_then(|store| store.select(name));
         match entries {
             // A suite may well have the name of a folder.
             Ok(entries) => out.extend(entries.into_iter().map(|e| ProfileInput::Stored(e.profile, Some(e.number)))),
@@ -270,7 +270,7 @@ pub fn is_raw(file: &Path) -> bool {
 
 /// What residual builds wrote into the run store by themselves, and the runs of such builds.
 fn of_residual_builds() -> Result<Vec<ProfileInput>> {
-    let store = RunStore::find(Path::new("."))?;
+    let store = profiles::find_store(Path::new("."))?;
     let mut out: Vec<ProfileInput> = raw_files(&store.folder().join(FIELD_FOLDER))?.into_iter().map(ProfileInput::Raw).collect();
     // Runs of one build are all alike in this: one of them is looked at.
     let (mut residual, mut others) = (BTreeSet::new(), BTreeSet::new());

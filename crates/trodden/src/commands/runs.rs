@@ -1,8 +1,9 @@
 //! `trodden runs`: the run store, listed, marked with suites, cleared.
 
 use crate::cli::{Runs, RunsCommand};
-use crate::notes::note;
+use crate::notes::{note, warn};
 use crate::output::{json_text, print, print_text};
+use crate::profiles;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -21,16 +22,19 @@ const SCHEMA_VERSION: u32 = 2;
 /// # Errors
 /// There is no run store or no such run.
 pub fn run(job: &Runs) -> Result<ExitCode> {
-    let store = RunStore::find(Path::new("."))?;
+    let store = profiles::find_store(Path::new("."))?;
     match &job.command {
         None if job.json => {
             let runs: Vec<Value> = store.list()?.iter().map(run_json).collect();
             let left: Vec<Value> = store.left()?.iter().map(|l| json!({"path": l.path, "bytes": l.bytes})).collect();
-            print(&json_text(&json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left}))?)?
+            let unreadable: Vec<Value> = store.unreadable()?.iter().map(|u| json!({"path": u.path, "why": u.why})).collect();
+            let all = json!({"schema_version": SCHEMA_VERSION, "runs": runs, "left": left, "unreadable": unreadable});
+            print(&json_text(&all)?)?
         }
         None => {
             print_text(&table(&store.list()?))?;
             report_left(&store.left()?);
+            store.unreadable()?.iter().for_each(|u| warn(format_args!("a profile in the run store is not listed: {}", u.why)));
         }
         Some(RunsCommand::Clean) => clean(&store.left()?)?,
         Some(RunsCommand::Remove { runs }) => {

@@ -28,6 +28,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_unit::Settings;
+use trodden_unit::experiment::Observe;
 
 /// Variable that asks the drivers for link-time optimisation by trodden.
 pub const LTO_VARIABLE: &str = "TRODDEN_LTO";
@@ -71,6 +72,11 @@ pub fn drive(language: SourceLanguage, mut arguments: Vec<OsString>) -> Result<E
     ensure!(
         !is_checked_by_type(&line),
         "-fsanitize=cfi needs clang's own -flto, which does not go together with counting: leave it out of the instrumented build"
+    );
+    ensure!(
+        !has_emulated_tls(&line) || experiment::of_environment()?.observe == Some(Observe::Addresses),
+        "-femulated-tls does not go together with counting, which needs the thread-local storage of ELF: leave it out of the instrumented \
+            build"
     );
     // Assembly cannot wait for the link: it is instrumented now.
     let to_assembly = line.arguments.iter().any(|w| w == "-S");
@@ -128,6 +134,12 @@ fn is_optimised(line: &CommandLine) -> bool {
 fn is_checked_by_type(line: &CommandLine) -> bool {
     let sanitizers = line.arguments.iter().filter_map(|argument| argument.to_str()?.strip_prefix("-fsanitize="));
     sanitizers.flat_map(|list| list.split(',')).any(|one| one.starts_with("cfi"))
+}
+
+/// Whether thread-local variables are to be found by calls of a library.
+fn has_emulated_tls(line: &CommandLine) -> bool {
+    let mut options = line.arguments.iter().rev();
+    line.compiles && options.find(|a| *a == "-femulated-tls" || *a == "-fno-emulated-tls").is_some_and(|a| a == "-femulated-tls")
 }
 
 /// Whether LLVM's code is asked for: it passes no plugin.

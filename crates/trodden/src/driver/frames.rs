@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use trodden_profile::private;
 use trodden_unit::Frame;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
@@ -97,7 +98,7 @@ pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let name = Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
         found.push(ArchiveMember { name, bytes: content });
     }
-    let place = tempfile::tempdir()?;
+    let place = private::temporary_folder("trodden-")?;
     let whole = place.path().join("whole.a");
     write_archive(&whole, &found, place.path())?;
     Ok(fs::read(whole)?)

@@ -52,8 +52,41 @@ const HEEDED: &[&str] =
 /// # Errors
 /// Clang cannot be run, or the store cannot be written.
 pub fn drive(job: &LinkJob) -> Result<ExitCode> {
-    let (status, _) = run(job)?;
+    let (status, image) = run(job)?;
+    if let Some(image) = image {
+        report_other_options(job, &image)?;
+    }
     Ok(exit_code(status))
+}
+
+/// Says if units of an image were built with other options than those that its link was explicitly given. A compiler cache that does not
+/// know the options gives such objects, and so does a build folder that was used before.
+fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
+    if experiment_file(job).is_none_or(|file| file.is_empty()) {
+        return Ok(());
+    }
+    let own = request_of(job)?.experiment;
+    let maps: Vec<_> = image.frames.iter().filter_map(|frame| frame.map().ok()).collect();
+    let mut others = maps.iter().filter(|map| map.experiment != own);
+    let Some(first) = others.next() else { return Ok(()) };
+    let (own, other) = (own.to_string(), first.experiment.to_string());
+    let only_in = |one: &str, two: &str| {
+        let words: Vec<&str> = one.split(' ').filter(|word| !two.split(' ').any(|other| other == *word)).collect();
+        if words.is_empty() { "nothing more".to_owned() } else { words.join(" ") }
+    };
+    let more = match others.count() {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    warn(format_args!(
+        "{}{more}, in {}, was built with other options of counting than this link has ({}; here {}): build it again, and give each set of \
+            options a build folder and, for ccache, a CCACHE_NAMESPACE of its own",
+        first.source,
+        Path::new(job.line.image()).display(),
+        only_in(&other, &own),
+        only_in(&own, &other)
+    ));
+    Ok(())
 }
 
 /// The same, giving the image that was made, if it was and is instrumented.
@@ -198,8 +231,13 @@ fn read_image(path: &Path) -> Option<Image> {
 
 /// What the units that are linked were made by.
 fn request_of(job: &LinkJob) -> Result<PluginRequest> {
+    request_in(experiment_file(job))
+}
+
+/// The file that says it; `None` or an empty name if nothing but the defaults is asked for.
+fn experiment_file(job: &LinkJob) -> Option<OsString> {
     let own = job.environment.iter().rfind(|(name, _)| name == EXPERIMENT_VARIABLE).map(|(_, file)| file.clone());
-    request_in(own.or_else(|| env::var_os(EXPERIMENT_VARIABLE)))
+    own.or_else(|| env::var_os(EXPERIMENT_VARIABLE))
 }
 
 /// Keeps the recipe of a link that was made.

@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use trodden_profile::private;
 use trodden_report::Function;
 use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
@@ -104,7 +105,7 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
         return Ok(Vec::new());
     }
     let compiler = DriverCompiler::new(OsString::new())?;
-    let folder = tempfile::Builder::new().prefix("trodden-properties-").tempdir().context("cannot make a temporary folder")?;
+    let folder = private::temporary_folder("trodden-properties-").context("cannot make a temporary folder")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
         let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;

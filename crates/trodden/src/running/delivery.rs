@@ -2,11 +2,12 @@
 
 use crate::cli::Destination;
 use crate::notes::{note, warn};
+use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use trodden_profile::{CollectProblem, Collected, RunStore};
+use trodden_profile::{CollectProblem, Collected};
 use trodden_report::words::plural;
 
 /// What a profile lacks.
@@ -46,7 +47,7 @@ pub fn deliver(collected: &Collected, destination: &Destination) -> Result<Lacki
         note(format_args!("the profile is in {}", output.display()));
     }
     if !destination.no_store {
-        let entry = RunStore::create(&std::env::current_dir()?)?.add_run(&collected.profile)?;
+        let entry = profiles::create_store(&std::env::current_dir()?)?.add_run(&collected.profile)?;
         note(format_args!("recorded as run {}; `trodden report` shows it", entry.number));
         lacking.run = Some(entry.number);
     }

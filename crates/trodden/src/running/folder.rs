@@ -1,12 +1,13 @@
 //! The temporary folder of a run's raw counts.
 
 use crate::cli::Record;
+use crate::profiles;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
-use trodden_profile::RunStore;
+use trodden_profile::private;
 use trodden_profile::store::RAW;
 
 /// A temporary folder of raw counts. It is locked as long as it is used, so that `trodden runs clean` leaves it alone.
@@ -23,7 +24,7 @@ impl RunFolder {
     /// The folder that it is to be in cannot be written.
     pub fn within(base: &Path) -> Result<RunFolder> {
         let cannot = || format!("cannot write to {}", base.display());
-        let folder = tempfile::Builder::new().prefix(RAW).tempdir_in(base).with_context(cannot)?;
+        let folder = private::temporary_folder_in(base, RAW).with_context(cannot)?;
         let locked = fs::File::open(folder.path()).with_context(cannot)?;
         // Where a file system has no locks, it may be taken for one that was left.
         let _ = locked.try_lock();
@@ -80,13 +81,14 @@ pub fn run_folder(record: &Record) -> Result<RunFolder> {
         }
         _ => PathBuf::from(trodden_profile::store::FOLDER),
     };
-    fs::create_dir_all(&base).with_context(|| {
+    let made = if record.destination.no_store { fs::create_dir_all(&base) } else { private::create_folder(&base) };
+    made.with_context(|| {
         format!("cannot make the folder {}: run from a folder that can be written, or use --no-store -o FILE", base.display())
     })?;
     let base = fs::canonicalize(&base)?;
     if !record.destination.no_store {
         // What a recorder leaves that is killed is found by its store.
-        RunStore::create(&std::env::current_dir()?)?;
+        profiles::create_store(&std::env::current_dir()?)?;
     }
     RunFolder::within(&base)
 }

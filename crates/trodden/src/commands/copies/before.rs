@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use trodden_launch::LaunchStop;
+use trodden_profile::private;
 
 /// How long standard input may stay open without a word.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -38,7 +39,7 @@ impl WorkFolder {
     /// Makes it.
     pub fn from_record(record: &Record) -> Result<WorkFolder> {
         if let Some(given) = &record.copies.work {
-            fs::create_dir_all(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
+            private::create_folder(given).with_context(|| format!("cannot make the folder {}", given.display()))?;
             ensure!(fs::read_dir(given)?.next().is_none(), "{} is not empty: give a new folder (--work)", given.display());
             return Ok(WorkFolder::Given(fs::canonicalize(given)?));
         }

@@ -15,13 +15,15 @@ use crate::commands::stream::files;
 use crate::commands::stream::move_logs;
 use crate::driver::experiment;
 use crate::notes::note;
+use crate::profiles;
 use crate::running::streams_beside;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
-use trodden_profile::{ImageProfile, Profile, RunStore};
+use trodden_profile::private;
+use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::{plural, shell_word};
 use trodden_unit::experiment::{ExperimentScheme, Observe};
 use trodden_unit::{FunctionMap, Image, KnownPaths, Settings, UnitMap};
@@ -121,12 +123,12 @@ impl Partition for IterationPartition {
 
     fn keep(&self, record: &Record, run: Option<u64>, work: &Path) -> Result<()> {
         let place = match (run, &record.destination.output) {
-            (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
+            (Some(run), _) => profiles::create_store(&std::env::current_dir()?)?.streams(run),
             (None, output) => streams_beside(&output.clone().unwrap_or_default()),
         };
         for copy in 0..self.copies.len() {
             let own = files::of_copy(&place, copy);
-            fs::create_dir_all(&own).with_context(|| format!("cannot make the folder {}", own.display()))?;
+            private::create_folder(&own).with_context(|| format!("cannot make the folder {}", own.display()))?;
             move_logs(&files::with_extension(&file(work, "logs", copy), files::LOG)?, &own)?;
         }
         let shown = run.map_or_else(|| place.display().to_string(), |run| run.to_string());

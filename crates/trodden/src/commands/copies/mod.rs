@@ -33,6 +33,7 @@ mod worker;
 use crate::driver::other_programs::named;
 use crate::output;
 pub use objects::FOLDER as OBJECTS;
+use trodden_profile::private;
 pub use worker::work;
 
 use crate::cli::{Copies, EngineKind, Record, word};
@@ -116,7 +117,7 @@ fn count(record: &Record, runner: &Runner, program: CopiedProgram, mut spec: Spe
     heap::align(&programs, Path::new(&partition.program.path))?;
     programs.extend(options.baseline.then(|| PathBuf::from(&partition.program.path)));
     spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
-    spec.write(work)?;
+    let _job = spec.write(work)?;
     run_copies(record, runner, partition, work).context(Failed)
 }
 
@@ -244,11 +245,11 @@ pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCo
     let program = program(&command[0])?;
     let input = CopyInput::read(None)?;
     let stop = LaunchStop::new()?;
-    let folder = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let folder = private::temporary_folder("trodden-doctor-")?;
     let runs = runs as usize;
     let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input)?;
     spec.random_addresses = Some(runs);
-    spec.write(folder.path())?;
+    let _job = spec.write(folder.path())?;
     // They share the working folder.
     let all: Vec<usize> = (0..=runs).collect();
     launch(folder.path(), &all, &Runner { engine: one_by_one(None), stop: &stop })?;
@@ -325,7 +326,7 @@ fn engine(options: &Copies) -> Result<Engine> {
             let (Some(image), Some(claim), Some(work)) = (&options.image, &options.claim, &options.work) else {
                 bail!("--engine kubernetes needs --image, --claim and --work FOLDER, on the volume of the claim")
             };
-            fs::create_dir_all(work).with_context(|| format!("cannot make the folder {}", work.display()))?;
+            private::create_folder(work).with_context(|| format!("cannot make the folder {}", work.display()))?;
             let mount = fs::canonicalize(work).with_context(|| format!("cannot read {}", work.display()))?;
             Engine::Kubernetes(Kubernetes { image: image.clone(), claim: claim.clone(), mount, retries: options.retries })
         }

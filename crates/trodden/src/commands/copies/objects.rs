@@ -13,6 +13,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_launch::LaunchStop;
+use trodden_profile::private;
 use trodden_report::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
@@ -66,7 +67,7 @@ impl<'a> Objects<'a> {
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
         ));
-        let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
+        let scratch = private::temporary_folder("trodden-parts-").context("cannot make a temporary folder")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
             InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
         }

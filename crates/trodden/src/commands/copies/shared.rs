@@ -101,7 +101,7 @@ pub fn run<S: Partition>(record: &Record, share: impl FnOnce(&Path) -> Result<S>
         let programs = make(&share.settings()?, &program, work.path())?;
         heap::align(&programs, &program)?;
         spec.programs = programs.iter().map(|p| SystemText::from(p.as_os_str())).collect();
-        spec.write(work.path())?;
+        let _job = spec.write(work.path())?;
         count(record, &program, (&Runner { engine, stop: &stop }, work.path()), (&share, programs.len())).context(Failed)
     });
     let (profile, differences, outcome) = counted.map_err(|error| work.end_with(error, &stop))?;

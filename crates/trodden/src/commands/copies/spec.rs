@@ -1,7 +1,7 @@
 //! What copies have in common, and what each leaves behind: files in the job's folder.
 //!
-//! `job.json` says what to run; `result-N` is what copy N counted, how it ended and hashes of what it printed, the same
-//! however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
+//! `job.json` says what to run, and is removed at the end; `result-N` is what copy N counted, how it ended and hashes of what it printed,
+//! the same however often it runs; `times-N.json` how long it took, and `out-N`, `err-N` what it printed.
 
 use crate::driver::assets::{write_whole, write_whole_as};
 use crate::driver::recipe::SystemText;
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use trodden_profile::private;
 use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the files.
@@ -74,12 +75,12 @@ pub fn file(folder: &Path, name: &str, copy: usize) -> PathBuf {
 }
 
 impl Spec {
-    /// Writes it to a folder.
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    /// Writes it to a folder, where it stays until the file that is returned is dropped.
+    pub fn write(&self, folder: &Path) -> Result<JobFile> {
         let path = folder.join("job.json");
-        // An environment may hold secrets.
         let own = Permissions::from_mode(0o600);
-        write_whole_as(&path, &serde_json::to_vec_pretty(self)?, own).with_context(|| format!("cannot write {}", path.display()))
+        write_whole_as(&path, &serde_json::to_vec_pretty(self)?, own).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(JobFile(path))
     }
 
     /// Reads it from there.
@@ -92,9 +93,21 @@ impl Spec {
     }
 }
 
+/// The file of a job, as long as its copies run: it has their environment, which may hold secrets.
+#[derive(Debug)]
+#[must_use]
+pub struct JobFile(PathBuf);
+
+impl Drop for JobFile {
+    fn drop(&mut self) {
+        // Where it cannot be removed, its owner alone can read it.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
 /// Writes a result: the outcome as one line, then the profile.
 pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile) -> Result<()> {
-    let folder = tempfile::Builder::new().prefix("trodden-result-").tempdir()?;
+    let folder = private::temporary_folder("trodden-result-")?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
     let mut bytes = serde_json::to_vec(outcome)?;
@@ -108,7 +121,7 @@ pub fn read_result(path: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;
-    let folder = tempfile::Builder::new().prefix("trodden-result-").tempdir()?;
+    let folder = private::temporary_folder("trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;
     Ok((outcome, Profile::read(&stored)?))

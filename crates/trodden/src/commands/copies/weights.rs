@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use trodden_flow::partition::PartitionStrategy;
 use trodden_profile::merge::{Builds, Merger};
-use trodden_profile::{Profile, RunEntry, RunStore};
+use trodden_profile::{Profile, RunEntry};
 use trodden_unit::Identity;
 
 /// The folder of the first run, in the job's.
@@ -63,7 +63,7 @@ pub fn find(record: &Record, program: &CopiedProgram, spec: &Spec, folder: &Path
 /// # Errors
 /// The run store cannot be read.
 pub fn recent(identity: Identity, command: &[OsString]) -> Result<Option<Profile>> {
-    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(None) };
+    let Ok(store) = profiles::find_store(Path::new(".")) else { return Ok(None) };
     let mut runs = store.list()?;
     runs.retain(|run| run.images.iter().any(|image| image.identity == identity));
     runs.reverse();
@@ -169,7 +169,7 @@ fn first_run(program: &CopiedProgram, spec: &Spec, folder: &Path, runner: &Runne
 fn run_first(file: &Path, sampled: bool, spec: &Spec, folder: &Path, runner: &Runner) -> Result<(Profile, Duration)> {
     let mut spec = spec.clone();
     (spec.programs, spec.sampled) = (vec![SystemText::from(file.as_os_str())], sampled);
-    spec.write(folder)?;
+    let _job = spec.write(folder)?;
     match launch(folder, &[0], runner) {
         // A second result, of a node that was not lost after all, cannot be the same: samples are taken by time.
         Err(error) if matches!(error.downcast_ref(), Some(trodden_launch::Error::Duplicate { .. })) => {}

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
+use trodden_profile::private;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
@@ -104,7 +105,7 @@ struct Place {
 impl Place {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
-        let temporary = |prefix: &str| tempfile::Builder::new().prefix(&format!("{prefix}-{copy:04}-")).tempdir_in(folder);
+        let temporary = |prefix: &str| private::temporary_folder_in(folder, &format!("{prefix}-{copy:04}-"));
         let raw = temporary("raw").with_context(|| format!("cannot write to {}", folder.display()))?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;

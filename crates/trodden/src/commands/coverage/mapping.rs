@@ -19,6 +19,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_flow::{CutReason, Edge};
+use trodden_profile::private;
 use trodden_profile::{Beginning, ImageProfile, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
@@ -57,7 +58,7 @@ impl CoverageMapping {
     pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
         let bytes = profdata::coverage(profile)?;
         let images = images(profile, &wanted.object)?;
-        let folder = tempfile::Builder::new().prefix("trodden-coverage-").tempdir().context("cannot make a temporary folder")?;
+        let folder = private::temporary_folder("trodden-coverage-").context("cannot make a temporary folder")?;
         fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());

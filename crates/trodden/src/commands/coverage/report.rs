@@ -77,10 +77,17 @@ impl CoverageLeast {
 pub fn by_file(mapping: &CoverageMapping, view: &View) -> Result<CoverageTable> {
     let data = mapping.export(&["-summary-only"])?;
     let paths = paths_by_file(view);
+    let known: BTreeSet<&str> = paths.keys().map(String::as_str).collect();
+    let names = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str());
+    // The functions, which are many, are asked for only where files of one name have different folders.
+    let renamed = match names.into_iter().any(|name| has_other_folder(&plain(name), &known)) {
+        true => RenamedFolders::new(&mapping.export(&[])?, view),
+        false => RenamedFolders::default(),
+    };
     let mut table = CoverageTable { of: "file", ..CoverageTable::default() };
     for file in data["files"].as_array().into_iter().flatten() {
         let name = file["filename"].as_str().unwrap_or_default();
-        let own = paths.get(&plain(name)).copied();
+        let own = paths.get(&renamed.in_code(name, &known)).copied();
         let row = CoverageRow { paths: own, ..summary(name.to_owned(), &file["summary"])? };
         // Headers without code are in the mapping, too.
         if row.regions.all > 0 || row.paths.is_some() {
@@ -140,11 +147,14 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
     let data = mapping.export(&[])?;
     let wanted: BTreeSet<&str> = data["files"].as_array().into_iter().flatten().filter_map(|f| f["filename"].as_str()).collect();
     let functions: Vec<&Function> = distinct(view);
+    let renamed = RenamedFolders::new(&data, view);
+    let in_code: Vec<String> = functions.iter().filter_map(|f| f.file()).map(plain).collect();
+    let in_code: BTreeSet<&str> = in_code.iter().map(String::as_str).collect();
     let mut table = CoverageTable { of: "function", ..CoverageTable::default() };
     for function in data["functions"].as_array().into_iter().flatten() {
         let files = || function["filenames"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let Some(linkage) = function["name"].as_str().filter(|_| files().any(|f| wanted.contains(f))) else { continue };
-        let own = functions.iter().find(|f| is_same(f, linkage, files()));
+        let own = functions.iter().find(|f| is_same(f, linkage, files().map(|file| renamed.in_code(file, &in_code))));
         let mut row = CoverageRow { name: Name::from_linkage(plain_name(linkage)).short, ..CoverageRow::default() };
         row.regions = regions(&function["regions"]);
         row.branches = branches(&function["branches"]);
@@ -159,10 +169,57 @@ pub fn by_function(mapping: &CoverageMapping, view: &View, most: usize) -> Resul
 }
 
 /// Whether a function of the optimised code is one of the source, by the name that profiles have: a local one of C has its file in front.
-fn is_same<'f>(function: &Function, name: &str, mut files: impl Iterator<Item = &'f str>) -> bool {
+fn is_same(function: &Function, name: &str, mut files: impl Iterator<Item = String>) -> bool {
     let linkage = &function.name.linkage;
-    let mut in_file = || function.file().is_none_or(|own| files.any(|f| plain(f) == plain(own)));
+    let mut in_file = || function.file().is_none_or(|own| files.any(|f| f == plain(own)));
     linkage == name || (linkage == plain_name(name) && plain_name(name) != name && in_file())
+}
+
+/// Folders that debug information and LLVM's mapping name differently: `-fcoverage-prefix-map` and `-fdebug-prefix-map` change one of
+/// them only.
+#[derive(Debug, Default)]
+struct RenamedFolders(Vec<(String, String)>);
+
+impl RenamedFolders {
+    /// Finds them by functions of one linkage name, the folder of most functions first.
+    fn new(data: &Value, view: &View) -> RenamedFolders {
+        let code: BTreeMap<&str, &str> =
+            view.functions.iter().filter_map(|f| Some((f.name.linkage.as_str(), f.file()?))).filter(|f| !f.0.is_empty()).collect();
+        let mut votes: BTreeMap<(String, String), usize> = BTreeMap::new();
+        for function in data["functions"].as_array().into_iter().flatten() {
+            let (name, file) = (function["name"].as_str().unwrap_or_default(), function["filenames"][0].as_str().unwrap_or_default());
+            let folders = code.get(name).and_then(|in_code| different_folders(&plain(file), &plain(in_code)));
+            *folders.map_or(&mut 0, |folders| votes.entry(folders).or_default()) += 1;
+        }
+        let mut folders: Vec<_> = votes.into_iter().collect();
+        folders.sort_by_key(|(_, votes)| std::cmp::Reverse(*votes));
+        RenamedFolders(folders.into_iter().map(|f| f.0).collect())
+    }
+
+    /// A file of the mapping, as debug information names it.
+    fn in_code(&self, file: &str, known: &BTreeSet<&str>) -> String {
+        let file = plain(file);
+        let renamed = || {
+            let renamed = self.0.iter().filter_map(|(from, to)| Some(format!("{to}{}", file.strip_prefix(from.as_str())?)));
+            renamed.map(|name| plain(&name)).find(|name| known.contains(name.as_str()))
+        };
+        if known.contains(file.as_str()) { file } else { renamed().unwrap_or(file) }
+    }
+}
+
+/// What is left of two names without the part at their ends in which they agree; `None` if they are equal, or their files have
+/// different names.
+fn different_folders(one: &str, other: &str) -> Option<(String, String)> {
+    let ends = one.rsplit('/').zip(other.rsplit('/')).take_while(|(a, b)| a == b).map(|(part, _)| part.len() + 1);
+    let length = ends.sum::<usize>().checked_sub(1).filter(|_| one != other)?;
+    // The end begins behind a slash, or is all of the name.
+    let folder = |name: &str| name[..name.len() - length].to_owned();
+    Some((folder(one), folder(other)))
+}
+
+/// Whether a file is not known, but one of its name in another folder.
+fn has_other_folder(file: &str, known: &BTreeSet<&str>) -> bool {
+    !known.contains(file) && known.iter().any(|other| different_folders(file, other).is_some())
 }
 
 /// `f` of `file.c:f`. Mangled names have no colon.
@@ -225,6 +282,18 @@ mod tests {
         assert_eq!(common_folder(["/a/b/x.c", "/a/b/y.c", "/a/bc/z.c"].into_iter()), 3);
         assert_eq!((common_folder(["/a/x.c"].into_iter()), common_folder([].into_iter()), common_folder(["x.c"].into_iter())), (3, 0, 0));
         assert_eq!((plain("/a/./b/../c.c"), plain_name("a.c:f"), plain_name("_Zf")), ("/a/c.c".into(), "f", "_Zf"));
+    }
+
+    #[test]
+    fn folders_differ_before_what_names_share() {
+        let found = |one, other| different_folders(one, other).map(|(a, b)| format!("{a}|{b}"));
+        assert_eq!(found("src/a.c", "/home/me/src/a.c").as_deref(), Some("|/home/me/"));
+        assert_eq!(found("/x/a.c", "/home/me/a.c").as_deref(), Some("/x/|/home/me/"));
+        assert_eq!((found("/x/a.c", "/x/a.c"), found("/x/a.c", "/x/b.c"), found("xa.c", "a.c")), (None, None, None));
+        let renamed = RenamedFolders(vec![("/x/".into(), "/home/me/".into())]);
+        let known = BTreeSet::from(["/home/me/sub/a.c", "/x/b.c"]);
+        assert_eq!(renamed.in_code("/x/./sub/a.c", &known), "/home/me/sub/a.c");
+        assert_eq!((renamed.in_code("/x/b.c", &known), renamed.in_code("/x/c.c", &known)), ("/x/b.c".into(), "/x/c.c".into()));
     }
 
     #[test]

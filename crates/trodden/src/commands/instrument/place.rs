@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
+use trodden_profile::private;
 
 /// The temporary copy of the file system in which a link ran.
 pub struct LinkPlace {
@@ -24,7 +25,7 @@ impl LinkPlace {
     /// # Errors
     /// There is no place for temporary folders.
     pub fn new(recipe: &Recipe) -> Result<LinkPlace> {
-        let folder = tempfile::Builder::new().prefix("trodden-instrument-").tempdir().context("cannot make a temporary folder")?;
+        let folder = private::temporary_folder("trodden-instrument-").context("cannot make a temporary folder")?;
         let directory = recipe.directory.to_path();
         let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
         Ok(LinkPlace { folder, directory, files })

@@ -10,6 +10,7 @@ use crate::commands::stream::recorder::{PAUSE, Recorder, longer};
 use crate::commands::stream::{self, files};
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
+use crate::profiles;
 use crate::running::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -33,7 +34,7 @@ use trodden_wire::stream::STREAM_VARIABLE;
 /// The command cannot be started or followed, or there is no place for its counts.
 pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
     let folder = running::run_folder(job)?;
-    let store = RunStore::create(&std::env::current_dir()?)?;
+    let store = profiles::create_store(&std::env::current_dir()?)?;
     let (mut command, raw) = (running::command(&job.command, folder.path(), "%m.%p.raw"), folder.path().to_owned());
     let (ended, mut programs) = channel();
     if job.stream.whole_program {

@@ -20,6 +20,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
+use trodden_profile::private;
 use trodden_report::Name;
 use trodden_report::words::plural;
 
@@ -56,7 +57,7 @@ pub fn run(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     for (option, command) in [("--tests", tests), ("--field", field)] {
         ensure!(command.contains(PLACE), "{option} {command}: nothing in it stands for the program: write {PLACE} where its name belongs");
     }
-    let folder = tempfile::Builder::new().prefix("trodden-schemes-").tempdir().context("cannot make a temporary folder")?;
+    let folder = private::temporary_folder("trodden-schemes-").context("cannot make a temporary folder")?;
     let stages = Stages { program, folder: folder.path(), tests, field };
     let (first, segments) = stages.whole_program_path()?;
     let (second, paths) = stages.three_stages()?;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use trodden_profile::segments::{self, CountedSegments, FunctionPath, Segment, SegmentCounts, map, unit};
 use trodden_profile::stream::{Places, SegmentReader, StreamLog};
-use trodden_profile::{ImageProfile, Profile, RunStore};
+use trodden_profile::{ImageProfile, Profile};
 use trodden_report::words::plural;
 
 /// Segments of some runs.
@@ -111,7 +111,7 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
     if path.is_dir() || path.extension().is_some_and(|e| e == files::LOG) {
         return files::logs(wanted);
     }
-    let Ok(store) = RunStore::find(Path::new(".")) else { return Ok(Vec::new()) };
+    let Ok(store) = profiles::find_store(Path::new(".")) else { return Ok(Vec::new()) };
     if path.is_file() {
         return Ok(Vec::new());
     }

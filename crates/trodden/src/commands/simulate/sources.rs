@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
+use trodden_profile::private;
 use trodden_trace::sources::{
     Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource,
 };
@@ -141,7 +142,7 @@ fn run_program(command_line: &[OsString], moves_output: bool, level: Level) -> R
     let (name, arguments) = command_line.split_first().context("no program is named")?;
     let program = find_program(name)?;
     let plugin = plugin()?;
-    let folder = tempfile::Builder::new().prefix("trodden-simulate-").tempdir()?;
+    let folder = private::temporary_folder("trodden-simulate-")?;
     let pipe = folder.path().join("blocks");
     nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot make a pipe")?;
     let mut command = Command::new(QEMU);

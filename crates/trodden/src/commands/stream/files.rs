@@ -6,12 +6,14 @@
 //! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
 //! ```
 
+use crate::profiles;
 use crate::running::streams_beside;
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use trodden_profile::{ProfileError, RunStore};
+use trodden_profile::ProfileError;
+use trodden_profile::private;
 
 /// Extension of stream files.
 pub const STREAM: &str = "stream";
@@ -125,7 +127,7 @@ fn folder(wanted: &str) -> Result<PathBuf> {
     match path.is_dir() {
         true => Ok(path.to_owned()),
         false => {
-            let store = RunStore::find(Path::new("."))?;
+            let store = profiles::find_store(Path::new("."))?;
             let runs = store.select(wanted)?;
             let [run] = runs.as_slice() else { bail!("`{wanted}` is a suite of several runs: name one run by its number") };
             let folder = store.streams(run.number);
@@ -145,7 +147,7 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
     let folder = if Path::new(wanted).exists() {
         streams_beside(Path::new(wanted))
     } else {
-        let store = RunStore::find(Path::new(".")).ok()?;
+        let store = profiles::find_store(Path::new(".")).ok()?;
         let runs = store.select(wanted).ok()?;
         let [run] = runs.as_slice() else { return None };
         store.streams(run.number)
@@ -162,10 +164,10 @@ pub fn logs_of_run(wanted: &str) -> Option<Vec<PathBuf>> {
 /// It cannot be made, or an old one not be removed.
 pub fn new_last(store: &Path) -> Result<PathBuf> {
     let base = store.join(LAST);
-    fs::create_dir_all(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
+    private::create_folder(&base).with_context(|| format!("cannot make the folder {}", base.display()))?;
     for number in newest(&base)?.map_or(1, |n| n + 1).. {
         let folder = base.join(format!("{number:06}"));
-        match fs::create_dir(&folder) {
+        match private::create_new_folder(&folder) {
             Ok(()) => {
                 prune(&base, number)?;
                 return Ok(folder);
@@ -192,7 +194,7 @@ fn prune(base: &Path, new: u64) -> Result<()> {
 /// There is none.
 pub fn newest_last() -> Result<PathBuf> {
     let none = "nothing was recorded here by `trodden record --last N -- PROGRAM` (built with --stream): record, or name the stream files";
-    let store = match RunStore::find(Path::new(".")) {
+    let store = match profiles::find_store(Path::new(".")) {
         Err(ProfileError::NoStore { .. }) => bail!(none),
         other => other?,
     };

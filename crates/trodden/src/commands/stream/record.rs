@@ -10,18 +10,21 @@ use super::recorder::{PAUSE, Recorder, longer, note_lost};
 use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
+use crate::profiles;
 use crate::running::{
     self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, streams_beside,
     wait_forwarding,
 };
 use anyhow::{Context, Result, ensure};
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use trodden_profile::private;
 use trodden_profile::stream::{Drain, Drained, LiveStream, StreamLog, counts, is_stream_file, write_raw};
-use trodden_profile::{ProcessEnding, Run, RunStore, collect as collect_profile, raw_files};
+use trodden_profile::{ProcessEnding, Run, collect as collect_profile, raw_files};
 use trodden_report::words::{count, plural, shell_word};
 use trodden_sequence::CompressionMethod;
 use trodden_wire::stream::STREAM_VARIABLE;
@@ -43,7 +46,7 @@ pub fn run(job: &Record) -> Result<ExitCode> {
 
 /// Runs a command with flight recorders.
 fn record_last(job: &Record, last: u64) -> Result<ExitCode> {
-    let store = RunStore::create(&std::env::current_dir()?)?;
+    let store = profiles::create_store(&std::env::current_dir()?)?;
     let folder = files::new_last(store.folder())?;
     let folder = fs::canonicalize(&folder)?;
     let mut command = running::command(&job.command, &folder, NAMES);
@@ -154,7 +157,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
         return Ok(lacking.problems == 0 && lossy == 0);
     }
     let place = match (lacking.run, &job.destination.output) {
-        (Some(run), _) => RunStore::create(&std::env::current_dir()?)?.streams(run),
+        (Some(run), _) => profiles::create_store(&std::env::current_dir()?)?.streams(run),
         (None, output) => streams_beside(&output.clone().unwrap_or_default()),
     };
     move_logs(&logs, &place)?;
@@ -175,7 +178,7 @@ fn keep(job: &Record, run: Run, folder: &Path, drained: &Drained) -> Result<bool
 pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
     let cannot = || format!("cannot put the streams into {}", place.display());
     if !logs.is_empty() {
-        fs::create_dir_all(place).with_context(cannot)?;
+        private::create_folder(place).with_context(cannot)?;
     }
     for log in logs {
         let to = place.join(log.file_name().context("a log has a name")?);
@@ -183,6 +186,7 @@ pub fn move_logs(logs: &[PathBuf], place: &Path) -> Result<()> {
         if fs::rename(log, &to).is_err() {
             fs::copy(log, &to).with_context(cannot)?;
         }
+        fs::set_permissions(&to, Permissions::from_mode(private::file_mode(place))).with_context(cannot)?;
     }
     Ok(())
 }
@@ -216,8 +220,8 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         }
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
-    let store = RunStore::create(&std::env::current_dir()?)?;
-    let folder = tempfile::Builder::new().prefix("streams-").tempdir_in(store.folder()).context("cannot make a folder in the run store")?;
+    let store = profiles::create_store(&std::env::current_dir()?)?;
+    let folder = private::temporary_folder_in(store.folder(), "streams-").context("cannot make a folder in the run store")?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // What a recorder that was killed wrote before.

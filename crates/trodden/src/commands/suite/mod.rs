@@ -20,7 +20,7 @@ use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
-use trodden_profile::{Maps, Profile, RunStore};
+use trodden_profile::{Maps, Profile};
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -47,7 +47,7 @@ pub fn run(job: &Job) -> Result<ExitCode> {
 }
 
 fn list_suites(as_json: bool) -> Result<()> {
-    let suites = RunStore::find(Path::new("."))?.suites()?;
+    let suites = profiles::find_store(Path::new("."))?.suites()?;
     if as_json {
         let suites: Vec<_> = suites.iter().map(|(name, runs)| json!({ "suite": name, "runs": runs })).collect();
         return print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "suites", "suites": suites }))?);

@@ -9,6 +9,7 @@ use crate::driver::assets;
 use crate::driver::cargo;
 use crate::driver::other_programs::succeeded;
 use crate::notes::{not_run, note, warn};
+use crate::profiles;
 use crate::running::{self, RunFolder};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -81,7 +82,7 @@ pub fn run(job: &SuiteRun) -> Result<ExitCode> {
 }
 
 fn runs_of(suite: &str) -> Result<u64> {
-    let store = RunStore::create(&std::env::current_dir()?)?;
+    let store = profiles::create_store(&std::env::current_dir()?)?;
     Ok(store.suites()?.into_iter().find(|(name, _)| name == suite).map_or(0, |(_, runs)| runs))
 }
 
@@ -218,7 +219,7 @@ impl Recorder {
     /// # Errors
     /// The store cannot be made.
     pub fn new(suite: &str, project: &Path) -> Result<Recorder> {
-        let store = RunStore::create(&std::path::absolute(project)?)?;
+        let store = profiles::create_store(&std::path::absolute(project)?)?;
         let folder = store.folder().to_owned();
         Ok(Recorder { store: Mutex::new(store), suite: suite.into(), folder, reported: Mutex::default() })
     }

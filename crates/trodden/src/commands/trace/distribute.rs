@@ -1,8 +1,8 @@
 //! Runs on other machines: a file says what each run watches and what it repeats; a job of [`trodden_launch`] has a task for each machine,
 //! which executes its runs one after the other and leaves their partial traces.
 //!
-//! The file has the environment and the answers of the first run: like a trace, it can be read by its owner alone. A machine must be like
-//! this one (kernel, C library, program, folder), or its run diverges, which is reported.
+//! The file has the environment and the answers of the first run: it can be read by its owner alone, and is removed at the end. A machine
+//! must be like this one (kernel, C library, program, folder), or its run diverges, which is reported.
 
 use super::runs::{RepeatedProgram, RunResult};
 use crate::cli::{Cli, Command, Trace, TraceRecord};
@@ -18,6 +18,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use trodden_launch::{Engine, JobEvent, LaunchJob, LaunchStop, LaunchTask, RESULT_VARIABLE, Slurm};
+use trodden_profile::private;
 use trodden_trace::{Collector, RunLog, RunOutcome};
 
 /// What machines are to do.
@@ -62,7 +63,7 @@ pub fn runs(
     ensure!(!job.fresh_folder, "--fresh-folder is for runs on this machine: leave it or --engine out");
     let here = std::env::current_dir()?;
     // All machines see the working folder.
-    let folder = tempfile::Builder::new().prefix(".trodden-trace-").tempdir_in(&here).context("no folder for runs of other machines")?;
+    let folder = private::temporary_folder_in(&here, ".trodden-trace-").context("no folder for runs of other machines")?;
     let input = subject.copy_input(&folder.path().join("input"))?;
     let spec = Spec {
         words: std::env::args_os().collect(),
@@ -76,7 +77,7 @@ pub fn runs(
         first: RunLog::clone(first),
         input,
     };
-    serde_json::to_writer(std::io::BufWriter::new(File::create(folder.path().join("spec"))?), &spec)?;
+    serde_json::to_writer(std::io::BufWriter::new(private::create_file(&folder.path().join("spec"))?), &spec)?;
     launch(folder.path(), &here, &spec, job)?;
     let mut results = Vec::new();
     for machine in 0..spec.machines.len() {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use trodden_binary::Binary;
+use trodden_profile::private;
 use trodden_trace::{Collector, Compiled, Executable, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, first_sled};
 
 /// Sees the first thing, and has enough.
@@ -49,7 +50,7 @@ fn tried(collector: &dyn Collector) -> Result<()> {
 
 /// Whether a collector works with a program that has sleds, which is compiled now.
 fn works_with_sleds(collector: &dyn Collector) -> Result<()> {
-    let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let place = private::temporary_folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     std::fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(assets::own_folder()?.join("trodden"));

@@ -8,9 +8,13 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use trodden_profile::private;
 
 /// Folders with more bytes are not copied.
 const MOST: u64 = 4 << 30;
+
+/// Name of a copy.
+const TREE: &str = "tree";
 
 /// The working folder as it was.
 pub struct FreshFolder {
@@ -25,7 +29,7 @@ impl FreshFolder {
     /// It is too large, or cannot be copied.
     pub fn keep() -> Result<Self> {
         let folder = std::env::current_dir().context("there is no working folder")?;
-        let before = tempfile::tempdir().context("no folder for copies of the working folder")?;
+        let before = private::temporary_folder("trodden-").context("no folder for copies of the working folder")?;
         ensure!(
             !before.path().starts_with(&folder),
             "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
@@ -39,7 +43,8 @@ impl FreshFolder {
             folder.display(),
             MOST >> 30
         );
-        copy(&folder, before.path())?;
+        // Below the folder that is the user's alone: what is copied keeps its permissions.
+        copy(&folder, &before.path().join(TREE))?;
         Ok(Self { folder, before })
     }
 
@@ -48,9 +53,10 @@ impl FreshFolder {
     /// # Errors
     /// It cannot be made.
     pub fn lay_under(&self, command: &mut Command) -> Result<TempDir> {
-        let own = tempfile::tempdir().context("no folder for a copy of the working folder")?;
-        copy(self.before.path(), own.path())?;
-        trodden_trace::bind_folder(command, own.path(), &self.folder)?;
+        let own = private::temporary_folder("trodden-").context("no folder for a copy of the working folder")?;
+        let tree = own.path().join(TREE);
+        copy(&self.before.path().join(TREE), &tree)?;
+        trodden_trace::bind_folder(command, &tree, &self.folder)?;
         Ok(own)
     }
 }
@@ -69,6 +75,7 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
 
 /// Copies everything, with owners, times and links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
+    private::create_folder(to).with_context(|| format!("{} cannot be made", to.display()))?;
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
     succeeded(output, format_args!("{} cannot be copied", from.display())).map(drop)
 }

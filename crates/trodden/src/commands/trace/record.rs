@@ -46,7 +46,7 @@ const LISTED: usize = 8;
 /// The program cannot be traced, its runs part, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     check_files(job)?;
-    let temporary = tempfile::tempdir().context("no folder for partial traces")?;
+    let temporary = trodden_profile::private::temporary_folder("trodden-trace-").context("no folder for partial traces")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let subject = RepeatedProgram::new(job, folder)?;
@@ -361,8 +361,6 @@ impl Recording<'_> {
 
     fn writer(&self, model: &Model, code: &Code, collector: &dyn Collector, runs: u32) -> Result<TraceWriter> {
         let (blocks, files) = code.blocks_about(&self.files)?;
-        let environment =
-            std::env::vars_os().map(|(name, value)| (name.to_string_lossy().into_owned(), value.to_string_lossy().into_owned()));
         let about = TraceAbout {
             command: self.job.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             image: self.subject.executable.path.display().to_string(),
@@ -370,7 +368,6 @@ impl Recording<'_> {
             hash: self.files.hash(),
             collector: collector.name().to_owned(),
             runs,
-            environment: environment.filter(|(name, _)| !self.job.redact.contains(name)).collect(),
             functions: code.functions_about(&self.files),
             blocks,
             edges: code.edges_about(),

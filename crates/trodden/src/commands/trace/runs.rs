@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use trodden_profile::private;
 use trodden_trace::{
     Collector, Executable, Library, NOWHERE, PartialWriter, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
     ThreadNumber, TraceRun, cores,
@@ -233,7 +234,7 @@ impl<'a> RepeatedProgram<'a> {
     /// It cannot be read, or the file not written.
     pub fn copy_input(&self, to: &Path) -> Result<Option<PathBuf>> {
         let Input::File { file, at } = &self.input else { return Ok(None) };
-        io::copy(&mut again(file, *at)?, &mut File::create(to)?).context("standard input cannot be copied")?;
+        io::copy(&mut again(file, *at)?, &mut private::create_file(to)?).context("standard input cannot be copied")?;
         Ok(Some(to.to_owned()))
     }
 

@@ -1,0 +1,88 @@
+//! Files and folders that only their owner may use: profiles, raw counts and recordings have command lines, and what programs read.
+//!
+//! What is in a run store has the permissions of the store's folder: who shares a store says so there, once.
+
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Name of a run store's folder.
+pub const RUN_STORE: &str = ".trodden";
+const FOLDER_MODE: u32 = 0o700;
+
+/// Permissions of folders in `folder`: those of the run store that it is or is in, or else of its owner alone.
+pub fn folder_mode(folder: &Path) -> u32 {
+    let store = folder.ancestors().find(|path| path.ends_with(RUN_STORE)).and_then(|store| store.metadata().ok());
+    store.map_or(FOLDER_MODE, |store| store.mode() & 0o7777)
+}
+
+/// Permissions of files in `folder`.
+pub fn file_mode(folder: &Path) -> u32 {
+    folder_mode(folder) & 0o666 | 0o600
+}
+
+/// Makes a folder, and those above it that are missing. One that exists keeps its permissions.
+///
+/// # Errors
+/// It cannot be made.
+pub fn create_folder(path: &Path) -> io::Result<()> {
+    match create_new_folder(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            create_folder(path.parent().filter(|above| !above.as_os_str().is_empty()).ok_or(error)?)?;
+            create_folder(path)
+        }
+        other => other,
+    }
+}
+
+/// Makes a folder that does not exist, in one that does.
+///
+/// # Errors
+/// It exists, or cannot be made.
+pub fn create_new_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().mode(FOLDER_MODE).create(path)?;
+    match folder_mode(path.parent().unwrap_or(path)) {
+        FOLDER_MODE => Ok(()),
+        // The umask must not take away what others need in a folder that is shared.
+        mode => std::fs::set_permissions(path, Permissions::from_mode(mode)),
+    }
+}
+
+/// Makes a file, or empties one that exists, whatever permissions it had.
+///
+/// # Errors
+/// It cannot be made.
+pub fn create_file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mode = file_mode(path.parent().unwrap_or(path));
+    let there = file.metadata()?;
+    // Pipes and devices keep theirs.
+    if there.is_file() && there.mode() & 0o777 != mode {
+        file.set_permissions(Permissions::from_mode(mode))?;
+    }
+    Ok(file)
+}
+
+/// Makes a folder for temporary files, which is removed when it is dropped.
+///
+/// # Errors
+/// It cannot be made.
+pub fn temporary_folder(prefix: &str) -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(FOLDER_MODE)).tempdir()
+}
+
+/// The same in another folder.
+///
+/// # Errors
+/// It cannot be made.
+pub fn temporary_folder_in(base: &Path, prefix: &str) -> io::Result<TempDir> {
+    let made = tempfile::Builder::new().prefix(prefix).permissions(Permissions::from_mode(FOLDER_MODE)).tempdir_in(base)?;
+    match folder_mode(base) {
+        FOLDER_MODE => {}
+        mode => std::fs::set_permissions(made.path(), Permissions::from_mode(mode))?,
+    }
+    Ok(made)
+}

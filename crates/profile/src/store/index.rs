@@ -1,0 +1,277 @@
+//! The index of a run store, `runs.db`, kept equal to the profiles: they are the truth, and the index can be lost.
+//!
+//! Invariant: a profile gets its name, and loses it, inside a transaction that writes the index. So where both differ while
+//! the index is locked for writing, a recorder was killed, or files were removed or added by other means.
+
+use super::names::{numbers, profile_path};
+use super::rows::{COLUMNS, IMAGES, forget_unused, insert, signed, unsigned};
+use super::schema::{self, MIGRATIONS, PATIENCE, migrate, prepare};
+use super::{DATABASE, Failure, PROFILES, STREAMS};
+use crate::container::{ProfileHead, change_run};
+use crate::error::ProfileError;
+use crate::private::file_mode;
+use crate::whole_file::Access;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior, params};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What was done to an index that differed from the profiles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    /// The store.
+    pub folder: PathBuf,
+    /// Why the index was made again; `None` if it only lacked some of the profiles, or had some that are gone.
+    pub reason: Option<String>,
+    /// Number of profiles that were added to the list.
+    pub added: usize,
+    /// Number of runs that were removed from the list, since their profiles are gone.
+    pub gone: usize,
+    /// Profiles that cannot be listed and were not known as such.
+    pub unreadable: Vec<UnreadableProfile>,
+}
+
+/// A file among the profiles that is not listed, since it cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableProfile {
+    /// The file.
+    pub path: PathBuf,
+    /// Why not, with the file's name.
+    pub why: String,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let runs = |n: usize| format!("{n} run{}", if n == 1 { "" } else { "s" });
+        write!(f, "run store {}: ", self.folder.display())?;
+        match &self.reason {
+            Some(reason) => write!(f, "its index {DATABASE} {reason}, and was made again from the profiles: {}", runs(self.added))?,
+            None => {
+                let changes = [(self.added, "added"), (self.gone, "removed, since the profile is gone")];
+                let changes = changes.iter().filter(|c| c.0 > 0).map(|(n, what)| format!("{} {what}", runs(*n)));
+                let changes: Vec<String> = changes.collect();
+                write!(f, "its index {DATABASE} differed from the profiles")?;
+                if !changes.is_empty() {
+                    write!(f, ": {}", changes.join(", "))?;
+                }
+            }
+        }
+        if let [first, others @ ..] = self.unreadable.as_slice() {
+            write!(f, "; not listed: {}", first.why)?;
+            if !others.is_empty() {
+                write!(f, "; and {} more, which `trodden runs` names", others.len())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An open index.
+pub struct Index {
+    pub database: Connection,
+    pub repair: Option<Repair>,
+}
+
+/// The index in `place`, which is the store's folder or has a copy of its index. It lists the profiles of `folder`.
+pub fn open(place: &Path, folder: &Path) -> Result<Index, ProfileError> {
+    let path = place.join(DATABASE);
+    let failed = |source| ProfileError::Database { path: path.clone(), source };
+    let is_missing = match path.metadata() {
+        Ok(there) => there.len() == 0,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    let is_store = place == folder;
+    if is_store {
+        set_permissions(&path, folder);
+    }
+    let attempt = |store, reason| -> Result<Index, Failure> {
+        let mut database = connect(&path, store)?;
+        let repair = synchronize(&mut database, folder, reason)?;
+        Ok(Index { database, repair })
+    };
+    let index = match attempt(is_store.then_some(folder), is_missing.then(|| "was missing".to_owned())) {
+        Err(Failure::Sql(error)) if is_damaged(&error) => {
+            reset(&path).map_err(failed)?;
+            attempt(None, Some(format!("was damaged ({error})")))
+        }
+        other => other,
+    };
+    index.map_err(|failure| failure.into_error(&path))
+}
+
+/// The database, with its tables brought up to date and checked. `store` is the folder of the profiles, if they may be written.
+fn connect(path: &Path, store: Option<&Path>) -> Result<Connection, Failure> {
+    let mut database = Connection::open(path)?;
+    prepare(&database)?;
+    if let Some(folder) = store
+        && (1..schema::PROFILES_KNOW_SUITES).contains(&schema::version(&database)?)
+    {
+        tell_suites(&mut database, folder)?;
+    }
+    let now = migrate(&mut database)?;
+    let known = MIGRATIONS.len() as u64;
+    if now > known {
+        return Err(ProfileError::Version { path: path.to_owned(), kind: "run store", found: now, known }.into());
+    }
+    let found: String = database.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+    if found != "ok" {
+        let damaged = rusqlite::ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: rusqlite::ffi::SQLITE_CORRUPT };
+        return Err(rusqlite::Error::SqliteFailure(damaged, Some(found)).into());
+    }
+    // Tables and columns that are missing are found here.
+    for sql in [COLUMNS, IMAGES] {
+        database.prepare(sql)?;
+    }
+    Ok(database)
+}
+
+/// Lets the profiles of a store that an older version made know the suites that only the index knew.
+fn tell_suites(database: &mut Connection, folder: &Path) -> Result<(), Failure> {
+    let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let rows = {
+        let mut statement = t.prepare("SELECT number, suites.name FROM runs LEFT JOIN suites ON suites.id = runs.suite")?;
+        let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), row.get::<_, Option<String>>(1)?)))?;
+        rows.collect::<Result<Vec<_>, _>>()?
+    };
+    for (number, suite) in rows {
+        let path = profile_path(folder, number);
+        // A profile that is damaged or of another version stays as it is; reading it says so.
+        if ProfileHead::read(&path).is_ok_and(|head| head.run.suite != suite) {
+            change_run(&path, Access::Mode(file_mode(folder)), |run| run.suite = suite)?;
+        }
+    }
+    Ok(t.commit()?)
+}
+
+/// Whether an error means that no process can use the index as it is.
+fn is_damaged(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{ConstraintViolation, DatabaseCorrupt, NotADatabase, TypeMismatch, Unknown};
+    match error.sqlite_error_code() {
+        Some(code) => matches!(code, NotADatabase | DatabaseCorrupt | ConstraintViolation | TypeMismatch | Unknown),
+        // A value of another type than the tables have.
+        None => true,
+    }
+}
+
+/// Empties a damaged database in place, with SQLite's locks: others may have it open.
+fn reset(path: &Path) -> rusqlite::Result<()> {
+    let database = Connection::open(path)?;
+    database.busy_timeout(PATIENCE)?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, true)?;
+    database.execute_batch("VACUUM")?;
+    database.set_db_config(DbConfig::SQLITE_DBCONFIG_RESET_DATABASE, false).map(drop)
+}
+
+/// Lists profiles that are not listed, and removes runs from the list whose profiles are gone.
+fn synchronize(database: &mut Connection, folder: &Path, reason: Option<String>) -> Result<Option<Repair>, Failure> {
+    let differences = Differences::find(database, folder)?;
+    if differences.is_none() {
+        return Ok(None);
+    }
+    // Before the lock is taken: reading many profiles takes its time, for which other recorders need not wait.
+    let read = |path: &Path| ProfileHead::read(path).map_err(|e| e.to_string());
+    let mut heads: BTreeMap<u64, _> = differences.missing.iter().map(|&n| (n, read(&profile_path(folder, n)))).collect();
+    let t = database.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let differences = Differences::find(&t, folder)?;
+    let mut repair = Repair { folder: folder.to_owned(), reason, added: 0, gone: differences.gone.len(), unreadable: Vec::new() };
+    for number in &differences.gone {
+        t.execute("DELETE FROM runs WHERE number = ?1", [signed(*number)])?;
+    }
+    for number in &differences.known_otherwise {
+        t.execute("DELETE FROM unreadable WHERE number = ?1", [signed(*number)])?;
+    }
+    for &number in &differences.missing {
+        let path = profile_path(folder, number);
+        let Ok(there) = path.symlink_metadata() else { continue };
+        match heads.remove(&number).unwrap_or_else(|| read(&path)) {
+            Ok(head) => {
+                insert(&t, number, &head, there.len())?;
+                repair.added += 1;
+            }
+            Err(why) => {
+                let (bytes, modified) = stamp(&there);
+                let sql = "INSERT OR REPLACE INTO unreadable (number, bytes, modified_ns, why) VALUES (?1, ?2, ?3, ?4)";
+                t.execute(sql, params![signed(number), bytes, modified, why])?;
+                repair.unreadable.push(UnreadableProfile { path, why });
+            }
+        }
+    }
+    forget_unused(&t)?;
+    t.commit()?;
+    let is_changed = repair.added > 0 || repair.gone > 0 || !repair.unreadable.is_empty();
+    Ok(is_changed.then_some(repair))
+}
+
+/// Where an index and the profiles differ.
+struct Differences {
+    /// Profiles that are neither listed nor known as unreadable.
+    missing: Vec<u64>,
+    /// Runs without a profile.
+    gone: Vec<u64>,
+    /// Files known as unreadable that are gone or have changed.
+    known_otherwise: Vec<u64>,
+}
+
+impl Differences {
+    fn find(database: &Connection, folder: &Path) -> Result<Differences, Failure> {
+        let listed: BTreeSet<u64> = {
+            let mut statement = database.prepare("SELECT number FROM runs ORDER BY number")?;
+            statement.query_map([], |row| row.get(0).map(unsigned))?.collect::<Result<_, _>>()?
+        };
+        let unreadable: BTreeMap<u64, (i64, i64)> = {
+            let mut statement = database.prepare("SELECT number, bytes, modified_ns FROM unreadable")?;
+            let rows = statement.query_map([], |row| Ok((unsigned(row.get(0)?), (row.get(1)?, row.get(2)?))))?;
+            rows.collect::<Result<_, _>>()?
+        };
+        // After the index: of a recorder that is at work now, the profile may be seen and not the row. The lock decides.
+        let there = numbers(&folder.join(PROFILES))?;
+        let is_unchanged =
+            |number: u64, known: (i64, i64)| profile_path(folder, number).symlink_metadata().is_ok_and(|now| stamp(&now) == known);
+        let known_otherwise: Vec<u64> = unreadable.iter().filter(|(n, known)| !is_unchanged(**n, **known)).map(|(n, _)| *n).collect();
+        let is_known = |n: &u64| listed.contains(n) || (unreadable.contains_key(n) && !known_otherwise.contains(n));
+        Ok(Differences {
+            missing: there.iter().copied().filter(|n| !is_known(n)).collect(),
+            gone: listed.difference(&there).copied().collect(),
+            known_otherwise,
+        })
+    }
+
+    fn is_none(&self) -> bool {
+        self.missing.is_empty() && self.gone.is_empty() && self.known_otherwise.is_empty()
+    }
+}
+
+/// Size and time of the last change.
+fn stamp(file: &Metadata) -> (i64, i64) {
+    (signed(file.len()), file.mtime().saturating_mul(1_000_000_000).saturating_add(file.mtime_nsec()))
+}
+
+/// The number of the next run: greater than all that the index has given, and than those of all files in the store.
+pub fn next_number(t: &Transaction, folder: &Path) -> Result<u64, Failure> {
+    let given: Option<i64> = t.query_row("SELECT max(seq) FROM sqlite_sequence WHERE name = 'runs'", [], |row| row.get(0))?;
+    let listed: Option<i64> = t.query_row("SELECT max(number) FROM runs", [], |row| row.get(0))?;
+    let mut last = given.into_iter().chain(listed).map(unsigned).max().unwrap_or(0);
+    for part in [PROFILES, STREAMS] {
+        last = last.max(numbers(&folder.join(part))?.last().copied().unwrap_or(0));
+    }
+    Ok(last + 1)
+}
+
+/// Makes the database's file, so that it has the store's permissions, which SQLite gives its other files as well. What fails here fails
+/// again, with a better message, when SQLite opens it.
+fn set_permissions(path: &Path, folder: &Path) {
+    let mode = file_mode(folder);
+    let has_them = |file: &Metadata| file.mode() & 0o777 == mode;
+    match path.metadata() {
+        Ok(there) if has_them(&there) => {}
+        Ok(_) => drop(std::fs::set_permissions(path, Permissions::from_mode(mode))),
+        Err(_) => {
+            let made: io::Result<File> = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            let _ = made.and_then(|file| file.set_permissions(Permissions::from_mode(mode)));
+        }
+    }
+}

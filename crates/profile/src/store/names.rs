@@ -1,0 +1,43 @@
+//! Names of the files in a store: profiles, and folders of streams, are named by the numbers of their runs.
+
+use super::PROFILES;
+use crate::container::EXTENSION;
+use crate::error::ProfileError;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file of a run's profile.
+pub fn profile_path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(PROFILES).join(profile_name(number))
+}
+
+/// Its name.
+pub fn profile_name(number: u64) -> String {
+    format!("{number:06}.{EXTENSION}")
+}
+
+/// The number in the name of a profile, or of a folder of streams. Other names have none.
+fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(&format!(".{EXTENSION}")).unwrap_or(name);
+    // SQLite's integers have a sign.
+    let number = digits.parse().ok().filter(|n| (1..=i64::MAX as u64).contains(n))?;
+    (format!("{number:06}") == digits).then_some(number)
+}
+
+/// The numbers in the names of a folder's files, or of its folders; none if it is not there.
+pub fn numbers(folder: &Path) -> Result<BTreeSet<u64>, ProfileError> {
+    let failed = || ProfileError::io(folder, "read");
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        other => other.map_err(failed())?,
+    };
+    let is_profiles = folder.ends_with(PROFILES);
+    let mut found = BTreeSet::new();
+    for entry in entries {
+        let name = entry.map_err(failed())?.file_name();
+        let name = name.to_str().filter(|name| name.ends_with(&format!(".{EXTENSION}")) == is_profiles);
+        found.extend(name.and_then(number));
+    }
+    Ok(found)
+}

@@ -1,0 +1,299 @@
+//! The run store when its index or its profiles are lost, damaged, or changed by hand.
+
+mod common;
+
+use common::profile;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+use trodden_profile::store::FOLDER;
+use trodden_profile::{ProcessEnding, ProfileError, RunEntry, RunStore};
+
+/// A store of three runs: one that the recorder put into a suite, one that was put into another one later, one that is a test.
+fn three_runs() -> (TempDir, Vec<RunEntry>) {
+    let project = tempfile::tempdir().unwrap();
+    let store = RunStore::create(project.path()).unwrap();
+    for seed in 0..3 {
+        let mut profile = profile(0, seed);
+        profile.run.suite = (seed == 0).then(|| "nightly".to_string());
+        profile.run.test = (seed == 2).then(|| "parser::empty".to_string());
+        profile.run.ending = Some(if seed == 1 { ProcessEnding::Signal(9) } else { ProcessEnding::Exit(3) });
+        store.add_run(&profile).unwrap();
+    }
+    store.set_suite(2, Some("smoke")).unwrap();
+    let runs = store.list().unwrap();
+    assert_eq!(runs.iter().map(|r| r.run.suite.as_deref()).collect::<Vec<_>>(), [Some("nightly"), Some("smoke"), None]);
+    (project, runs)
+}
+
+fn at(project: &TempDir, name: &str) -> PathBuf {
+    project.path().join(FOLDER).join(name)
+}
+
+/// Names and contents of all profiles.
+fn profiles(project: &TempDir) -> Vec<(PathBuf, Vec<u8>)> {
+    let files = fs::read_dir(at(project, "profiles")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = files.map(|path| (path.clone(), fs::read(path).unwrap())).collect();
+    files.sort();
+    files
+}
+
+/// Opens the store; gives what it says of a repair.
+fn open(project: &TempDir) -> (RunStore, Option<String>) {
+    let store = RunStore::find(project.path()).unwrap();
+    let said = store.repair().map(ToString::to_string);
+    (store, said)
+}
+
+fn remove_index(project: &TempDir) {
+    for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        let _ = fs::remove_file(at(project, name));
+    }
+}
+
+#[test]
+fn a_lost_index_is_made_again_and_no_profile_is_overwritten() {
+    for leave_the_log in [false, true] {
+        let (project, runs) = three_runs();
+        let before = profiles(&project);
+        match leave_the_log {
+            true => {
+                fs::remove_file(at(&project, "runs.db")).unwrap();
+                fs::write(at(&project, "runs.db-wal"), "left").unwrap();
+                fs::write(at(&project, "runs.db-journal"), "left").unwrap();
+            }
+            false => remove_index(&project),
+        }
+        let recorder = RunStore::create(project.path()).unwrap();
+        let said = recorder.repair().expect("it says so").to_string();
+        assert!(said.contains("its index runs.db was missing, and was made again from the profiles: 3 runs"), "{said}");
+        assert!(!said.contains('\n'));
+        assert_eq!(recorder.list().unwrap(), runs);
+        assert_eq!(recorder.add_run(&profile(1, 7)).unwrap().number, 4);
+        assert_eq!(profiles(&project)[..3], before);
+        let (store, said) = open(&project);
+        assert_eq!((store.list().unwrap().len(), said), (4, None));
+    }
+}
+
+#[test]
+fn a_damaged_index_is_made_again() {
+    let (project, runs) = three_runs();
+    let database = at(&project, "runs.db");
+    drop(rusqlite::Connection::open(&database).unwrap().pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())));
+    let intact = fs::read(&database).unwrap();
+    let page = 4096;
+    assert!(intact.len() > 5 * page);
+    let mut damaged: Vec<(String, Vec<u8>)> = vec![("text".into(), vec![b'x'; 9000])];
+    for length in [0, 1, 99, 100, page - 1, page, 2 * page, intact.len() / 2, intact.len() - page, intact.len() - 1] {
+        damaged.push((format!("cut to {length}"), intact[..length].to_vec()));
+    }
+    for lost in 0..intact.len() / page {
+        for byte in [0, 0xff] {
+            let mut bytes = intact.clone();
+            bytes[lost * page..][..page].fill(byte);
+            damaged.push((format!("page {lost} is {byte}"), bytes));
+        }
+    }
+    let mut made_again = 0;
+    for (what, bytes) in damaged {
+        remove_index(&project);
+        fs::write(&database, bytes).unwrap();
+        let (store, said) = open(&project);
+        assert_eq!(store.list().unwrap(), runs, "{what}: {said:?}");
+        assert_eq!(store.suites().unwrap(), [("nightly".to_string(), 1), ("smoke".to_string(), 1)], "{what}");
+        made_again += usize::from(said.is_some_and(|s| s.contains("made again from the profiles: 3 runs")));
+        drop(store);
+        assert_eq!(open(&project).1, None, "{what}");
+    }
+    assert!(made_again > 20, "{made_again}");
+}
+
+#[test]
+fn an_index_of_other_tables_is_made_again() {
+    let (project, runs) = three_runs();
+    for change in ["DROP TABLE run_builds", "ALTER TABLE runs DROP COLUMN test", "DROP TABLE unreadable", "DROP TABLE runs"] {
+        let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
+        database.pragma_update(None, "foreign_keys", false).unwrap();
+        database.execute_batch(change).unwrap();
+        drop(database);
+        let (store, said) = open(&project);
+        assert!(said.as_deref().is_some_and(|s| s.contains("was damaged")), "{change}: {said:?}");
+        assert_eq!(store.list().unwrap(), runs, "{change}");
+    }
+}
+
+/// A recorder that is killed between the two has named its profile, and not listed it.
+#[test]
+fn profiles_of_killed_recorders_are_listed() {
+    let (project, mut runs) = three_runs();
+    let bytes = fs::read(&runs[0].profile).unwrap();
+    fs::write(at(&project, "profiles/000004.trodden"), &bytes).unwrap();
+    fs::write(at(&project, "profiles/000017.trodden"), &bytes).unwrap();
+    // None of the store's names.
+    for name in ["saved.trodden", "5.trodden", "000000.trodden", "000006.json", "99999999999999999999.trodden"] {
+        fs::write(at(&project, "profiles").join(name), &bytes).unwrap();
+    }
+    let (store, said) = open(&project);
+    assert!(said.as_deref().is_some_and(|s| s.ends_with("its index runs.db differed from the profiles: 2 runs added")), "{said:?}");
+    for number in [4, 17] {
+        runs.push(RunEntry { number, profile: at(&project, &format!("profiles/{number:06}.trodden")), ..runs[0].clone() });
+    }
+    assert_eq!(store.list().unwrap(), runs);
+    assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 18);
+    assert_eq!(open(&project).1, None);
+}
+
+#[test]
+fn runs_whose_profiles_were_deleted_are_not_listed() {
+    let (project, runs) = three_runs();
+    fs::remove_file(&runs[2].profile).unwrap();
+    fs::remove_file(&runs[0].profile).unwrap();
+    let (store, said) = open(&project);
+    assert!(said.as_deref().is_some_and(|s| s.contains("2 runs removed, since the profile is gone")), "{said:?}");
+    assert_eq!(store.list().unwrap(), runs[1..2]);
+    assert_eq!(store.suites().unwrap(), [("smoke".to_string(), 1)]);
+    assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 4, "no number is given twice");
+}
+
+#[test]
+fn streams_of_a_lost_run_are_not_given_to_another() {
+    let (project, _) = three_runs();
+    fs::create_dir_all(at(&project, "streams/000009")).unwrap();
+    remove_index(&project);
+    assert_eq!(RunStore::create(project.path()).unwrap().add_run(&profile(1, 7)).unwrap().number, 10);
+}
+
+#[test]
+fn profiles_that_are_cut_are_named_and_stay() {
+    let (project, runs) = three_runs();
+    let whole = fs::read(&runs[1].profile).unwrap();
+    for length in [0, 10, 16, 60, whole.len() / 2, whole.len() - 1] {
+        remove_index(&project);
+        fs::write(&runs[1].profile, &whole[..length]).unwrap();
+        let (store, said) = open(&project);
+        assert!(said.as_deref().is_some_and(|s| s.contains("not listed: ") && s.contains("000002.trodden: ")), "{length}: {said:?}");
+        assert_eq!(store.list().unwrap().iter().map(|r| r.number).collect::<Vec<_>>(), [1, 3]);
+        let unreadable = store.unreadable().unwrap();
+        assert_eq!(unreadable.iter().map(|u| &u.path).collect::<Vec<_>>(), [&runs[1].profile]);
+        assert!(matches!(store.get("2"), Err(ProfileError::NoRun { .. })));
+        let (store, said) = open(&project);
+        assert_eq!(said, None, "it is said once");
+        let number = store.add_run(&profile(1, 7)).unwrap().number;
+        assert_eq!(number, 4);
+        store.remove(number).unwrap();
+        assert_eq!(fs::read(&runs[1].profile).unwrap(), whole[..length]);
+    }
+    fs::write(&runs[1].profile, &whole).unwrap();
+    let (store, said) = open(&project);
+    assert!(said.as_deref().is_some_and(|s| s.contains("1 run added")), "{said:?}");
+    assert_eq!(store.list().unwrap(), runs);
+    assert!(store.unreadable().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let (project, runs) = three_runs();
+    fs::create_dir(at(&project, "profiles/000004.trodden")).unwrap();
+    let pipe = at(&project, "profiles/000005.trodden");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
+    std::os::unix::fs::symlink("/nowhere", at(&project, "profiles/000006.trodden")).unwrap();
+    let (store, said) = open(&project);
+    assert!(said.as_deref().is_some_and(|s| s.contains("no regular file; and 2 more")), "{said:?}");
+    assert_eq!(store.list().unwrap(), runs);
+    assert_eq!(store.add_run(&profile(1, 7)).unwrap().number, 7);
+    assert_eq!(open(&project).1, None);
+}
+
+/// The index cannot be made where the store is: it is made elsewhere, and the runs are read all the same.
+#[test]
+fn a_store_without_an_index_that_cannot_be_written_is_read() {
+    let (project, runs) = three_runs();
+    remove_index(&project);
+    std::os::unix::fs::symlink("nowhere/runs.db", at(&project, "runs.db")).unwrap();
+    let (store, said) = open(&project);
+    assert!(said.as_deref().is_some_and(|s| s.contains("3 runs")), "{said:?}");
+    assert_eq!(store.list().unwrap(), runs);
+    assert!(matches!(store.remove(1), Err(ProfileError::StoreUnwritable { .. })));
+    assert!(matches!(store.set_suite(1, None), Err(ProfileError::StoreUnwritable { .. })));
+    assert_eq!(profiles(&project).len(), 3);
+}
+
+/// Version 4 knew suites that its profiles did not, and entered numbers before their profiles.
+#[test]
+fn stores_of_older_versions_tell_their_profiles_the_suites() {
+    let (project, runs) = three_runs();
+    let database = rusqlite::Connection::open(at(&project, "runs.db")).unwrap();
+    let older = "DROP TABLE unreadable; PRAGMA user_version = 4;
+        INSERT INTO suites (name) VALUES ('late'); UPDATE runs SET suite = (SELECT id FROM suites WHERE name = 'late') WHERE number = 3;
+        UPDATE runs SET suite = NULL WHERE number = 1;
+        INSERT INTO runs (command, directory, host, started_ns, duration_ns, merged_runs, recorder) VALUES ('[]', '', '', 0, 0, 1, '');";
+    database.execute_batch(older).unwrap();
+    drop(database);
+    let suites = |store: &RunStore| store.list().unwrap().into_iter().map(|r| (r.number, r.run.suite)).collect::<Vec<_>>();
+    let expected = [(1, None), (2, Some("smoke".to_string())), (3, Some("late".to_string()))];
+    let (store, said) = open(&project);
+    assert_eq!((suites(&store), said), (expected.to_vec(), None));
+    assert_eq!(store.load(&runs[2]).unwrap().run.suite.as_deref(), Some("late"));
+    remove_index(&project);
+    assert_eq!(suites(&open(&project).0), expected);
+    assert_eq!(open(&project).0.add_run(&profile(1, 7)).unwrap().number, 4);
+}
+
+/// Two recorders that have lost each other's index, and choose one number, do not overwrite each other's profiles.
+#[test]
+fn recorders_of_a_deleted_index_do_not_overwrite() {
+    let project = tempfile::tempdir().unwrap();
+    let mut stores = Vec::new();
+    let mut given = Vec::new();
+    for round in 0..4 {
+        stores.push(RunStore::create(project.path()).unwrap());
+        remove_index(&project);
+        // Those that were opened before have indexes which no longer have a name.
+        for (at, store) in stores.iter().enumerate() {
+            let seed = 10 * round + at as u64;
+            given.push((store.add_run(&profile(0, seed)).unwrap().number, seed));
+        }
+    }
+    drop(stores);
+    let numbers: BTreeSet<u64> = given.iter().map(|g| g.0).collect();
+    assert_eq!(numbers, (1..=10).collect());
+    let (store, said) = open(&project);
+    assert!(said.is_some_and(|s| s.contains("10 runs")));
+    for (number, seed) in given {
+        assert_eq!(store.load(&store.get(&number.to_string()).unwrap()).unwrap(), profile(0, seed));
+    }
+    assert!(store.left().unwrap().is_empty());
+}
+
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::MetadataExt;
+    path.metadata().unwrap().mode() & 0o7777
+}
+
+#[test]
+fn a_store_belongs_to_its_owner_unless_its_folder_is_shared() {
+    use std::os::unix::fs::PermissionsExt;
+    for (own, folder, file) in
+        [(None, 0o700, 0o600), (Some(0o2770), 0o2770, 0o660), (Some(0o755), 0o755, 0o644), (Some(0o500), 0o500, 0o600)]
+    {
+        let project = tempfile::tempdir().unwrap();
+        if let Some(mode) = own {
+            fs::create_dir(at(&project, "")).unwrap();
+            fs::set_permissions(at(&project, ""), fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let store = match RunStore::create(project.path()) {
+            Err(_) if own == Some(0o500) && !rustix::process::geteuid().is_root() => continue,
+            other => other.unwrap(),
+        };
+        let path = store.add_run(&profile(0, 1)).unwrap().profile;
+        store.set_suite(1, Some("smoke")).unwrap();
+        for (path, expected) in [(at(&project, ""), folder), (at(&project, "profiles"), folder), (path, file)] {
+            assert_eq!(mode(&path), expected, "{}", path.display());
+        }
+        for name in ["runs.db", "runs.db-wal", ".gitignore"] {
+            assert_eq!(mode(&at(&project, name)), file, "{name}");
+        }
+    }
+}

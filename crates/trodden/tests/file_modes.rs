@@ -1,0 +1,199 @@
+//! Who may read what trodden writes: everything that has command lines, counts or recordings belongs to its user alone, unless a run
+//! store's folder is shared; and programs that change their user are counted all the same.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trodden_profile::RunStore;
+
+const PROGRAM: &str = "
+    #include <stdio.h>
+    __attribute__((noinline)) int half(int n) { if (n % 2) return 3 * n; return n / 2; }
+    int main(void) { int i, s = 0; for (i = 0; i < 5; i++) s += half(i); printf(\"%d\\n\", s); return 0; }
+";
+
+/// Becomes another user, and counts then: in `main`, in a child of `fork`, and in a thread.
+const DROPPER: &str = "
+    #include <pthread.h>
+    #include <stdio.h>
+    #include <sys/wait.h>
+    #include <unistd.h>
+    __attribute__((noinline)) int before(void) { return getpid(); }
+    __attribute__((noinline)) int after(void) { return getpid(); }
+    __attribute__((noinline)) int child(void) { return getpid(); }
+    __attribute__((noinline)) void *thread(void *a) { return a; }
+    int main(void) {
+        int status; pthread_t t;
+        before();
+        if (setgid(65534) || setuid(65534)) return 1;
+        after();
+        if (!fork()) { child(); _exit(0); }
+        if (wait(&status) < 0 || status) return 2;
+        if (pthread_create(&t, 0, thread, 0) || pthread_join(t, 0)) return 3;
+        return 0;
+    }
+";
+
+fn mode(path: &Path) -> u32 {
+    path.symlink_metadata().unwrap().mode() & 0o7777
+}
+
+/// All files and folders below, links left out.
+fn all(folder: &Path) -> Vec<PathBuf> {
+    let mut found = vec![folder.to_owned()];
+    let mut at = 0;
+    while at < found.len() {
+        if found[at].is_dir() && !found[at].is_symlink() {
+            found.extend(fs::read_dir(&found[at]).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        at += 1;
+    }
+    found.retain(|path| !path.is_symlink());
+    found
+}
+
+fn compiled(source: &str, options: &[&str]) -> Place {
+    let place = Place::new();
+    place.write("prog.c", source);
+    must(place.command(trodden()).arg("build").args(options).args("-- cc -O1 -pthread prog.c -o prog".split(' ')));
+    must(place.command("cc").args(["-O1", "-pthread", "prog.c", "-o", "plain"]));
+    place
+}
+
+/// The same, where new files are for all to read unless they are protected.
+fn open_to_all(place: &Place, command_line: &str) -> Command {
+    let mut command = place.command("sh");
+    command.args(["-c", &format!("umask 0022; exec {command_line}")]);
+    command
+}
+
+#[test]
+fn stores_profiles_and_raw_files_are_their_users_alone() {
+    let place = compiled(PROGRAM, &[]);
+    let trodden = trodden();
+    let trodden = trodden.display();
+    place.write("old.trodden", "something that all may read");
+    fs::set_permissions(place.path("old.trodden"), fs::Permissions::from_mode(0o644)).unwrap();
+    must(&mut open_to_all(&place, &format!("{trodden} record -- ./prog --password=secret")));
+    must(&mut open_to_all(&place, &format!("{trodden} record --suite tests --output old.trodden -- ./prog")));
+    must(&mut open_to_all(&place, &format!("{trodden} record --no-store --output new.trodden -- ./prog")));
+    must(&mut open_to_all(&place, &format!("{trodden} merge --output sum.trodden new.trodden old.trodden")));
+    must(&mut open_to_all(&place, &format!("{trodden} runs suite nightly 1")));
+    must(open_to_all(&place, "./prog").env("TRODDEN_OUTPUT", place.path("counts/%p.raw")));
+    for path in all(&place.path(".trodden")).into_iter().chain(all(&place.path("counts"))) {
+        let expected = if path.is_dir() { 0o700 } else { 0o600 };
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+    assert!(all(&place.path("counts")).len() == 2 && all(&place.path(".trodden/profiles")).len() == 3);
+    for name in ["old.trodden", "new.trodden", "sum.trodden"] {
+        assert_eq!(mode(&place.path(name)), 0o600, "{name}");
+    }
+    // What others are to have follows the umask.
+    must(&mut open_to_all(&place, &format!("{trodden} report 1 --html page.html")));
+    must(&mut open_to_all(&place, &format!("{trodden} export lcov 1 -o lines.info")));
+    for name in ["page.html", "lines.info"] {
+        assert_eq!(mode(&place.path(name)), 0o644, "{name}");
+    }
+}
+
+#[test]
+fn streams_are_their_users_alone() {
+    let place = compiled(PROGRAM, &["--stream"]);
+    let trodden = trodden();
+    let trodden = trodden.display();
+    must(&mut open_to_all(&place, &format!("{trodden} record --whole-program -- ./prog")));
+    must(&mut open_to_all(&place, &format!("{trodden} record --last 50 -- ./prog")));
+    let files = all(&place.path(".trodden"));
+    for extension in ["log", "stream"] {
+        assert!(files.iter().any(|path| path.extension().is_some_and(|e| e == extension)), "{files:?}");
+    }
+    for path in files {
+        assert_eq!(mode(&path), if path.is_dir() { 0o700 } else { 0o600 }, "{}", path.display());
+    }
+}
+
+/// The folder's permissions are those of what is made in it.
+#[test]
+fn a_folder_that_the_user_made_shares_the_store() {
+    let place = compiled(PROGRAM, &["--stream"]);
+    fs::create_dir(place.path(".trodden")).unwrap();
+    fs::set_permissions(place.path(".trodden"), fs::Permissions::from_mode(0o770)).unwrap();
+    let trodden = trodden();
+    must(&mut open_to_all(&place, &format!("{} record --whole-program -- ./prog", trodden.display())));
+    for path in all(&place.path(".trodden")) {
+        assert_eq!(mode(&path), if path.is_dir() { 0o770 } else { 0o660 }, "{}", path.display());
+    }
+}
+
+/// What is in the folder of temporary files while a command runs.
+#[test]
+fn work_folders_are_their_users_alone() {
+    let place = compiled(PROGRAM, &[]);
+    fs::create_dir(place.path("tmp")).unwrap();
+    let trodden = trodden();
+    // The traced program itself looks at what there is.
+    let command = "trace record --collector ptrace -o t.trace -- ./look";
+    place.write(
+        "look.c",
+        "#include <dirent.h>
+        #include <stdio.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        int main(void) {
+            struct stat s; struct dirent *e; DIR *d = opendir(\"tmp\");
+            if (!d || chdir(\"tmp\")) return 1;
+            while ((e = readdir(d))) if (e->d_name[0] != '.' && !stat(e->d_name, &s)) printf(\"%o\\n\", s.st_mode & 07777);
+            return 0;
+        }",
+    );
+    must(place.command("cc").args(["look.c", "-o", "look"]));
+    let output = must(open_to_all(&place, &format!("{} {command}", trodden.display())).env("TMPDIR", place.path("tmp")));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let modes: Vec<&str> = output.lines().collect();
+    assert!(!modes.is_empty() && modes.iter().all(|mode| ["700", "600"].contains(mode)), "{output}");
+    assert_eq!(mode(&place.path("t.trace")), 0o600);
+}
+
+/// No trace or profile has what is in the environment.
+#[test]
+fn the_environment_is_not_stored() {
+    let place = compiled(PROGRAM, &[]);
+    let secret = "correct-horse-battery-staple";
+    for arguments in ["record --output run.trodden -- ./prog", "trace record -o t.trace -- ./plain"] {
+        must(place.command(trodden()).args(arguments.split(' ')).env("TOKEN", secret));
+    }
+    let files: Vec<PathBuf> = all(&place.path("")).into_iter().filter(|path| path.is_file()).collect();
+    assert!(files.len() > 5);
+    for file in files {
+        let bytes = fs::read(&file).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()), "{}", file.display());
+    }
+    // Blocks are compressed: the trace itself is asked as well.
+    let about = format!("{:?}", trodden_trace::TraceFile::open(&place.path("t.trace")).unwrap().about());
+    assert!(about.contains("./plain") && !about.contains(secret), "{about}");
+}
+
+#[test]
+fn programs_that_change_their_user_are_counted() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped, needs root: a program that becomes another user");
+        return;
+    }
+    let place = compiled(DROPPER, &[]);
+    must(place.command(trodden()).args(["record", "--", "./prog"]));
+    let store = RunStore::open(&place.path(".trodden")).unwrap();
+    let profile = store.load(&store.get("last").unwrap()).unwrap();
+    let mut counts = BTreeMap::new();
+    for (_, unit, function) in profile.functions() {
+        let executed: u64 = unit.counts_of(function).map(|count| count.1).sum();
+        counts.insert(function.name.clone(), executed);
+    }
+    for function in ["before", "after", "child", "thread"] {
+        assert_eq!(counts.get(function), Some(&1), "{function}: {counts:?}");
+    }
+}

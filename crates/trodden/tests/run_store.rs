@@ -1,0 +1,154 @@
+//! The run store as its users see it: an index that is lost is made again, and recordings that are killed lose nothing of the others.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use trodden_profile::{Profile, RunStore};
+
+const PROGRAM: &str = "int main(int n, char **v) { volatile int s = 0; for (int i = 0; i < 1000; i++) s += i; return n > 5; }";
+
+fn place() -> Place {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("-O1 prog.c -o prog");
+    place
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn listed(place: &Place) -> serde_json::Value {
+    serde_json::from_slice(&place.trodden("runs --json").stdout).unwrap()
+}
+
+#[test]
+fn a_lost_index_is_made_again_with_one_line() {
+    let place = place();
+    place.trodden("record --suite nightly -- ./prog one");
+    place.trodden("record -- ./prog two");
+    place.trodden("runs suite smoke 2");
+    let before = listed(&place);
+    let profile = fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap();
+    for damage in ["", "no database"] {
+        for name in ["runs.db-wal", "runs.db-shm"] {
+            let _ = fs::remove_file(place.path(".trodden").join(name));
+        }
+        match damage.is_empty() {
+            true => fs::remove_file(place.path(".trodden/runs.db")).unwrap(),
+            false => fs::write(place.path(".trodden/runs.db"), damage).unwrap(),
+        }
+        // A command that reads, in a folder below.
+        fs::create_dir_all(place.path("below")).unwrap();
+        let output = must(place.command(trodden()).args(["runs", "--json"]).current_dir(place.path("below")));
+        let said = errors(&output);
+        assert!(said.contains("made again from the profiles: 2 runs") && said.lines().count() == 1, "{said}");
+        assert_eq!(errors(&place.trodden("runs")), "");
+        assert_eq!(listed(&place), before);
+    }
+    for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        let _ = fs::remove_file(place.path(".trodden").join(name));
+    }
+    let said = errors(&place.trodden("record -- ./prog three"));
+    assert!(said.contains("made again from the profiles: 2 runs") && said.contains("recorded as run 3"), "{said}");
+    assert_eq!(fs::read(place.path(".trodden/profiles/000001.trodden")).unwrap(), profile);
+}
+
+#[test]
+fn damaged_profiles_are_named_and_not_listed() {
+    let place = place();
+    place.trodden("record -- ./prog one");
+    place.trodden("record -- ./prog two");
+    let path = place.path(".trodden/profiles/000002.trodden");
+    let whole = fs::read(&path).unwrap();
+    fs::write(place.path(".trodden/profiles/000003.trodden"), &whole[..whole.len() / 2]).unwrap();
+    let said = errors(&place.trodden("report last"));
+    assert!(said.contains("000003.trodden: damaged at byte"), "{said}");
+    let output = place.trodden("runs");
+    assert!(errors(&output).contains("000003.trodden: damaged at byte"), "{}", errors(&output));
+    let all = listed(&place);
+    assert_eq!((all["runs"].as_array().unwrap().len(), all["unreadable"].as_array().unwrap().len()), (2, 1));
+    assert!(errors(&place.trodden("record -- ./prog")).contains("recorded as run 4"));
+    assert_eq!(fs::read(place.path(".trodden/profiles/000003.trodden")).unwrap(), whole[..whole.len() / 2]);
+}
+
+/// Who may not write a store reads it, also if its index is lost.
+#[test]
+fn stores_of_other_users_are_read() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped, needs root: a reader who is another user");
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let place = place();
+    fs::create_dir(place.path(".trodden")).unwrap();
+    for folder in ["", ".trodden"] {
+        fs::set_permissions(place.path(folder), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    place.trodden("record -- ./prog one");
+    for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
+        let _ = fs::remove_file(place.path(".trodden").join(name));
+    }
+    fs::create_dir(place.path("tmp")).unwrap();
+    fs::set_permissions(place.path("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
+    // The other user may not reach the program's file.
+    fs::copy(trodden(), place.path("reader")).unwrap();
+    let mut command = place.command("setpriv");
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(place.path("reader")).arg("runs");
+    let output = must(command.env("TMPDIR", place.path("tmp")).env("HOME", place.path("tmp")));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("./prog one"), "{}", errors(&output));
+    assert!(errors(&output).contains("was missing"), "{}", errors(&output));
+    assert!(!place.path(".trodden/runs.db").exists());
+}
+
+#[test]
+fn recordings_that_are_killed_lose_nothing() {
+    const RECORDINGS: usize = 48;
+    const AT_A_TIME: usize = 8;
+    let place = place();
+    place.trodden("record -- ./prog first");
+    let record = |at: usize| -> Command {
+        let mut command = place.command(trodden());
+        command.args(["record", "--", "./prog", &format!("number-{at}")]).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    // How long one takes with as many beside it as later, so that the others are killed at all moments of a recording.
+    let clock = Instant::now();
+    let beside: Vec<_> = (0..AT_A_TIME).map(|at| record(at).spawn().unwrap()).collect();
+    assert!(beside.into_iter().all(|mut recorder| recorder.wait().unwrap().success()));
+    let usual = clock.elapsed();
+    let mut completed: BTreeSet<String> = (0..AT_A_TIME).map(|at| format!("number-{at}")).collect();
+    for group in 1..RECORDINGS / AT_A_TIME {
+        let numbers = group * AT_A_TIME..(group + 1) * AT_A_TIME;
+        let mut recorders: Vec<_> = numbers.clone().map(|at| (at, record(at).spawn().unwrap())).collect();
+        for (at, recorder) in &mut recorders {
+            if *at % 4 != 0 {
+                std::thread::sleep(usual * (1 + *at as u32 * 7 % 8) / 40 + Duration::from_millis(1));
+                recorder.kill().unwrap();
+            }
+        }
+        for (at, mut recorder) in recorders {
+            if recorder.wait().unwrap().success() {
+                completed.insert(format!("number-{at}"));
+            }
+        }
+        if group == 3 {
+            let _ = fs::remove_file(place.path(".trodden/runs.db"));
+        }
+    }
+    let store = RunStore::find(&place.path("")).unwrap();
+    let runs = store.list().unwrap();
+    let listed: BTreeSet<String> = runs.iter().map(|run| run.run.command[1].clone()).collect();
+    assert_eq!(listed.len(), runs.len(), "no recording is listed twice");
+    assert!(listed.contains("first") && completed.is_subset(&listed), "{completed:?} {listed:?}");
+    assert!(store.unreadable().unwrap().is_empty());
+    let files = fs::read_dir(place.path(".trodden/profiles")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.filter(|name| !name.starts_with('.')).collect();
+    assert_eq!(files, runs.iter().map(|run| format!("{:06}.trodden", run.number)).collect());
+    for run in &runs {
+        assert_eq!(Profile::read(&run.profile).unwrap().run, run.run);
+    }
+}
