@@ -55,9 +55,10 @@ const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
 
 /// An addition to a word of memory in one instruction.
-const ADD: &str = "addq $1, ($0)";
-/// Address, summand.
-const ADD_REGISTERS: &str = "r,r,~{memory},~{flags},~{fpsr},~{dirflag}";
+const ADD: &str = "addq $1, $0";
+/// The word, a summand that an instruction can hold or one in a register. Neither the state of the floating-point unit nor the
+/// direction of string instructions changes; to name them would take LLVM most of the time that this code costs it.
+const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
@@ -158,7 +159,7 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     }
     // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
     if is_unoptimised(builder) {
-        builder.assembly(builder.module.void(), ADD, ADD_REGISTERS, &[address, by]);
+        builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
         return;
     }
     let old = builder.load(builder.module.i64(), address);

@@ -38,20 +38,26 @@ fn reference(place: &Place, compiler: &str, options: &str, source: &str) {
 
 fn check(source: &str, level: &str) {
     let (name, text) = PROGRAMS.iter().find(|(name, _)| *name == source).unwrap();
+    check_program(name, text, level);
+}
+
+/// Gives the folder with `own`, the program with its coverage.
+fn check_program(name: &str, text: &str, level: &str) -> Place {
     let place = Place::with(&[(name, text)]);
     let (compiler, driver) = if name.ends_with(".cc") { ("clang++-22", "c++") } else { ("clang-22", "cc") };
     let options = format!("{level} -w -pthread");
     reference(&place, compiler, &options, name);
-    let option = if *name == DECISIONS { "--trodden-coverage=mcdc" } else { "--trodden-coverage" };
+    let option = if name == DECISIONS { "--trodden-coverage=mcdc" } else { "--trodden-coverage" };
     place.trodden(&format!("{driver} {option} {options} {name} -o own"));
     place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
     place.trodden("export profdata run.trodden -o own.profdata");
     let (llvm, own) = (exported(&place, "reference", "reference.profdata"), exported(&place, "own", "own.profdata"));
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
-    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), *name == DECISIONS, "{name} {level}");
+    assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
     let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden"])).stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
+    place
 }
 
 #[test]
@@ -132,6 +138,25 @@ fn forked_processes_without_optimisation() {
 #[test]
 fn forked_processes_optimised() {
     forked_processes("-O2");
+}
+
+/// LLVM's tail duplication would give each case a copy of all cases behind it, and its tail merging would compare them all.
+#[test]
+fn cases_that_fall_through_are_not_duplicated() {
+    let cases: String = (0..60).map(|n| format!("  case {n}: sum += {n};\n")).collect();
+    let text = format!(
+        "static volatile unsigned sum;\n__attribute__((noinline)) void add(unsigned n) {{\n  switch (n % 60) {{\n{cases}  \
+        default: sum++;\n  }}\n}}\nint main(void) {{ for (int i = 0; i < 100; i++) add(i * i); return 0; }}\n"
+    );
+    let place = check_program("cases.c", &text, "-O1");
+    place.trodden("cc -O1 -w cases.c -o counted");
+    let size = |image: &str| -> u64 {
+        let symbols = String::from_utf8(place.tool("nm", &format!("-S {image}")).stdout).unwrap();
+        let add = symbols.lines().find(|line| line.ends_with(" add")).expect("nm lists the function");
+        u64::from_str_radix(add.split_whitespace().nth(1).unwrap(), 16).unwrap()
+    };
+    let (own, counted) = (size("own"), size("counted"));
+    assert!(own < counted * 3 / 2, "{own} bytes, {counted} without coverage");
 }
 
 /// Where a child ends by `_exit`, LLVM knows what it did in continuous mode only.

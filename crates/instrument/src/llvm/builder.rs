@@ -1,9 +1,9 @@
 //! Builds instructions at a place.
 
-use super::{Block, Module, Value, copy_fast_math, llvm};
+use super::{Block, Module, Value, attribute_kind, copy_fast_math, llvm};
 use llvm_sys::core::*;
 use llvm_sys::prelude::*;
-use llvm_sys::{LLVMInlineAsmDialect, LLVMIntPredicate};
+use llvm_sys::{LLVMAttributeIndex, LLVMInlineAsmDialect, LLVMIntPredicate};
 
 /// Builds instructions at a place of a module.
 pub struct Builder {
@@ -153,6 +153,16 @@ impl Builder {
     /// Inline assembly that has effects, in AT&T syntax.
     pub fn assembly(&self, result: LLVMTypeRef, text: &str, registers: &str, operands: &[Value]) -> Value {
         self.assembly_with(true, result, text, registers, operands)
+    }
+
+    /// The same with operands that are words of memory, at the given addresses.
+    pub fn assembly_on_memory(&self, text: &str, constraints: &str, addresses: &[Value], others: &[Value]) {
+        let operands: Vec<Value> = addresses.iter().chain(others).copied().collect();
+        let call = self.assembly(self.module.void(), text, constraints, &operands);
+        let word = llvm!(LLVMCreateTypeAttribute(self.module.context(), attribute_kind("elementtype"), self.module.i64()));
+        for number in 1..=addresses.len() {
+            llvm!(LLVMAddCallSiteAttribute(call.0, number as LLVMAttributeIndex, word));
+        }
     }
 
     /// The same value, which code generation does not see through.
