@@ -430,3 +430,40 @@ fn code_behind_a_trap_that_a_handler_skips_is_in_the_trace() {
         }
     }
 }
+
+/// A process that shares the memory, made by `clone3` with `CLONE_UNTRACED`; the flags are still there behind the call.
+const UNTRACED_BY_CLONE3: &str = r#"
+#define _GNU_SOURCE
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int sum;
+static char stack[65536] __attribute__((aligned(16)));
+__attribute__((noinline)) static void work(int n) { for (int i = 0; i < n; i++) sum += i & 1 ? 2 : 1; }
+__attribute__((noinline, used)) static void child(void) { work(10); syscall(SYS_exit, 7); }
+int main(void) {
+    struct clone_args a = {.flags = CLONE_VM | CLONE_UNTRACED, .exit_signal = SIGCHLD, .stack = (long)stack, .stack_size = sizeof stack};
+    long made;
+    __asm__ volatile("syscall; test %%rax,%%rax; jne 1f; call child; hlt; 1:" : "=a"(made)
+                     : "a"(SYS_clone3), "D"(&a), "S"(sizeof a) : "rcx", "r11", "memory");
+    int status = 0;
+    waitpid(made, &status, 0);
+    work(10);
+    printf("%d %d %d\n", sum, WIFEXITED(status) ? WEXITSTATUS(status) : -1, (a.flags & CLONE_UNTRACED) != 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_process_that_clone3_makes_untraced_comes_to_no_breakpoint_alone() {
+    let folder = Folder::new();
+    folder.compile("cc", "untraced.c", UNTRACED_BY_CLONE3);
+    assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");
+    for options in &IN_ONE_RUN[..2] {
+        assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "30 7 1\n", "{options:?}");
+    }
+}
