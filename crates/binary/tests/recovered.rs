@@ -3,7 +3,7 @@
 //! The map has LLVM's machine blocks, whose sizes leave padding out, and which may have two branches at their end and
 //! begin where nothing branches to. So compared are: edges from the end of a block to the first instruction behind
 //! padding at their target, for blocks of the map that end with a branch; and block starts, which must all be starts in
-//! the map or lie behind a branch.
+//! the map or lie behind a branch, or behind a call that does not return.
 
 mod common;
 
@@ -11,7 +11,7 @@ use iced_x86::Mnemonic;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use tempfile::TempDir;
-use trodden_binary::graph::{CodeEdgeKind, Doubt, FunctionGraph, GraphSource, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, CodeEdgeKind, Doubt, FunctionGraph, GraphSource, ProgramGraph};
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
 use trodden_binary::{AddressMap, Binary, MapBlock, recover};
 
@@ -61,6 +61,8 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
         map.functions.iter().flat_map(|f| &f.blocks).filter(|b| b.size > 0).map(|b| (b.address, b)).collect();
     let containing = |at: u64| blocks.range(..=at).next_back().map(|(_, b)| *b).filter(|b| at < b.address + b.size);
     let branches = behind_branches(binary, graph);
+    let all_blocks = graph.functions.iter().flat_map(|f| &f.blocks);
+    let behind_calls: BTreeSet<u64> = all_blocks.filter(|b| b.end == BlockEnd::CallWithoutReturn).map(|b| b.end_address()).collect();
     let (mut edges, mut starts) = (BTreeSet::new(), BTreeSet::new());
     let mut pads = BTreeSet::new();
     for function in &map.functions {
@@ -79,7 +81,7 @@ fn compare(binary: &Binary, map: &AddressMap, graph: &ProgramGraph) -> Compared 
         for block in function.blocks.iter().filter(|b| containing(b.start).is_some()) {
             let start = behind_padding(binary, block.start);
             own_starts.insert(start);
-            if !blocks.contains_key(&start) && !branches.contains(&block.start) {
+            if !blocks.contains_key(&start) && !branches.contains(&block.start) && !behind_calls.contains(&block.start) {
                 wrong.push((block.start, block.start));
             }
         }

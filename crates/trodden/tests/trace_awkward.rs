@@ -369,3 +369,101 @@ fn functions_that_only_calls_show_are_traced() {
         assert_eq!(folder.addresses("killed.trace")[..blocks.len() - 1], blocks[..blocks.len() - 1], "{options:?}");
     }
 }
+
+/// A retpoline, and a return to an address that was pushed.
+const RETURNS_AS_JUMPS: &str = r#"
+__asm__(".globl thunk\nthunk: lea 6f(%rip),%rax\n call 7f\n8: pause\n lfence\n jmp 8b\n7: mov %rax,(%rsp)\n ret\n6: mov %edi,%eax\n ret\n"
+        ".globl pushed\npushed: lea 3f(%rip),%rax\n test $1,%edi\n je 4f\n lea 5f(%rip),%rax\n4: push %rax\n ret\n"
+        "3: mov $10,%eax\n ret\n5: mov $20,%eax\n ret\n");
+int thunk(int);
+int pushed(int);
+int main(void) {
+    int sum = 0;
+    for (int i = 0; i < 8; i++) sum += thunk(i) + pushed(i);
+    return sum == 28 + 120 ? 0 : 1;
+}
+"#;
+
+#[test]
+fn code_behind_retpolines_and_returns_used_as_jumps_is_in_the_trace() {
+    let folder = Folder::new();
+    folder.compile("cc", "returns.c", RETURNS_AS_JUMPS);
+    for options in IN_ONE_RUN.iter().copied().chain([&["--runs", "4"][..]]) {
+        must(folder.record(options, "one.trace", &["./app"]));
+        let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+        // At least a block for each of the eight rounds, and one behind the loop.
+        let blocks = tree.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find(|row| row.last() == Some(&"main"));
+        assert!(blocks.is_some_and(|row| row[1].parse::<u32>().unwrap() >= 9), "{options:?}: {tree}");
+    }
+}
+
+/// A handler skips an instruction that traps, as `WARN` of a kernel does.
+const SKIPPED: &str = r#"
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <ucontext.h>
+static volatile int n;
+static void skip(int s, siginfo_t *i, void *u) { n++; ((ucontext_t *)u)->uc_mcontext.gregs[REG_RIP] += 2; }
+__attribute__((noinline)) static void check(void) { __asm__ volatile(TRAP); }
+__attribute__((noinline)) static void after(int i) { n += i & 1 ? 2 : 0; }
+int main(void) {
+    struct sigaction a = {.sa_sigaction = skip, .sa_flags = SA_SIGINFO};
+    sigaction(SIGILL, &a, 0);
+    sigaction(SIGSEGV, &a, 0);
+    for (int i = 0; i < 10; i++) { check(); after(i); }
+    printf("%d\n", n);
+    return 0;
+}
+"#;
+
+#[test]
+fn code_behind_a_trap_that_a_handler_skips_is_in_the_trace() {
+    for trap in ["ud2", "hlt; nop"] {
+        let folder = Folder::new();
+        folder.compile("cc", "skipped.c", &format!("#define TRAP \"{trap}\"\n{SKIPPED}"));
+        equal(&folder, "20\n");
+        let tree = must(folder.trodden(&["trace", "show", "one.trace"]));
+        for name in ["check", "after"] {
+            let row = tree.lines().find(|line| line.split_whitespace().last() == Some(name));
+            assert!(row.is_some_and(|row| row.trim_start().starts_with("10 ")), "{trap}: {tree}");
+        }
+    }
+}
+
+/// A process that shares the memory, made by `clone3` with `CLONE_UNTRACED`; the flags are still there behind the call.
+const UNTRACED_BY_CLONE3: &str = r#"
+#define _GNU_SOURCE
+#include <linux/sched.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile int sum;
+static char stack[65536] __attribute__((aligned(16)));
+__attribute__((noinline)) static void work(int n) { for (int i = 0; i < n; i++) sum += i & 1 ? 2 : 1; }
+__attribute__((noinline, used)) static void child(void) { work(10); syscall(SYS_exit, 7); }
+int main(void) {
+    struct clone_args a = {.flags = CLONE_VM | CLONE_UNTRACED, .exit_signal = SIGCHLD, .stack = (long)stack, .stack_size = sizeof stack};
+    long made;
+    __asm__ volatile("syscall; test %%rax,%%rax; jne 1f; call child; hlt; 1:" : "=a"(made)
+                     : "a"(SYS_clone3), "D"(&a), "S"(sizeof a) : "rcx", "r11", "memory");
+    int status = 0;
+    waitpid(made, &status, 0);
+    work(10);
+    printf("%d %d %d\n", sum, WIFEXITED(status) ? WEXITSTATUS(status) : -1, (a.flags & CLONE_UNTRACED) != 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_process_that_clone3_makes_untraced_comes_to_no_breakpoint_alone() {
+    let folder = Folder::new();
+    folder.compile("cc", "untraced.c", UNTRACED_BY_CLONE3);
+    assert_eq!(must(Command::new(folder.path("app")).output().unwrap()), "30 7 1\n");
+    for options in &IN_ONE_RUN[..2] {
+        assert_eq!(must(folder.record(options, "one.trace", &["./app"])), "30 7 1\n", "{options:?}");
+    }
+}

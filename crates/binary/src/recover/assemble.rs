@@ -168,6 +168,14 @@ impl Function<'_, '_, '_> {
                 CodeFlow::Return | CodeFlow::Stop => _ = starts.insert(next),
             }
         }
+        for (at, _) in self.reached().filter(|(at, _)| self.explored.speculative.contains(at)) {
+            let before = self.explored.instructions.range(..at).next_back();
+            if before
+                .is_none_or(|(before, reached)| before + u64::from(reached.size) != at || self.explored.returns(*before) == Returns::Never)
+            {
+                starts.insert(at);
+            }
+        }
         starts.extend(self.explored.known.observations.iter().filter(|o| !self.is_return(o)).map(|o| o.to));
         starts.retain(|at| self.is_inside(*at) && self.explored.instructions.contains_key(at));
         starts
@@ -246,6 +254,7 @@ impl Function<'_, '_, '_> {
         let is_last = at == block.last;
         match reached.flow {
             CodeFlow::Next if is_last => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
+            CodeFlow::Stop if self.explored.resumed.contains(&next) => vec![self.to(next, CodeEdgeKind::FallThrough, CallKind::TailCall)],
             CodeFlow::Next | CodeFlow::Return | CodeFlow::Stop => Vec::new(),
             CodeFlow::Call(_) | CodeFlow::CallIndirect => {
                 let callee = match (self.explored.import_called(at), reached.flow) {
@@ -266,7 +275,11 @@ impl Function<'_, '_, '_> {
             }
             CodeFlow::Jump(to) => vec![self.to(to, CodeEdgeKind::Jump, CallKind::TailCall)],
             CodeFlow::JumpIndirect => match &self.explored.jumps[&at] {
-                Resolution::Within(targets) => targets.iter().map(|&to| self.to(to, CodeEdgeKind::Indirect, CallKind::TailCall)).collect(),
+                Resolution::Within(targets) => {
+                    let leaves = self.explored.leaving.contains(&at).then_some(Transfer::Call(CallKind::TailCall, CodeCallee::Indirect));
+                    let inside = targets.iter().map(|&to| self.to(to, CodeEdgeKind::Indirect, CallKind::TailCall));
+                    inside.chain(leaves).collect()
+                }
                 Resolution::Functions(targets) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::OneOf(targets.clone()))],
                 Resolution::Import(name) => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Import(name.clone()))],
                 Resolution::TailCall => vec![Transfer::Call(CallKind::TailCall, CodeCallee::Indirect)],

@@ -1,12 +1,12 @@
 //! Which instructions can be executed: traversal from function entries along branches.
 //!
-//! Code is followed from every place that is known to be entered; nothing is decoded only because it lies behind
-//! something else, so that data between functions is never taken for code. A call is followed by the next instruction
-//! unless its callee does not return.
+//! Code is followed from every place that is known to be entered; data between functions is never taken for code. A call
+//! is followed by the next instruction unless its callee does not return. What is left over of a function comes last ([`gaps`]).
 //!
 //! Complexity: linear in the instructions, times a logarithm for the ordered map.
 
 mod candidates;
+mod gaps;
 
 use super::code::Code;
 use super::frames::Frames;
@@ -106,8 +106,15 @@ pub struct Explored<'k, 'a> {
     pub data: BTreeSet<u64>,
     /// Indirect jumps, and where they lead.
     pub jumps: BTreeMap<u64, Resolution>,
+    /// Those that may leave their function by a tail call, besides where they lead in it.
+    pub leaving: BTreeSet<u64>,
     /// What is not certain.
     pub uncertain: Vec<Uncertainty>,
+    /// Where code goes on behind an instruction that traps, if a handler of the signal skips that.
+    pub resumed: BTreeSet<u64>,
+    /// Instructions to which nothing is known to lead.
+    pub speculative: BTreeSet<u64>,
+    is_speculative: bool,
     /// Addresses of code that data or instructions name, to be followed only if it looks like a function.
     candidates: BTreeSet<u64>,
     work: Vec<u64>,
@@ -127,7 +134,11 @@ impl<'k, 'a> Explored<'k, 'a> {
             labels: BTreeSet::new(),
             data: known.data.clone(),
             jumps: BTreeMap::new(),
+            leaving: BTreeSet::new(),
             uncertain: Vec::new(),
+            resumed: BTreeSet::new(),
+            speculative: BTreeSet::new(),
+            is_speculative: false,
             candidates: BTreeSet::new(),
             work: Vec::new(),
         };
@@ -252,6 +263,7 @@ impl<'k, 'a> Explored<'k, 'a> {
 
     /// Follows one instruction after the other until nothing follows or all is known.
     fn follow_from(&mut self, mut at: u64) {
+        let mut before: Option<Instruction> = None;
         loop {
             if self.instructions.contains_key(&at) || self.code.is_stub(at) {
                 return;
@@ -261,8 +273,12 @@ impl<'k, 'a> Explored<'k, 'a> {
                 self.uncertain.push(Uncertainty { address: at, doubt: Doubt::Undecodable });
                 return;
             };
-            let flow = flow(&instruction);
+            let flow = self.flow_in_context(&instruction, before.as_ref());
+            before = Some(instruction);
             self.instructions.insert(at, Reached { size: instruction.len() as u8, flow });
+            if self.is_speculative {
+                self.speculative.insert(at);
+            }
             self.note_operands(&instruction);
             let next = instruction.next_ip();
             match flow {
@@ -292,6 +308,24 @@ impl<'k, 'a> Explored<'k, 'a> {
             }
             at = next;
         }
+    }
+
+    /// [`flow`] of an instruction behind another one. A return to an address that was just put on the stack is an indirect jump, and a
+    /// call of code that does so is a jump: so retpolines are written (Intel, "Retpoline: A Branch Target Injection Mitigation").
+    fn flow_in_context(&self, instruction: &Instruction, before: Option<&Instruction>) -> CodeFlow {
+        match flow(instruction) {
+            CodeFlow::Return if before.is_some_and(sets_return_address) => CodeFlow::JumpIndirect,
+            CodeFlow::Call(to) if self.replaces_return_address(to) => CodeFlow::Jump(to),
+            other => other,
+        }
+    }
+
+    /// Whether code begins by overwriting its return address, or dropping it, and then returns.
+    fn replaces_return_address(&self, at: u64) -> bool {
+        let decoded = |at: u64| self.code.binary.code_at(at).filter(|_| self.code.is_code(at)).and_then(|bytes| decode(bytes, at));
+        let Some(first) = decoded(at) else { return false };
+        let is_first = drops_return_address(&first) || (sets_return_address(&first) && first.mnemonic() != Mnemonic::Push);
+        is_first && decoded(first.next_ip()).is_some_and(|second| flow(&second) == CodeFlow::Return)
     }
 
     fn note_call(&mut self, at: u64, callee: u64) {
@@ -408,6 +442,32 @@ pub fn flow(instruction: &Instruction) -> CodeFlow {
         Some(BranchInstruction::IndirectJump) => CodeFlow::JumpIndirect,
         Some(BranchInstruction::Return) => CodeFlow::Return,
         Some(BranchInstruction::Stop) => CodeFlow::Stop,
+    }
+}
+
+/// Whether an instruction writes what a return behind it takes for its address: it pushes it, or overwrites the word on top of the stack.
+fn sets_return_address(instruction: &Instruction) -> bool {
+    let is_top = instruction.op0_kind() == OpKind::Memory
+        && instruction.memory_base() == Register::RSP
+        && instruction.memory_index() == Register::None
+        && instruction.memory_displacement64() == 0;
+    match instruction.mnemonic() {
+        Mnemonic::Push => true,
+        Mnemonic::Mov | Mnemonic::Add | Mnemonic::Sub | Mnemonic::Xchg | Mnemonic::Xor => is_top,
+        _ => false,
+    }
+}
+
+/// Whether an instruction takes one word off the stack and does nothing else.
+fn drops_return_address(instruction: &Instruction) -> bool {
+    let is_stack_pointer = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
+    match instruction.mnemonic() {
+        Mnemonic::Add => is_stack_pointer && instruction.try_immediate(1).is_ok_and(|bytes| bytes == 8),
+        Mnemonic::Lea => {
+            let by_one_word = instruction.memory_base() == Register::RSP && instruction.memory_displacement64() == 8;
+            is_stack_pointer && by_one_word && instruction.memory_index() == Register::None
+        }
+        _ => false,
     }
 }
 

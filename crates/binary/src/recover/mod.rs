@@ -123,7 +123,7 @@ fn explore<'k, 'a>(code: &'a Code<'a>, frames: &'a Frames<'a>, known: &'k KnownC
         let families = Families::new(&explored);
         decide_jumps(&mut explored, &families, &mut doubts);
         explored.follow();
-        if undecided(&explored, &doubts).is_empty() {
+        if undecided(&explored, &doubts).is_empty() && !explored.follow_gaps() {
             break;
         }
     }
@@ -213,11 +213,16 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
         let region = explored.region_of(jump);
         let family = families.family_of(region).unwrap_or(region);
         let ranges = ranges_of(explored, all.get(&family).map_or(&[family][..], |r| r));
-        let labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
+        let mut labels: Vec<u64> = ranges.iter().flat_map(|r| explored.labels.range(r.clone())).copied().collect();
         let at_entry_depth = match explored.frames.at(jump) {
             Some(frame) => explored.frames.is_entry_depth(frame, jump),
             None => Some(true),
         };
+        if at_entry_depth == Some(true) {
+            // OCaml's tables of frames name every return address. Code that calls has its stack deeper than at the entry.
+            labels.retain(|label| !explored.is_behind_call(*label));
+            explored.leaving.insert(jump);
+        }
         let (resolution, doubt) = match (labels.is_empty(), at_entry_depth) {
             (true, Some(true)) => (Resolution::TailCall, Doubt::AssumedTailCall),
             (false, _) => (Resolution::Within(labels), Doubt::AnyLabel),
@@ -240,6 +245,9 @@ fn decide_jumps(explored: &mut Explored, families: &Families, doubts: &mut HashM
         let is_within = || !explored.is_function_start(seen.to) && of_function();
         if family_of(seen.from) != family && (explored.is_behind_call(seen.to) || is_within()) {
             continue;
+        }
+        if matches!(resolution, Resolution::TailCall | Resolution::Unknown) {
+            explored.leaving.insert(seen.from);
         }
         explored.resolve(seen.from, with_observed(explored, resolution, seen.to));
     }
@@ -268,11 +276,13 @@ fn never_returning(explored: &Explored, families: &Families) -> HashSet<u64> {
     for (&family, regions) in &all {
         let ranges = ranges_of(explored, regions);
         let ends = |to: u64| leaves(explored, &ranges, to);
-        for (&at, reached) in ranges.iter().flat_map(|r| explored.instructions.range(r.clone())) {
+        let reached = ranges.iter().flat_map(|r| explored.instructions.range(r.clone()));
+        for (&at, reached) in reached.filter(|(at, _)| !explored.speculative.contains(at)) {
             let to = match reached.flow {
                 CodeFlow::Return => Leaves::Returns,
                 CodeFlow::Jump(to) | CodeFlow::Conditional(to) => ends(to),
                 CodeFlow::JumpIndirect => match &explored.jumps[&at] {
+                    Resolution::Within(_) if explored.leaving.contains(&at) => Leaves::Returns,
                     Resolution::Within(_) => Leaves::Stays,
                     Resolution::Functions(_) | Resolution::TailCall | Resolution::Unknown => Leaves::Returns,
                     Resolution::Import(name) if imports::never_returns(name) => Leaves::Stays,

@@ -7,7 +7,7 @@
 
 use super::bounds::{Bounds, bounds};
 use super::code::CodeWord;
-use super::explore::{Explored, Resolution};
+use super::explore::{CodeFlow, Explored, Resolution, flow};
 use super::sums::{Atom, SumPosition, SumValue};
 use super::values::FunctionBody;
 use crate::graph::Doubt;
@@ -42,6 +42,10 @@ struct Table {
 pub fn resolve(explored: &Explored, body: &FunctionBody, jump: u64, is_inside: &dyn Fn(u64) -> bool) -> Option<ResolvedJump> {
     body.refuel();
     let at = body.position(jump)?;
+    // A return to an address that was put on the stack.
+    if flow(&body.instructions[at as usize]) == CodeFlow::Return {
+        return None;
+    }
     let targets = match body.instructions[at as usize].op0_kind() {
         OpKind::Memory => body.load(at, 8, DEPTH),
         _ => body.operand(at, 0, DEPTH),

@@ -89,7 +89,8 @@ pub fn follow(
         stack: Vec::new(),
     };
     let (tasks, early, in_vfork) = (HashMap::new(), HashMap::new(), HashSet::new());
-    let mut state = Following { subject, watch, calls, sink, tasks, early, in_vfork, followed, cycles: 0, over: false };
+    let mut state =
+        Following { subject, watch, calls, sink, tasks, early, in_vfork, cleared: HashMap::new(), followed, cycles: 0, over: false };
     for thread in threads {
         let (mut task, number) = state.new_thread();
         task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
@@ -142,6 +143,8 @@ struct Following<'a, 'w> {
     early: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed another program yet.
     in_vfork: HashSet<Tid>,
+    /// Threads in `clone3`, with the place of its flags in memory and what the program has there.
+    cleared: HashMap<Tid, (u64, u64)>,
     followed: Followed,
     /// What `rdtsc` says.
     cycles: u64,
@@ -279,6 +282,9 @@ impl Following<'_, '_> {
                 Some(_) => {}
             }
         }
+        if let (true, Some((place, flags))) = (copied, self.cleared.get(&parent)) {
+            Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
+        }
         if copied {
             ptrace::set_options(child, false)?;
             self.watch.clean(&Memory::open(child)?)?;
@@ -305,6 +311,9 @@ impl Following<'_, '_> {
                 if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
+                if call as i64 == libc::SYS_clone3 {
+                    self.follow_clone3(thread, arguments[0])?;
+                }
                 match self.calls.enter(thread, number, call, arguments, memory) {
                     // What shares the memory must be followed, since it comes to the same breakpoints.
                     CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
@@ -323,6 +332,9 @@ impl Following<'_, '_> {
                 unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
             }
             CallStop::Exit { result } => {
+                if let Some((place, flags)) = self.cleared.remove(&thread) {
+                    memory.write(place, &flags.to_le_bytes())?;
+                }
                 if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
                     ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
                 }
@@ -342,6 +354,18 @@ impl Following<'_, '_> {
             CallStop::Neither => self.go_on(thread, 0)?,
         }
         Ok(SinkFlow::GoOn)
+    }
+
+    /// A call of `clone3` begins, which has its flags in memory. What shares the memory must be followed, as for `clone`; the flags are
+    /// written back when the call has ended.
+    fn follow_clone3(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
+        let memory = &self.subject.memory;
+        // Where the program has no memory, the kernel says so.
+        let Ok(flags) = memory.word(place) else { return Ok(()) };
+        if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
+            self.cleared.insert(thread, (place, flags));
+        }
+        Ok(())
     }
 
     /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.

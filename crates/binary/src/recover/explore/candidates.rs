@@ -98,7 +98,7 @@ pub fn words_of_data(binary: &Binary) -> impl Iterator<Item = u64> {
 }
 
 /// Instructions that data often decodes to and programs do not use.
-fn is_unlikely(instruction: &Instruction) -> bool {
+pub(super) fn is_unlikely(instruction: &Instruction) -> bool {
     use Mnemonic::{Arpl, Cli, In, Insb, Insd, Insw, Iret, Iretd, Iretq, Les, Out, Outsb, Outsd, Outsw, Retf, Sti};
     let zeros = instruction.len() == 2 && instruction.mnemonic() == Mnemonic::Add && instruction.memory_base() == Register::RAX;
     zeros

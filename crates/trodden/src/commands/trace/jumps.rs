@@ -26,12 +26,12 @@ pub fn uncertain_jumps(graphs: &ProgramGraph) -> Vec<u64> {
 }
 
 /// All blocks, ascending, for code to be replaced in; and where those start that are in functions with a jump that may
-/// lead elsewhere, into their middle.
+/// lead elsewhere, into their middle, or with bytes that could be code with such a jump.
 pub fn replaceable(graphs: &ProgramGraph, leads_elsewhere: &dyn Fn(&Doubt) -> bool) -> (Vec<Range<u64>>, HashSet<u64>) {
     let (mut blocks, mut guarded) = (Vec::new(), HashSet::new());
     for function in &graphs.functions {
         blocks.extend(function.blocks.iter().map(|b| b.start..b.end_address()));
-        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt)) {
+        if function.uncertain.iter().any(|u| leads_elsewhere(&u.doubt) || matches!(u.doubt, Doubt::Unreached { .. })) {
             guarded.extend(function.blocks.iter().map(|b| b.start));
         }
     }

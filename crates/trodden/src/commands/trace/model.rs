@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use trodden_binary::graph::{self, BlockEnd, CallKind, CallSite, CodeCallee, Doubt, FunctionGraph, ProgramGraph, Returns};
 use trodden_binary::linked::in_file;
-use trodden_flow::graph::{Graph, Node};
+use trodden_flow::graph::{Graph, Node, postorder};
 use trodden_flow::witness::{
     NodeKind, Opaque, ProgramCall, ProgramStart, Witness, WitnessEdgeKind, WitnessFunction, WitnessFunctionId, WitnessProgram,
 };
@@ -135,14 +135,29 @@ pub fn model(
 }
 
 impl Model {
-    /// Entries of the functions that may be called from outside, and of those that nothing is known to call.
+    /// Entries of the functions that may be called from outside, and of those that nothing is known to call; blocks that nothing is known to
+    /// lead to.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
         let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();
         let external: HashSet<WitnessFunctionId> = self.program.external().iter().copied().collect();
         let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
         let unseen = known.filter(|f| external.contains(f) || !called.contains(f));
-        unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry())).collect()
+        let entries = unseen.map(|f| self.program.node_witness(f, self.program.function(f).graph.entry()));
+        entries.chain(self.unreached()).collect()
+    }
+
+    /// Blocks that no path of their function leads to, as far as is known.
+    fn unreached(&self) -> impl Iterator<Item = Witness> {
+        let known = self.program.function_ids().filter(|f| self.functions[f.index()].is_some());
+        known.flat_map(move |f| {
+            let graph = &self.program.function(f).graph;
+            let mut reached = vec![false; graph.node_count()];
+            let next = |node: usize| graph.out(Node(node as u32)).iter().map(|edge| graph.to(*edge).index());
+            postorder(graph.entry().index(), &mut reached, next);
+            let unreached = graph.nodes().filter(move |node| !reached[node.index()] && *node != graph.exit());
+            unreached.map(move |node| self.program.node_witness(f, node)).filter(|w| self.addresses[w.index()].is_some())
+        })
     }
 }
 

@@ -1,0 +1,129 @@
+//! Code that nothing is known to reach, within what the unwind tables call a function: behind an instruction that traps, a call that is
+//! thought not to return, a label whose address is kept. Handlers of signals skip traps, and what is thought may be wrong.
+//!
+//! Such bytes are followed last, and only if all that they lead to looks like code, since tables may lie between instructions.
+
+use super::{CodeFlow, Explored, flow};
+use crate::graph::Returns;
+use crate::instruction::decode;
+use crate::recover::padding;
+use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
+
+/// Instructions that are followed on trial, at most.
+const MAX_TRIAL: usize = 20_000;
+
+impl Explored<'_, '_> {
+    /// Follows what lies in gaps; says whether there was anything new.
+    pub fn follow_gaps(&mut self) -> bool {
+        let before = self.instructions.len();
+        self.follow_resumed();
+        self.is_speculative = true;
+        for at in self.beginnings() {
+            if self.is_gap(at) && self.looks_like_rest(at) {
+                self.work.push(at);
+                self.follow();
+            }
+        }
+        self.is_speculative = false;
+        self.instructions.len() > before
+    }
+
+    /// A handler of signals may go on behind an instruction that traps. Compilers leave nothing there but what is reached otherwise.
+    fn follow_resumed(&mut self) {
+        let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
+        let behind: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
+        for (stop, next) in behind {
+            let region = self.region_range(self.region_of(stop));
+            if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_rest(next) {
+                self.resumed.insert(next);
+                self.work.push(next);
+                self.follow();
+            }
+        }
+    }
+
+    /// Where code may begin in the gaps of described functions.
+    fn beginnings(&self) -> BTreeSet<u64> {
+        let mut beginnings: BTreeSet<u64> = self.labels.iter().copied().collect();
+        for (at, reached) in &self.instructions {
+            let next = at + u64::from(reached.size);
+            let ends = match reached.flow {
+                CodeFlow::Call(_) | CodeFlow::CallIndirect => self.returns(*at) == Returns::Never,
+                CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => true,
+                CodeFlow::Next | CodeFlow::Conditional(_) => false,
+            };
+            let Some(frame) = self.frames.at(*at).filter(|_| ends && self.is_gap(next)) else { continue };
+            let end = self.frames.frames[frame].end;
+            let Some(bytes) = self.bytes(&(next..end)) else { continue };
+            let filling = padding::length(bytes, next) as u64;
+            if next + filling < end {
+                beginnings.insert(next + filling);
+            }
+        }
+        beginnings
+    }
+
+    fn is_gap(&self, at: u64) -> bool {
+        self.code.is_code(at)
+            && !self.code.is_stub(at)
+            && !self.instructions.contains_key(&at)
+            && !self.is_within_instruction(at)
+            && !self.data.contains(&at)
+    }
+
+    fn bytes(&self, range: &Range<u64>) -> Option<&[u8]> {
+        self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
+    }
+
+    /// Whether bytes are padding up to their end; without unwind tables, up to where a function that is not known could begin.
+    fn is_filled(&self, range: &Range<u64>) -> bool {
+        let Some(bytes) = self.bytes(range) else { return true };
+        let filling = padding::length(bytes, range.start);
+        let end = range.start + filling as u64;
+        filling == bytes.len() || (filling > 0 && self.frames.at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
+    }
+
+    /// Whether code from an address on, followed on trial, stays in its region until it ends or comes to what is known.
+    fn looks_like_rest(&self, start: u64) -> bool {
+        let region = self.region_range(self.region_of(start));
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut work = vec![start];
+        while let Some(mut at) = work.pop() {
+            loop {
+                if self.instructions.contains_key(&at) || !seen.insert(at) {
+                    break;
+                }
+                let decoded = self.code.binary.code_at(at).filter(|_| region.contains(&at)).and_then(|bytes| decode(bytes, at));
+                let Some(instruction) = decoded.filter(|i| !super::candidates::is_unlikely(i)) else { return false };
+                if seen.len() > MAX_TRIAL || self.is_within_instruction(at) || self.data.contains(&at) {
+                    return false;
+                }
+                at = instruction.next_ip();
+                match flow(&instruction) {
+                    CodeFlow::Next | CodeFlow::CallIndirect => {}
+                    // Nothing need follow a call that ends the region.
+                    CodeFlow::Call(to) if self.may_be_called(to) && at == region.end => break,
+                    CodeFlow::Call(to) if self.may_be_called(to) => {}
+                    CodeFlow::Conditional(to) if region.contains(&to) => work.push(to),
+                    CodeFlow::Jump(to) if region.contains(&to) => {
+                        work.push(to);
+                        break;
+                    }
+                    CodeFlow::Jump(to) | CodeFlow::Conditional(to) if !self.may_be_called(to) && !self.instructions.contains_key(&to) => {
+                        return false;
+                    }
+                    CodeFlow::Conditional(_) => {}
+                    CodeFlow::Call(_) => return false,
+                    CodeFlow::Jump(_) | CodeFlow::JumpIndirect | CodeFlow::Return | CodeFlow::Stop => break,
+                }
+            }
+        }
+        true
+    }
+
+    fn may_be_called(&self, to: u64) -> bool {
+        let is_start = || self.frames.at(to).is_none_or(|f| self.frames.frames[f].start == to) || self.called.contains(&to);
+        self.code.is_stub(to) || (self.code.is_code(to) && is_start() && !self.is_within_instruction(to))
+    }
+}
