@@ -95,24 +95,45 @@ pub trait Collector: Sync {
             }
         };
         let first = run.first.take();
-        let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
-        let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
-        let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
-        let mut calls = Repeater::new(recipe, first, shown);
-        for (library, start) in images::mapped_already(run.libraries, subject.process)? {
-            map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
-        }
+        let session = subject.session.clone();
+        // From here on the subject runs on, untraced, whatever fails.
+        let watched = (|| {
+            let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
+            let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
+            let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
+            let mut calls = Repeater::new(recipe, first, shown);
+            for (library, start) in images::mapped_already(run.libraries, subject.process)? {
+                map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
+            }
+            Ok((watch, calls))
+        })();
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let mut followed = std::thread::scope(|scope| {
-            scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
-            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended);
-            over.store(true, Ordering::Relaxed);
-            followed
-        })?;
-        if is_started && followed.ending == FollowEnding::Detached && followed.status.is_none() {
-            followed.status = Some(ptrace::wait_child(subject.process)?);
-        }
+        let followed = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
+            let followed = std::thread::scope(|scope| {
+                scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
+                let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note);
+                over.store(true, Ordering::Relaxed);
+                followed
+            });
+            followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
+        });
+        let is_let_go = |followed: &Followed| followed.ending == FollowEnding::Detached && followed.status.is_none();
+        let (followed, calls) = match followed {
+            Ok((mut followed, calls)) => {
+                if is_started && is_let_go(&followed) {
+                    followed.status = Some(ptrace::wait_child(subject.process)?);
+                }
+                (followed, calls)
+            }
+            Err(error) => {
+                if is_started && !session.has_threads() {
+                    // Its end says nothing that the error does not.
+                    let _ = ptrace::wait_child(subject.process);
+                }
+                return Err(error);
+            }
+        };
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
             calls.finish(followed.ending != FollowEnding::Detached, cut)

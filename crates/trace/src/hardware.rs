@@ -5,8 +5,11 @@
 //! DR6 status, DR7 control).
 
 use crate::CollectError;
+use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
+use crate::session::Session;
 use crate::sink::{Sink, ThreadNumber, Trap};
+use std::io;
 
 /// As many as there are.
 pub const MOST: usize = 4;
@@ -35,7 +38,8 @@ impl HardwareBreakpoints {
     ///
     /// # Errors
     /// The kernel or the machine does not have them.
-    pub fn begin_thread(&self, thread: Tid) -> Result<(), CollectError> {
+    pub fn begin_thread(&self, session: &Session, thread: Tid) -> Result<(), CollectError> {
+        session.enter(JournalEntry::DebugRegisters(thread));
         let mut control = 0;
         for (register, address) in self.addresses.iter().enumerate() {
             ptrace::set_debug_register(thread, register, *address)?;
@@ -58,4 +62,13 @@ impl HardwareBreakpoints {
         ptrace::set_debug_register(thread, STATUS, 0)?;
         Ok(Trap::Recorded(sink.record(number, register as u64)?))
     }
+}
+
+/// Switches the breakpoints of a stopped thread off.
+///
+/// # Errors
+/// The thread is gone.
+pub fn clear(thread: Tid) -> io::Result<()> {
+    ptrace::set_debug_register(thread, CONTROL, 0)?;
+    (0..MOST).try_for_each(|register| ptrace::set_debug_register(thread, register, 0))
 }

@@ -73,6 +73,10 @@ pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
+/// Reports that a thread is about to end. Else a killed process whose first thread is traced so, and others are not, could not be waited
+/// for.
+pub const END: i32 = libc::PTRACE_O_TRACEEXIT;
+
 /// Follows a running thread without stopping it; `reports` is what is reported of it.
 pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
@@ -358,7 +362,8 @@ fn stop(thread: Tid, status: i32) -> PtraceStop {
     }
 }
 
-fn event_message(thread: Tid) -> io::Result<u64> {
+/// What the kernel says of the event that a thread has stopped for: the new thread, or (of [`PtraceStop::Ending`]) the wait status.
+pub fn event_message(thread: Tid) -> io::Result<u64> {
     let mut word = 0u64;
     request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
     Ok(word)
