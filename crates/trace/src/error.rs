@@ -64,7 +64,7 @@ pub enum CollectError {
         why: String,
     },
     /// What is seen cannot be stored.
-    #[error("what the trace sees cannot be stored: {0} (is there room left, here and in TMPDIR? see also `ulimit -f`)")]
+    #[error("what the trace saw cannot be stored: {0}. Free some space there, or set TMPDIR to another folder.")]
     Store(io::Error),
     /// Something failed, and the process is not as it was before.
     #[error("{error}; in process {process}, these changes could not be undone: {}", unrestored.join(", "))]

@@ -60,7 +60,7 @@ impl CodeChanges {
                 continue;
             }
             let offset = at as usize % PAGE;
-            let page = self.pages.entry(at - offset as u64).or_insert_with(PageChange::new);
+            let page = self.pages.entry(at - offset as u64).or_insert_with(|| PageChange::new(offset));
             // The program itself may have written something there since the last change.
             if !page.is_changed(offset) || page.after[offset] != *old {
                 page.before[offset] = *old;
@@ -113,8 +113,9 @@ impl CodeChanges {
 }
 
 impl PageChange {
-    fn new() -> Self {
-        Self { before: Box::new([0; PAGE]), after: Box::new([0; PAGE]), bytes: PAGE..0 }
+    /// Nothing is changed yet; the first change is at `offset`.
+    fn new(offset: usize) -> Self {
+        Self { before: Box::new([0; PAGE]), after: Box::new([0; PAGE]), bytes: offset..offset }
     }
 
     fn is_changed(&self, offset: usize) -> bool {

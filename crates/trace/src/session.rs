@@ -360,7 +360,7 @@ impl Session {
                 Err(_) if self.was_filtered(thread) => {
                     return Err(CollectError::Unexpected {
                         what: format!(
-                            "its filter of system calls (seccomp) ended it {when}: take its filter away, or trace without --library"
+                            "its filter of system calls (seccomp) ended it {when}: start it with `--no-repeat time`, which needs none later"
                         ),
                     });
                 }

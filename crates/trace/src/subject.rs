@@ -126,6 +126,7 @@ impl TracedProcess {
     /// Prepares a process that is about to return from `execve`.
     fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let process = session.process();
+        // Errors let it run on; only where this process is killed, it would be left with breakpoints that end it at any moment.
         ptrace::set_options(process, true)?;
         // The event comes before execve returns, and its result would overwrite a register set here.
         session.resume(process, Resume::ToSystemCall, 0)?;
