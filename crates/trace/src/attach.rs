@@ -1,7 +1,7 @@
 //! Taking control of a process that runs already, such that it sees nothing of it.
 
 use crate::CollectError;
-use crate::ptrace::{self, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::session::Session;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -187,7 +187,7 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
         match session.wait_for(thread) {
-            // Its event has been kept; whoever comes next lets it end.
+            // Its event has been kept: the loop that takes events lets it end.
             Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
             Err(e) => return Err(e.into()),
             Ok(PtraceStop::Signal(signal)) => {
@@ -206,32 +206,3 @@ fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
         }
     }
 }
-
-/// System calls that say `EINTR` when their thread has been stopped, though no handler has run (signal(7)).
-const CUT_BY_STOPS: &[libc::c_long] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_io_getevents,
-];
-
-/// Lets a thread that was stopped in such a call begin it again, with its whole time limit, so that the program sees no error that it
-/// would not have seen.
-///
-/// # Errors
-/// The thread is gone.
-pub fn begin_again(thread: Tid) -> io::Result<()> {
-    let registers = ptrace::registers(thread)?;
-    let is_cut = registers.rax as i64 == -i64::from(libc::EINTR) && CUT_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_cut && !ptrace::has_pending(thread) {
-        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSTEM_CALL, ..registers };
-        ptrace::set_registers(thread, &again)?;
-    }
-    Ok(())
-}
-
-/// Bytes of the instruction `syscall`.
-const SYSTEM_CALL: u64 = 2;

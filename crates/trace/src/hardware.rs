@@ -9,7 +9,6 @@ use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
 use crate::sink::{Sink, ThreadNumber, Trap};
-use std::io;
 
 /// As many as there are.
 pub const MOST: usize = 4;
@@ -62,13 +61,4 @@ impl HardwareBreakpoints {
         ptrace::set_debug_register(thread, STATUS, 0)?;
         Ok(Trap::Recorded(sink.record(number, register as u64)?))
     }
-}
-
-/// Switches the breakpoints of a stopped thread off.
-///
-/// # Errors
-/// The thread is gone.
-pub fn clear(thread: Tid) -> io::Result<()> {
-    ptrace::set_debug_register(thread, CONTROL, 0)?;
-    (0..MOST).try_for_each(|register| ptrace::set_debug_register(thread, register, 0))
 }

@@ -1,10 +1,10 @@
 //! The undo journal of a traced process: every change is entered before it is made, and taken out once it has been undone.
 //!
-//! Code is kept apart from the other entries, page by page with the bytes before and after, since there can be a million breakpoints.
+//! Code is kept apart, page by page with the bytes before and after, since there can be a million breakpoints.
+//!
 //! Invariant: undoing replaces only bytes that still are what was written, so that code which the program itself has written meanwhile stays.
 
 use crate::ptrace::{Registers, Tid};
-use crate::subject::TrapAction;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,6 +12,9 @@ use std::rc::Rc;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
+
+/// `struct sigaction` of the kernel.
+pub type TrapAction = [u8; 32];
 
 /// A change to a traced process other than to its code.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
-use crate::journal::JournalEntry;
+use crate::injection::STUB;
+use crate::journal::{JournalEntry, TrapAction};
 use crate::memory::{Memory, mappings};
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
-use crate::session::{STUB, Session};
-use crate::system::checked;
+use crate::session::Session;
+use crate::system::{checked, pin};
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
@@ -61,9 +62,6 @@ pub struct TracedProcess {
     /// Reading the time stamp counter traps (`PR_SET_TSC`), in it and in what it makes, until it is let go.
     pub fixed_clock: bool,
 }
-
-/// `struct sigaction` of the kernel.
-pub type TrapAction = [u8; 32];
 
 impl Executable {
     /// Reads the headers of an executable file of x86-64.
@@ -279,41 +277,6 @@ fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io:
         pin(core)?;
     }
     Ok(())
-}
-
-/// Binds the calling thread to one core.
-///
-/// # Errors
-/// There is no such core for this process.
-pub fn pin(core: usize) -> io::Result<()> {
-    // SAFETY: a set of zeros is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: writes within the set; cores above its size are ignored.
-    unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: the kernel reads the set.
-    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
-}
-
-/// Lets a thread run on all cores that this program was started on. One that is gone is none any more.
-pub fn unpin(thread: Tid) {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // The thread that follows is pinned itself; the program's first one is not.
-    // SAFETY: the kernel writes the set, and reads it.
-    unsafe {
-        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
-        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
-    }
-}
-
-/// The cores that the calling thread may run on.
-pub fn cores() -> Vec<usize> {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes the set.
-    unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
-    // SAFETY: reads within the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }
 
 /// What the kernel gives a new program.

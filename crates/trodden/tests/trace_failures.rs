@@ -1,5 +1,5 @@
-//! `trodden trace record` that fails, and targets that end or are stopped at any moment: a process goes on as if it had not been traced, and
-//! the recorder ends.
+//! `trodden trace record` that fails, and targets that end or are stopped at any moment: a process goes on as if it had not been traced,
+//! and the recorder ends.
 
 mod traced;
 
@@ -111,7 +111,7 @@ impl Target {
         must(Command::new("kill").args([signal, &self.id()]).output().unwrap());
     }
 
-    /// What a trace may change: the code, the mappings, and the signals that each thread blocks. Checked when nobody traces it any more.
+    /// What a trace may change: the code, the mappings, and the signals that each thread blocks. Checked while it is not traced.
     fn state(&self) -> (Vec<u8>, usize, Vec<String>) {
         let file = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", self.id())).unwrap();
         let maps = file("maps");

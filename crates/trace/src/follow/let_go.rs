@@ -3,10 +3,9 @@
 
 use super::{Following, unless_killed};
 use crate::CollectError;
-use crate::attach::begin_again;
 use crate::breakpoints::InSlot;
 use crate::followed_thread::{Role, TRAP};
-use crate::ptrace::{self, PtraceStop, Resume, Tid, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::sink::SinkFlow;
 use std::collections::{HashMap, HashSet};
 
@@ -99,7 +98,7 @@ impl Following<'_, '_> {
                     unless_gone(ptrace::interrupt(thread))?;
                     continue;
                 }
-                // Nobody has let it go on: an error came before that.
+                // It has not been let go on: an error came before that.
                 match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Begun) {
                     what @ (PtraceStop::Signal(_) | PtraceStop::Begun | PtraceStop::GroupStopped) => drop(all.insert(thread, what)),
                     _ => {

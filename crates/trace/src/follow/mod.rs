@@ -18,14 +18,14 @@
 mod let_go;
 
 use crate::CollectError;
-use crate::attach::{begin_again, shares_memory};
+use crate::attach::shares_memory;
 use crate::breakpoints::InSlot;
 use crate::followed_thread::{Role, TRAP, Task};
 use crate::images::{self, Library};
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, begin_again, unless_gone};
 use crate::repeat::{CallEntry, Repeater};
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::{AREA, TracedProcess};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
@@ -69,8 +69,8 @@ pub struct Followed {
     pub unrestored: Vec<String>,
 }
 
-/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside; `note` gets what the user should know
-/// meanwhile. The session is closed then, after errors, too: the subject runs on.
+/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside; `note` gets what the user should
+/// know meanwhile. The session is closed then, after errors, too: the subject runs on.
 ///
 /// # Errors
 /// It cannot be followed any more, or what is seen cannot be stored.
@@ -136,34 +136,6 @@ pub fn follow(
     match failure.or_else(|| stored.err().or(sink.error.take()).map(CollectError::Store)) {
         Some(error) => Err(error.with_unrestored(subject.process, followed.unrestored)),
         None => Ok(followed),
-    }
-}
-
-/// A sink whose first error ends the collection at the next place where that is possible: what was begun for a stopped thread is completed.
-struct FallibleSink<'a> {
-    sink: &'a mut dyn Sink,
-    error: Option<io::Error>,
-}
-
-impl FallibleSink<'_> {
-    fn or_enough(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
-        if self.error.is_none() {
-            match record(self.sink) {
-                Ok(flow) => return Ok(flow),
-                Err(error) => self.error = Some(error),
-            }
-        }
-        Ok(SinkFlow::Enough)
-    }
-}
-
-impl Sink for FallibleSink<'_> {
-    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record(thread, what))
-    }
-
-    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
-        self.or_enough(|sink| sink.record_sites(thread, sites))
     }
 }
 
