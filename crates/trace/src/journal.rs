@@ -2,7 +2,7 @@
 //!
 //! Code is kept apart, page by page with the bytes before and after, since there can be a million breakpoints.
 //!
-//! Invariant: undoing replaces only bytes that still are what was written, so that code which the program itself has written meanwhile stays.
+//! Invariant: undoing replaces only bytes that still are what was written. Code which the program itself has written meanwhile stays.
 
 use crate::ptrace::{Registers, Tid};
 use std::cell::RefCell;

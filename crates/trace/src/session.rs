@@ -205,6 +205,13 @@ impl Session {
             let events = &mut self.state.borrow_mut().events;
             events.iter().position(|event| event.0 == thread).and_then(|at| events.remove(at))
         };
+        if thread == self.process {
+            // Its end would wait for those of others that are kept.
+            let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
+            let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
+            self.state.borrow_mut().events.retain(|event| !is_ending(event));
+            ending.into_iter().try_for_each(|other| self.resume(other, Resume::Continue, 0))?;
+        }
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let event = match kept {
             Some(event) => event,
