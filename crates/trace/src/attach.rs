@@ -1,52 +1,131 @@
 //! Taking control of a process that runs already, such that it sees nothing of it.
 
 use crate::CollectError;
-use crate::ptrace::{self, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::session::Session;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// Follows all threads of a process and stops them; threads made meanwhile are found by looking again.
-pub fn seize_all(process: Tid) -> Result<Vec<Tid>, CollectError> {
+pub fn seize_all(session: &Session) -> Result<Vec<Tid>, CollectError> {
+    let process = session.process();
     let mut threads: Vec<Tid> = Vec::new();
+    // Those that are about to end stay in the list for a while.
+    let mut seen: Vec<Tid> = Vec::new();
     loop {
         let listed = std::fs::read_dir(format!("/proc/{process}/task")).map_err(|source| CollectError::Attach { process, source })?;
         let listed = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let fresh: Vec<Tid> = listed.filter(|thread| !threads.contains(thread)).collect();
+        let fresh: Vec<Tid> = listed.filter(|thread| !seen.contains(thread)).collect();
+        seen.extend(&fresh);
         if fresh.is_empty() {
-            return Ok(threads);
+            match threads.contains(&process) {
+                true => return Ok(threads),
+                false => return Err(refusal(process, "it ended while it was attached to".to_owned())),
+            }
         }
         for thread in fresh {
-            // Nothing is reported of it before it has stopped: in the middle of a system call nothing can be done in its name.
-            match ptrace::seize(thread, 0) {
-                Ok(()) => {}
-                // It has ended meanwhile.
-                Err(e) if thread != process && e.raw_os_error() == Some(libc::ESRCH) => continue,
+            // Nothing but its end is reported of it before it has stopped: in the middle of a system call nothing can be done in its name.
+            match ptrace::seize(thread, ptrace::END) {
+                Ok(()) => session.add_thread(thread, false),
+                Err(_) if has_ended(thread) => continue,
                 Err(source) => return Err(CollectError::Attach { process, source }),
             }
-            if stop_first(thread)? {
+            if stop_first(session, thread)? {
                 threads.push(thread);
             }
         }
     }
 }
 
-/// Refuses processes that a trace would harm.
+/// Whether a thread has ended, though it may still be listed.
+fn has_ended(thread: Tid) -> bool {
+    field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
+}
+
+/// `/proc/PID/status`; empty if there is no such process.
+fn status(process: Tid) -> String {
+    std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
+}
+
+/// A field of `/proc/PID/status`.
+fn field(status: &str, name: &str) -> Option<String> {
+    Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
+}
+
+/// A field of `/proc/PID/status` that begins with a number.
+fn number(status: &str, name: &str) -> Option<Tid> {
+    field(status, name)?.split_whitespace().next()?.parse().ok()
+}
+
+fn refusal(process: Tid, why: String) -> CollectError {
+    CollectError::Untraceable { process, why }
+}
+
+/// Refuses processes that cannot be traced, and those that a trace would harm.
+///
+/// # Errors
+/// It is such a process: why, and what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
-    let refuse = |why: String| Err(CollectError::Untraceable { process, why });
-    let status = |of: &str| std::fs::read_to_string(format!("/proc/{of}/status")).unwrap_or_default();
-    let field = |status: &str, name: &str| -> Option<String> {
-        Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
-    };
-    let (its, own) = (status(&process.to_string()), status("self"));
-    if field(&its, "State").is_some_and(|state| state.starts_with('T')) {
-        return refuse(format!("it is stopped by a signal: let it go on first (`kill -CONT {process}`)"));
+    let refuse = |why: String| Err(refusal(process, why));
+    let (its, own) = (status(process), status(std::process::id() as Tid));
+    if its.is_empty() {
+        return refuse("there is no such process".to_owned());
+    }
+    if let Some(group) = number(&its, "Tgid").filter(|group| *group != process && *group != std::process::id() as Tid) {
+        return refuse(format!("it is a thread of process {group}: pass `--pid {group}`"));
+    }
+    if is_recorder(process) {
+        return refuse("it is the recorder itself: pass the number of another process".to_owned());
+    }
+    match field(&its, "State").unwrap_or_default().chars().next() {
+        Some('Z' | 'X') => return refuse("it has ended, or its first thread has".to_owned()),
+        Some('T') => return refuse(format!("it is stopped by a signal: let it go on first (`kill -CONT {process}`)")),
+        _ => {}
+    }
+    if let Some(tracer) = number(&its, "TracerPid").filter(|tracer| *tracer != 0) {
+        let name = field(&status(tracer), "Name").map(|name| format!(" ({name})")).unwrap_or_default();
+        return refuse(format!("process {tracer}{name} traces it already: end that first"));
+    }
+    // Processes of the kernel have no memory of their own.
+    if field(&its, "VmSize").is_none() {
+        return refuse("it is a thread of the kernel: pass the number of a program's process".to_owned());
+    }
+    let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
+    if user != own_user && !may_trace_others(&own) {
+        return refuse(format!("it belongs to user {}: run as that user, or as root", user.unwrap_or_default()));
     }
     // Those that a container gives all its processes are no obstacle.
-    let filters = |status: &str| field(status, "Seccomp_filters").and_then(|n| n.parse::<u32>().ok()).unwrap_or(0);
+    let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
     if field(&its, "Seccomp").as_deref() == Some("1") || filters(&its) > filters(&own) {
         return refuse("it filters its system calls (seccomp), which would end it for those that a trace makes in its name".to_owned());
     }
+    Ok(())
+}
+
+/// Whether a process is this one, a thread of it, or an ancestor with the same program that has started this one to do its work.
+fn is_recorder(process: Tid) -> bool {
+    let program = |process: Tid| std::fs::metadata(format!("/proc/{process}/exe")).ok().map(|file| (file.dev(), file.ino()));
+    let own = std::process::id() as Tid;
+    let mut of_recorder = own;
+    while of_recorder != 0 && program(of_recorder).is_some_and(|other| Some(other) == program(own)) {
+        if of_recorder == process || number(&status(process), "Tgid") == Some(of_recorder) {
+            return true;
+        }
+        of_recorder = number(&status(of_recorder), "PPid").unwrap_or(0);
+    }
+    false
+}
+
+/// Whether a process with this status may trace those of other users.
+fn may_trace_others(status: &str) -> bool {
+    const CAP_SYS_PTRACE: u32 = 19;
+    field(status, "CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
+}
+
+/// Refuses processes that share their memory with others for long.
+pub fn check_unshared(process: Tid) -> Result<(), CollectError> {
     // A `vfork` child soon executes a program of its own.
     let mut sharing = sharing(process)?;
     for _ in 0..SHARING_CHECKS {
@@ -57,7 +136,7 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
         sharing.retain(|other| shares_memory(process, *other).unwrap_or(false));
     }
     match sharing.first() {
-        Some(other) => refuse(format!("process {other} shares its memory, and would come to what a trace sets there")),
+        Some(other) => Err(refusal(process, format!("process {other} shares its memory, and would come to what a trace sets there"))),
         None => Ok(()),
     }
 }
@@ -67,7 +146,6 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
 /// # Errors
 /// It has another file there.
 pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
-    use std::os::unix::fs::MetadataExt;
     let of = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino()));
     let seen = Path::new("/proc").join(process.to_string()).join("root").join(path.strip_prefix("/").unwrap_or(path));
     match (of(path), of(&seen)) {
@@ -105,16 +183,22 @@ pub fn shares_memory(process: Tid, other: Tid) -> io::Result<bool> {
 }
 
 /// Stops a thread that is followed from now on; whether it has not ended.
-fn stop_first(thread: Tid) -> io::Result<bool> {
+fn stop_first(session: &Session, thread: Tid) -> Result<bool, CollectError> {
     unless_gone(ptrace::interrupt(thread))?;
     loop {
-        match ptrace::wait(thread)? {
-            Some((_, PtraceStop::Ended(_))) | None => return Ok(false),
-            Some((_, PtraceStop::Signal(signal))) => {
+        match session.wait_for(thread) {
+            // Its event has been kept: the loop that takes events lets it end.
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(false),
+            Err(e) => return Err(e.into()),
+            Ok(PtraceStop::Signal(signal)) => {
                 unless_gone(ptrace::interrupt(thread))?;
-                unless_gone(ptrace::resume(thread, Resume::Continue, signal))?;
+                session.resume(thread, Resume::Continue, signal)?;
             }
-            Some(_) => {
+            Ok(PtraceStop::GroupStopped) => {
+                let process = session.process();
+                return Err(refusal(process, format!("it is stopped by a signal: let it go on first (`kill -CONT {process}`)")));
+            }
+            Ok(_) => {
                 unless_gone(ptrace::set_options(thread, false))?;
                 unless_gone(begin_again(thread))?;
                 return Ok(true);
@@ -122,32 +206,3 @@ fn stop_first(thread: Tid) -> io::Result<bool> {
         }
     }
 }
-
-/// System calls that say `EINTR` when their thread has been stopped, though no handler has run (signal(7)).
-const CUT_BY_STOPS: &[libc::c_long] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_epoll_pwait,
-    libc::SYS_epoll_pwait2,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_rt_sigtimedwait,
-    libc::SYS_io_getevents,
-];
-
-/// Lets a thread that was stopped in such a call begin it again, with its whole time limit, so that the program sees no error that it
-/// would not have seen.
-///
-/// # Errors
-/// The thread is gone.
-pub fn begin_again(thread: Tid) -> io::Result<()> {
-    let registers = ptrace::registers(thread)?;
-    let is_cut = registers.rax as i64 == -i64::from(libc::EINTR) && CUT_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
-    if is_cut && !ptrace::has_pending(thread) {
-        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSTEM_CALL, ..registers };
-        ptrace::set_registers(thread, &again)?;
-    }
-    Ok(())
-}
-
-/// Bytes of the instruction `syscall`.
-const SYSTEM_CALL: u64 = 2;

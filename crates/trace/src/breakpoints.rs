@@ -47,7 +47,6 @@ struct Placed {
     /// What is recorded.
     number: u32,
     address: u64,
-    original: u8,
     slot: u64,
     length: u64,
     /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
@@ -106,7 +105,6 @@ impl Breakpoints {
             self.sites.push(Placed {
                 number: *number,
                 address: in_memory(*address),
-                original: code[0],
                 slot,
                 length: moved.length,
                 short: moved.length == 1,
@@ -117,7 +115,7 @@ impl Breakpoints {
         subject.memory.write(subject.area + FIRST, &slots)?;
         let area = subject.area + FIRST..subject.area + FIRST + slots.len() as u64;
         let part = Part { start: in_memory(start), at, area, first, count: addresses.len() };
-        part.write(&self.sites, &subject.memory, |_| &INT3)?;
+        part.write(&self.sites, &subject.memory)?;
         self.parts.push(part);
         Ok(())
     }
@@ -125,14 +123,6 @@ impl Breakpoints {
     /// Forgets those of a file that is not in memory any more, by the memory of its slots.
     pub fn forget(&mut self, area: &Range<u64>) {
         self.parts.retain(|part| !area.contains(&part.area.start));
-    }
-
-    /// Takes them out of a memory: this process's, or that of a child that has a copy. Slots stay, threads in them find back.
-    ///
-    /// # Errors
-    /// The process is gone.
-    pub fn remove(&self, memory: &Memory) -> io::Result<()> {
-        self.parts.iter().try_for_each(|part| part.write(&self.sites, memory, |site| &site.original))
     }
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
@@ -187,10 +177,10 @@ impl Breakpoints {
 }
 
 impl Part {
-    /// Writes a byte at each of its sites.
-    fn write(&self, sites: &[Placed], memory: &Memory, byte: impl Fn(&Placed) -> &u8) -> io::Result<()> {
+    /// Sets a breakpoint at each of its sites; the journal undoes them. Slots stay, threads in them find back.
+    fn write(&self, sites: &[Placed], memory: &Memory) -> io::Result<()> {
         let sites = &sites[self.first..self.first + self.count];
-        let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(byte(site)))).collect();
+        let mut pieces: Vec<(u64, &[u8])> = sites.iter().map(|site| (site.address, std::slice::from_ref(&INT3))).collect();
         pieces.sort_unstable_by_key(|piece| piece.0);
         memory.patch(&pieces)
     }

@@ -20,6 +20,7 @@ use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
 use crate::run::{RunTarget, TraceRun};
+use crate::session::Session;
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
@@ -78,7 +79,7 @@ pub trait Collector: Sync {
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {
-            crate::subject::pin(core)?;
+            crate::system::pin(core)?;
         }
         let is_started = matches!(run.target, RunTarget::Start(_));
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
@@ -95,30 +96,54 @@ pub trait Collector: Sync {
             }
         };
         let first = run.first.take();
-        let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
-        let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
-        let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
-        let mut calls = Repeater::new(recipe, first, shown);
-        for (library, start) in images::mapped_already(run.libraries, subject.process)? {
-            map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
-        }
+        let session = subject.session.clone();
+        // From here on the subject runs on, untraced, whatever fails.
+        let watched = (|| {
+            let mut watch = Watch::new(&run, &subject, self.watch(&subject, &run)?);
+            let mapped = [subject.mapped()].into_iter().chain(watch.mapped()).collect();
+            let shown = ShownMappings::new(subject.process, mapped, &in_memory(executable, &subject))?;
+            let mut calls = Repeater::new(recipe, first, shown);
+            for (library, start) in images::mapped_already(run.libraries, subject.process)? {
+                map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
+            }
+            Ok((watch, calls))
+        })();
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let mut followed = std::thread::scope(|scope| {
-            scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
-            let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended);
-            over.store(true, Ordering::Relaxed);
-            followed
-        })?;
-        if is_started && followed.ending == FollowEnding::Detached && followed.status.is_none() {
-            followed.status = Some(ptrace::wait_child(subject.process)?);
+        let mut followed = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
+            let followed = std::thread::scope(|scope| {
+                scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
+                let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note);
+                over.store(true, Ordering::Relaxed);
+                followed
+            });
+            followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
+        });
+        if is_started {
+            outlive(&session, &mut followed)?;
         }
+        let (followed, calls) = followed?;
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
             calls.finish(followed.ending != FollowEnding::Detached, cut)
         };
         Ok(RunOutcome { followed, log, divergence })
     }
+}
+
+/// Waits for the end of a program that was started, if it was let go before: by a limit, or after an error.
+fn outlive(session: &Session, followed: &mut Result<(Followed, Repeater), CollectError>) -> Result<(), CollectError> {
+    match followed {
+        Ok((followed, _)) if followed.ending == FollowEnding::Detached && followed.status.is_none() => {
+            followed.status = Some(ptrace::wait_child(session.process())?);
+        }
+        Err(_) if !session.has_threads() => {
+            // Its end says nothing that the error does not.
+            let _ = ptrace::wait_child(session.process());
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 /// The code of a program in memory.

@@ -63,7 +63,30 @@ pub enum CollectError {
         /// What is in the way.
         why: String,
     },
+    /// What is seen cannot be stored.
+    #[error("what the trace saw cannot be stored: {0}. Free some space there, or set TMPDIR to another folder.")]
+    Store(io::Error),
+    /// Something failed, and the process is not as it was before.
+    #[error("{error}; in process {process}, these changes could not be undone: {}", unrestored.join(", "))]
+    Unrestored {
+        /// What failed.
+        error: Box<CollectError>,
+        /// The process.
+        process: i32,
+        /// What could not be undone.
+        unrestored: Vec<String>,
+    },
     /// The system says no.
     #[error("the subject cannot be followed any more: {0}")]
     System(#[from] io::Error),
+}
+
+impl CollectError {
+    /// This error, and what could not be undone after it.
+    pub(crate) fn with_unrestored(self, process: i32, unrestored: Vec<String>) -> Self {
+        match unrestored.is_empty() {
+            true => self,
+            false => Self::Unrestored { error: Box::new(self), process, unrestored },
+        }
+    }
 }

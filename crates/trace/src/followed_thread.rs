@@ -32,12 +32,14 @@ pub struct Task {
     traps_said: Option<u64>,
     /// What the program has in `rdi` and `rsi` while a system call gets something else there.
     pub replaced: Option<[u64; 2]>,
+    /// Whether it is about to end.
+    pub is_ending: bool,
 }
 
 impl Task {
     /// One that has just been made.
     pub fn new(role: Role) -> Self {
-        Self { role, interrupted: Vec::new(), returning: false, blocks_traps: false, traps_said: None, replaced: None }
+        Self { role, interrupted: Vec::new(), returning: false, blocks_traps: false, traps_said: None, replaced: None, is_ending: false }
     }
 
     /// A call of `rt_sigprocmask` begins, with a set of signals or without.

@@ -5,7 +5,9 @@
 //! DR6 status, DR7 control).
 
 use crate::CollectError;
+use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
+use crate::session::Session;
 use crate::sink::{Sink, ThreadNumber, Trap};
 
 /// As many as there are.
@@ -35,7 +37,8 @@ impl HardwareBreakpoints {
     ///
     /// # Errors
     /// The kernel or the machine does not have them.
-    pub fn begin_thread(&self, thread: Tid) -> Result<(), CollectError> {
+    pub fn begin_thread(&self, session: &Session, thread: Tid) -> Result<(), CollectError> {
+        session.enter(JournalEntry::DebugRegisters(thread));
         let mut control = 0;
         for (register, address) in self.addresses.iter().enumerate() {
             ptrace::set_debug_register(thread, register, *address)?;

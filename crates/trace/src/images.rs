@@ -5,7 +5,7 @@
 //! ([`trodden_binary::linked`]), so that one number says where something is.
 
 use crate::CollectError;
-use crate::memory::{Memory, mappings};
+use crate::memory::mappings;
 use crate::ptrace::Tid;
 use crate::subject::{AREA, Executable, TracedProcess};
 use std::ops::Range;
@@ -135,15 +135,8 @@ impl Images {
             let got = subject.inject(thread, Some(subject.area), libc::SYS_mmap, [place, AREA, protection, flags, u64::MAX, 0])?;
             if got as u64 == place {
                 self.0.push(Image::new(library.number, &library.executable, bias, place));
-                return Ok(Some(TracedProcess {
-                    process: subject.process,
-                    memory: Memory::open(subject.process)?,
-                    bias,
-                    area: place,
-                    fresh: false,
-                    fixed_clock: false,
-                    trap_action: None,
-                }));
+                let (process, session, memory) = (subject.process, subject.session.clone(), subject.session.memory()?);
+                return Ok(Some(TracedProcess { process, session, memory, bias, area: place, fresh: false, fixed_clock: false }));
             }
         }
         Err(CollectError::Unexpected { what: format!("no memory for slots near {}", library.executable.path.display()) })

@@ -9,6 +9,7 @@
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |
 //! | `folder.rs` | a copy of a folder in its place |
+//! | `session.rs`, `injection.rs`, `journal.rs` | every change to a subject, and how it is undone |
 //! | `images.rs` | the program and those of its libraries that are watched |
 //! | `subject.rs`, `memory.rs`, `stack.rs` | the subject: where its image lies, its memory, where it stands |
 //! | `repeat.rs`, `calls.rs` | runs that repeat; divergence |
@@ -37,6 +38,8 @@ mod followed_thread;
 mod hardware;
 mod hot_paths;
 mod images;
+mod injection;
+mod journal;
 mod memory;
 mod numbers;
 mod partial;
@@ -47,6 +50,7 @@ mod ptrace;
 mod repeat;
 mod rings;
 mod run;
+mod session;
 mod shown_mappings;
 mod single_step;
 mod sink;
@@ -60,6 +64,7 @@ mod trampolines;
 mod uprobes;
 mod watch;
 
+pub use attach::check_traceable;
 pub use branch_import::{BranchImport, ImportError, import};
 pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
 pub use displaced::{DisplaceError, displace};
@@ -74,7 +79,8 @@ pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
 pub use sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 pub use sleds::first as first_sled;
-pub use subject::{Executable, cores, pin};
+pub use subject::Executable;
+pub use system::{cores, pin};
 pub use trace_file::{
     BlockAbout, FunctionAbout, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction, TracePiece,
     TraceWriter,

@@ -1,6 +1,7 @@
 //! The memory of a process, read and written through `/proc/PID/mem`: code pages that the process itself may not write can be written so,
 //! and many breakpoints are set with one system call each page run instead of one each word.
 
+use crate::journal::SharedCodeChanges;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -9,6 +10,8 @@ use std::os::unix::fs::FileExt;
 #[derive(Debug)]
 pub struct Memory {
     file: File,
+    /// Where [`Memory::patch`] enters what it changes; `None` for memory that no session undoes, as that of other processes.
+    changes: Option<SharedCodeChanges>,
 }
 
 /// A mapping of a process.
@@ -50,7 +53,15 @@ impl Memory {
     /// # Errors
     /// The process is gone, or may not be followed.
     pub fn open(process: i32) -> io::Result<Self> {
-        Ok(Self { file: File::options().read(true).write(true).open(format!("/proc/{process}/mem"))? })
+        Ok(Self { file: File::options().read(true).write(true).open(format!("/proc/{process}/mem"))?, changes: None })
+    }
+
+    /// Opens the memory of a process, with the journal of changes to its code.
+    ///
+    /// # Errors
+    /// As [`Memory::open`].
+    pub fn open_journaled(process: i32, changes: SharedCodeChanges) -> io::Result<Self> {
+        Ok(Self { changes: Some(changes), ..Self::open(process)? })
     }
 
     /// Fills `bytes` from `address`.
@@ -107,7 +118,8 @@ impl Memory {
         self.file.write_all_at(bytes, address)
     }
 
-    /// Replaces pieces, in the order of their addresses: those that are near each other by one read and one write.
+    /// Replaces pieces of code, in the order of their addresses: those that are near each other by one read and one write. What is replaced
+    /// is entered in the journal before.
     ///
     /// # Errors
     /// The process is gone, or has no such memory.
@@ -120,6 +132,9 @@ impl Memory {
             self.read(*start, &mut bytes)?;
             for (address, piece) in near {
                 let at = (address - start) as usize;
+                if let Some(changes) = &self.changes {
+                    changes.borrow_mut().enter(*address, &bytes[at..at + piece.len()], piece);
+                }
                 bytes[at..at + piece.len()].copy_from_slice(piece);
             }
             self.write(*start, &bytes)?;

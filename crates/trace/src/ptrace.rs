@@ -73,6 +73,10 @@ pub fn set_options(thread: Tid, kill_with_us: bool) -> io::Result<()> {
     request(libc::PTRACE_SETOPTIONS, thread, 0, options as usize)
 }
 
+/// Reports that a thread is about to end. Else a killed process whose first thread is traced so, and others are not, could not be waited
+/// for.
+pub const END: i32 = libc::PTRACE_O_TRACEEXIT;
+
 /// Follows a running thread without stopping it; `reports` is what is reported of it.
 pub fn seize(thread: Tid, reports: i32) -> io::Result<()> {
     request(libc::PTRACE_SEIZE, thread, 0, reports as usize)
@@ -358,7 +362,8 @@ fn stop(thread: Tid, status: i32) -> PtraceStop {
     }
 }
 
-fn event_message(thread: Tid) -> io::Result<u64> {
+/// What the kernel says of the event that a thread has stopped for: the new thread, or (of [`PtraceStop::Ending`]) the wait status.
+pub fn event_message(thread: Tid) -> io::Result<u64> {
     let mut word = 0u64;
     request(libc::PTRACE_GETEVENTMSG, thread, 0, &raw mut word as usize)?;
     Ok(word)
@@ -374,4 +379,43 @@ fn request(what: u32, thread: Tid, address: usize, data: usize) -> io::Result<()
 /// A thread that was killed meanwhile is no error: wait(2) reports its end.
 pub fn unless_gone(result: io::Result<()>) -> io::Result<()> {
     result.or_else(|e| if e.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(e) })
+}
+
+/// System calls that say `EINTR` when their thread has been stopped, though no handler has run (signal(7)).
+const CUT_BY_STOPS: &[libc::c_long] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+];
+
+/// Lets a thread that was stopped in such a call begin it again, with its whole time limit, so that the program sees no error that it
+/// would not have seen.
+///
+/// # Errors
+/// The thread is gone.
+pub fn begin_again(thread: Tid) -> io::Result<()> {
+    let registers = registers(thread)?;
+    let is_cut = registers.rax as i64 == -i64::from(libc::EINTR) && CUT_BY_STOPS.contains(&(registers.orig_rax as libc::c_long));
+    if is_cut && !has_pending(thread) {
+        let again = Registers { rax: registers.orig_rax, orig_rax: u64::MAX, rip: registers.rip - SYSTEM_CALL, ..registers };
+        set_registers(thread, &again)?;
+    }
+    Ok(())
+}
+
+/// Bytes of the instruction `syscall`.
+const SYSTEM_CALL: u64 = 2;
+
+/// Switches the hardware breakpoints of a stopped thread off.
+///
+/// # Errors
+/// The thread is gone.
+pub fn clear_debug_registers(thread: Tid) -> io::Result<()> {
+    const CONTROL: usize = 7;
+    set_debug_register(thread, CONTROL, 0)?;
+    (0..4).try_for_each(|register| set_debug_register(thread, register, 0))
 }

@@ -47,4 +47,6 @@ pub struct TraceRun<'a> {
     pub limit: Option<Duration>,
     /// Gets the number of the process when it runs.
     pub begun: Option<Sender<u32>>,
+    /// Gets what the user should know while the collection goes on.
+    pub note: fn(&str),
 }

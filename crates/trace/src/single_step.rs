@@ -8,6 +8,7 @@
 
 use crate::CollectError;
 use crate::images::{Image, Images};
+use crate::journal::JournalEntry;
 use crate::ptrace::{self, Resume, Tid};
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
@@ -57,7 +58,7 @@ impl Stepping {
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
         self.code.extend(image.code.iter().cloned());
         if !self.allowed {
-            image.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))?;
+            image.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))?;
         }
         Ok(())
     }
@@ -231,8 +232,13 @@ impl Stepping {
         if self.allowed {
             return Ok(());
         }
+        for code in &self.code {
+            Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC)?;
+            let pages = pages(code);
+            subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range) if *range == pages));
+        }
         self.allowed = true;
-        self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC))
+        Ok(())
     }
 
     /// Makes the image's code run in a child's copy of the memory, which is not followed.
@@ -251,15 +257,25 @@ impl Stepping {
             return Ok(());
         }
         self.allowed = false;
-        self.code.iter().try_for_each(|code| Self::protect(subject, thread, code, libc::PROT_READ))
+        self.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))
+    }
+
+    fn forbid_code(subject: &TracedProcess, thread: Tid, code: &Range<u64>) -> Result<(), CollectError> {
+        subject.session.enter(JournalEntry::Protection(pages(code)));
+        Self::protect(subject, thread, code, libc::PROT_READ)
     }
 
     fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
-        let (start, end) = (code.start & !0xfff, (code.end + 0xfff) & !0xfff);
+        let Range { start, end } = pages(code);
         let result = subject.inject(thread, Some(subject.area), libc::SYS_mprotect, [start, end - start, protection as u64, 0, 0, 0])?;
         match result {
             0 => Ok(()),
             _ => Err(CollectError::Unexpected { what: format!("mprotect of the image's code gave {result}") }),
         }
     }
+}
+
+/// The pages that code lies in.
+fn pages(code: &Range<u64>) -> Range<u64> {
+    code.start & !0xfff..(code.end + 0xfff) & !0xfff
 }

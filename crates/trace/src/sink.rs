@@ -49,3 +49,33 @@ pub enum Trap {
     /// The program's own signal.
     Foreign,
 }
+
+/// A sink whose first error ends the collection at the next place where that is possible: what was begun for a stopped thread is completed.
+pub struct FallibleSink<'a> {
+    /// Where what is seen goes.
+    pub sink: &'a mut dyn Sink,
+    /// The first error.
+    pub error: Option<io::Error>,
+}
+
+impl FallibleSink<'_> {
+    fn or_enough(&mut self, record: impl FnOnce(&mut dyn Sink) -> io::Result<SinkFlow>) -> io::Result<SinkFlow> {
+        if self.error.is_none() {
+            match record(self.sink) {
+                Ok(flow) => return Ok(flow),
+                Err(error) => self.error = Some(error),
+            }
+        }
+        Ok(SinkFlow::Enough)
+    }
+}
+
+impl Sink for FallibleSink<'_> {
+    fn record(&mut self, thread: ThreadNumber, what: u64) -> io::Result<SinkFlow> {
+        self.or_enough(|sink| sink.record(thread, what))
+    }
+
+    fn record_sites(&mut self, thread: ThreadNumber, sites: &[u32]) -> io::Result<SinkFlow> {
+        self.or_enough(|sink| sink.record_sites(thread, sites))
+    }
+}

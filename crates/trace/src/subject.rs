@@ -3,17 +3,21 @@
 //!
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 
-use crate::attach::{check_same_file, check_traceable, seize_all};
+use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
+use crate::injection::STUB;
+use crate::journal::{JournalEntry, TrapAction};
 use crate::memory::{Memory, mappings};
-use crate::ptrace::{self, CallStop, Disposition, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
-use crate::system::checked;
+use crate::session::Session;
+use crate::system::{checked, pin};
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 
 /// Bytes of the area near the image that slots lie in.
 pub const AREA: u64 = 32 << 20;
@@ -45,7 +49,9 @@ pub struct Executable {
 pub struct TracedProcess {
     /// Its process.
     pub process: Tid,
-    /// Its memory.
+    /// What was done to it.
+    pub session: Rc<Session>,
+    /// Its memory; patches are entered in the session's journal.
     pub memory: Memory,
     /// What is added to addresses of the file; wraps.
     pub bias: u64,
@@ -55,12 +61,7 @@ pub struct TracedProcess {
     pub fresh: bool,
     /// Reading the time stamp counter traps (`PR_SET_TSC`), in it and in what it makes, until it is let go.
     pub fixed_clock: bool,
-    /// What it had asked for on SIGTRAP when it was attached to, if that was not the default.
-    pub trap_action: Option<TrapAction>,
 }
-
-/// `struct sigaction` of the kernel.
-pub type TrapAction = [u8; 32];
 
 impl Executable {
     /// Reads the headers of an executable file of x86-64.
@@ -111,18 +112,32 @@ impl TracedProcess {
         // SAFETY: between fork and exec, this makes only system calls.
         unsafe { command.pre_exec(prepare) };
         let process = programs::start(command).map_err(CollectError::Start)?;
+        let session = Rc::new(Session::new(process)?);
+        session.add_thread(process, true);
+        session.enter(JournalEntry::Affinity);
+        if fixed_clock {
+            session.enter(JournalEntry::TimeStampCounter);
+        }
+        Self::prepare(&session, executable, recipe).map_err(|error| session.fail(error))
+    }
+
+    /// Prepares a process that is about to return from `execve`.
+    fn prepare(session: &Rc<Session>, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
+        let process = session.process();
+        // Errors let it run on; only where this process is killed, it would be left with breakpoints that end it at any moment.
         ptrace::set_options(process, true)?;
         // The event comes before execve returns, and its result would overwrite a register set here.
-        ptrace::resume(process, Resume::ToSystemCall, 0)?;
-        match ptrace::wait(process)? {
-            Some((_, PtraceStop::SystemCall)) => {}
+        session.resume(process, Resume::ToSystemCall, 0)?;
+        match session.wait_for(process)? {
+            PtraceStop::SystemCall => {}
             other => return Err(CollectError::Unexpected { what: format!("{other:?} where execve returns") }),
         }
-        let memory = Memory::open(process)?;
+        let memory = session.memory()?;
         let auxiliary = Auxiliary::read(&memory, ptrace::stack_pointer(process)?)?;
         recipe.fix_auxiliary(&memory, auxiliary.random, auxiliary.vdso)?;
         let bias = auxiliary.entry.wrapping_sub(executable.entry);
-        Self { process, memory, bias, area: 0, fresh: true, fixed_clock, trap_action: None }.with_area(executable)
+        let session = session.clone();
+        Self { process, session, memory, bias, area: 0, fresh: true, fixed_clock: recipe.time }.with_area(executable)
     }
 
     /// Takes control of a process that runs already; all its threads are stopped.
@@ -131,9 +146,16 @@ impl TracedProcess {
     /// There is no such process, or it may not be followed.
     pub fn attach(process: Tid, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
         check_traceable(process)?;
+        check_unshared(process)?;
         check_same_file(process, &executable.path)?;
-        let threads = seize_all(process)?;
-        let memory = Memory::open(process)?;
+        let session = Rc::new(Session::new(process).map_err(|source| CollectError::Attach { process, source })?);
+        Self::control(&session, executable).map_err(|error| session.fail(error))
+    }
+
+    fn control(session: &Rc<Session>, executable: &Executable) -> Result<(Self, Vec<Tid>), CollectError> {
+        let process = session.process();
+        let threads = seize_all(session)?;
+        let memory = session.memory()?;
         let canonical = executable.path.canonicalize().unwrap_or_else(|_| executable.path.clone());
         let mapped = mappings(process)?.into_iter().find(|m| Path::new(&m.name) == canonical && m.offset == 0);
         let start = mapped
@@ -141,8 +163,8 @@ impl TracedProcess {
             .start;
         let bias = start.wrapping_sub(executable.span.start & !0xfff);
         // Before anything traps in its name.
-        let trap_action = trap_action(&memory, process)?;
-        let subject = Self { process, memory, bias, area: 0, fresh: false, fixed_clock: false, trap_action };
+        session.set_trap_action(trap_action(session, &memory, process)?);
+        let subject = Self { process, session: session.clone(), memory, bias, area: 0, fresh: false, fixed_clock: false };
         Ok((subject.with_area(executable)?, threads))
     }
 
@@ -161,25 +183,11 @@ impl TracedProcess {
                 self.area = place;
                 // A stub for later calls.
                 self.memory.write(self.area, STUB)?;
+                self.session.set_stub(self.area);
                 return Ok(self);
             }
         }
         Err(CollectError::Unexpected { what: format!("no memory at {wanted:#x} for slots near the image (mmap gave {got:#x})") })
-    }
-
-    /// Takes out of a process that goes on what was mapped into it, if none of its threads, which are stopped, is there.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn unmap(&self, threads: &[Tid], mapped: impl Iterator<Item = Range<u64>>) -> Result<(), CollectError> {
-        let Some(first) = threads.first() else { return Ok(()) };
-        for range in mapped.chain([self.mapped()]) {
-            let inside = threads.iter().any(|t| ptrace::instruction_pointer(*t).is_ok_and(|at| range.contains(&at)));
-            if !inside {
-                self.inject(*first, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])?;
-            }
-        }
-        Ok(())
     }
 
     /// What was mapped into it.
@@ -187,15 +195,12 @@ impl TracedProcess {
         self.area..self.area + AREA
     }
 
-    /// Lets a stopped thread execute one instruction; gives where it stands then, or nothing if the instruction faults: it does so again
-    /// when the thread goes on. A signal that comes in between is sent again.
+    /// Lets a stopped thread execute one instruction: see [`Session::step`].
     ///
     /// # Errors
     /// The thread cannot be followed.
     pub fn step(&self, thread: Tid) -> Result<Option<u64>, CollectError> {
-        let is_end = |signal| Ok(signal == libc::SIGTRAP || is_fault(thread, signal)?);
-        let signal = undisturbed(thread, || run_to_end(thread, Resume::Step, is_end, "at an indirect jump"))?;
-        Ok(if signal == libc::SIGTRAP { Some(ptrace::instruction_pointer(thread)?) } else { None })
+        self.session.step(thread)
     }
 
     /// Lets a thread that stands at an indirect jump or call, perhaps in a copy of several instructions, execute it; gives where it leads,
@@ -212,54 +217,23 @@ impl TracedProcess {
         }
     }
 
-    /// Makes a system call in the name of a stopped thread. `at` is where `syscall; int3` stands; without it these bytes are put where the
-    /// thread stands, for the time being.
+    /// Makes a system call in the name of a stopped thread: see [`Session::inject`].
     ///
     /// # Errors
     /// The thread is gone.
     pub fn inject(&self, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        inject(&self.memory, thread, at, number, arguments)
+        self.session.inject(&self.memory, thread, at, number, arguments)
     }
 
-    /// Makes a system call in the name of a thread that gets no signal when it goes on, and without one: what the thread does on SIGTRAP
-    /// stays. It is slower.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn inject_quietly(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-        let (saved, mask) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?);
-        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        let call = Registers { rip: self.area, rax: number as u64, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
-        ptrace::set_registers(thread, &call)?;
-        ptrace::set_signal_mask(thread, u64::MAX)?;
-        let until = |how, is_end: &dyn Fn(PtraceStop) -> io::Result<bool>| loop {
-            ptrace::resume(thread, how, 0)?;
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::Ended(_))) | None => return Err(io::Error::from_raw_os_error(libc::ESRCH)),
-                Some((_, stop)) if is_end(stop)? => return Ok(()),
-                Some(_) => {}
-            }
-        };
-        until(Resume::ToSystemCall, &|_| Ok(matches!(ptrace::system_call(thread)?, CallStop::Exit { .. })))?;
-        let result = ptrace::registers(thread)?.rax as i64;
-        // Where an interrupted call is begun again if the thread goes on.
-        ptrace::interrupt(thread)?;
-        until(Resume::Continue, &|stop| Ok(matches!(stop, PtraceStop::Begun | PtraceStop::GroupStopped)))?;
-        ptrace::set_registers(thread, &saved)?;
-        ptrace::set_signal_mask(thread, mask)?;
-        Ok(result)
-    }
-
-    /// Lets a stopped thread, or a child with a copy of the memory, read the time stamp counter itself, if it may not: it is followed no
-    /// longer.
+    /// Lets a stopped child with a copy of the memory read the time-stamp counter itself, if it may not: it is followed no longer.
     ///
     /// # Errors
     /// The thread is gone.
     pub fn free_clock(&self, thread: Tid) -> Result<(), CollectError> {
-        if self.fixed_clock {
-            self.inject(thread, Some(self.area), libc::SYS_prctl, FREE_CLOCK)?;
+        match self.fixed_clock {
+            true => self.session.free_clock(&self.memory, thread, Some(self.area)),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// As [`Self::free_clock`], for a thread that has just executed another program.
@@ -267,15 +241,15 @@ impl TracedProcess {
     /// # Errors
     /// The thread is gone.
     pub fn free_clock_of_other(&self, thread: Tid) -> Result<(), CollectError> {
-        if self.fixed_clock {
-            inject(&Memory::open(thread)?, thread, None, libc::SYS_prctl, FREE_CLOCK)?;
+        match self.fixed_clock {
+            true => self.session.free_clock(&Memory::open(thread)?, thread, None),
+            false => Ok(()),
         }
-        Ok(())
     }
 }
 
 /// What a stopped process does on SIGTRAP, unless that is the default.
-fn trap_action(memory: &Memory, process: Tid) -> Result<Option<TrapAction>, CollectError> {
+fn trap_action(session: &Session, memory: &Memory, process: Tid) -> Result<Option<TrapAction>, CollectError> {
     if ptrace::disposition(process, libc::SIGTRAP, false) == Disposition::Fatal {
         return Ok(None);
     }
@@ -283,82 +257,10 @@ fn trap_action(memory: &Memory, process: Tid) -> Result<Option<TrapAction>, Coll
     let place = (ptrace::stack_pointer(process)? - 512) & !0xf;
     let (mut hidden, mut action) = (TrapAction::default(), TrapAction::default());
     memory.read(place, &mut hidden)?;
-    let result = inject(memory, process, None, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, 0, place, 8, 0, 0])?;
+    let result = session.inject(memory, process, None, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, 0, place, 8, 0, 0])?;
     memory.read(place, &mut action)?;
     memory.write(place, &hidden)?;
     Ok((result == 0).then_some(action))
-}
-
-/// Arguments of `prctl`.
-const FREE_CLOCK: [u64; 6] = [libc::PR_SET_TSC as u64, libc::PR_TSC_ENABLE as u64, 0, 0, 0, 0];
-
-fn inject(memory: &Memory, thread: Tid, at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
-    let saved = ptrace::registers(thread)?;
-    let place = at.unwrap_or(saved.rip);
-    let mut hidden = [0; STUB.len()];
-    if at.is_none() {
-        memory.read(place, &mut hidden)?;
-        memory.write(place, STUB)?;
-    }
-    let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-    let rax = number as u64;
-    let call = Registers { rip: place, rax, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
-    ptrace::set_registers(thread, &call)?;
-    let is_end = |signal| Ok(signal == libc::SIGTRAP && ptrace::instruction_pointer(thread)? == place + STUB.len() as u64);
-    undisturbed(thread, || run_to_end(thread, Resume::Continue, is_end, "in a system call made in its name"))?;
-    let result = ptrace::registers(thread)?.rax as i64;
-    if at.is_none() {
-        memory.write(place, &hidden)?;
-    }
-    // With the number of a system call that was interrupted: the kernel begins it again.
-    ptrace::set_registers(thread, &saved)?;
-    Ok(result)
-}
-
-/// Lets a stopped thread do something while it blocks all signals but those that its instructions cause: others wait, with all that is said
-/// of them, until it goes on by itself. SIGTRAP must not be blocked: the kernel would take its handler away.
-fn undisturbed(thread: Tid, run: impl FnOnce() -> Result<i32, CollectError>) -> Result<i32, CollectError> {
-    let caused = [libc::SIGTRAP, libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL];
-    let mask = ptrace::signal_mask(thread)?;
-    ptrace::set_signal_mask(thread, caused.iter().fold(u64::MAX, |all, signal| all & !(1 << (signal - 1))))?;
-    let result = run()?;
-    unless_gone(ptrace::set_signal_mask(thread, mask))?;
-    Ok(result)
-}
-
-/// `syscall; int3`.
-const STUB: &[u8] = &[0x0f, 0x05, 0xcc];
-
-/// Runs a thread until it gets the signal that it should; gives that.
-fn run_to_end(thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>, when: &str) -> Result<i32, CollectError> {
-    let mut held = 0;
-    loop {
-        ptrace::resume(thread, how, 0)?;
-        match ptrace::wait(thread)? {
-            Some((_, PtraceStop::Signal(signal))) if is_end(signal)? => {
-                if held != 0 {
-                    // SAFETY: a system call without pointers.
-                    unsafe { libc::syscall(libc::SYS_tkill, thread, held) };
-                }
-                return Ok(signal);
-            }
-            // One that is not blocked: sent back to the thread when it goes on by itself.
-            Some((_, PtraceStop::Signal(signal))) => held = signal,
-            Some((_, PtraceStop::Begun | PtraceStop::GroupStopped)) => {}
-            Some((_, PtraceStop::Ended(_) | PtraceStop::Ending)) => {
-                return Err(CollectError::Unexpected {
-                    what: format!("it ended {when} (a filter of system calls, seccomp, may forbid it)"),
-                });
-            }
-            other => return Err(CollectError::Unexpected { what: format!("{other:?} {when}") }),
-        }
-    }
-}
-
-/// Whether a stopped thread's own instruction causes the signal.
-fn is_fault(thread: Tid, signal: i32) -> io::Result<bool> {
-    let can_be = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
-    Ok(can_be && ptrace::signal_code(thread)? > 0)
 }
 
 /// Runs in the forked child.
@@ -375,41 +277,6 @@ fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io:
         pin(core)?;
     }
     Ok(())
-}
-
-/// Binds the calling thread to one core.
-///
-/// # Errors
-/// There is no such core for this process.
-pub fn pin(core: usize) -> io::Result<()> {
-    // SAFETY: a set of zeros is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: writes within the set; cores above its size are ignored.
-    unsafe { libc::CPU_SET(core, &mut set) };
-    // SAFETY: the kernel reads the set.
-    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
-}
-
-/// Lets a thread run on all cores that this program was started on. One that is gone is none any more.
-pub fn unpin(thread: Tid) {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // The thread that follows is pinned itself; the program's first one is not.
-    // SAFETY: the kernel writes the set, and reads it.
-    unsafe {
-        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
-        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
-    }
-}
-
-/// The cores that the calling thread may run on.
-pub fn cores() -> Vec<usize> {
-    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the kernel writes the set.
-    unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
-    // SAFETY: reads within the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
 }
 
 /// What the kernel gives a new program.

@@ -36,3 +36,38 @@ impl SignalWait {
         unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), self.0, libc::SIGURG) };
     }
 }
+
+/// Binds the calling thread to one core.
+///
+/// # Errors
+/// There is no such core for this process.
+pub fn pin(core: usize) -> io::Result<()> {
+    // SAFETY: a set of zeros is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: writes within the set; cores above its size are ignored.
+    unsafe { libc::CPU_SET(core, &mut set) };
+    // SAFETY: the kernel reads the set.
+    checked(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
+}
+
+/// Lets a thread run on all cores that this program was started on. One that is gone is none any more.
+pub fn unpin(thread: i32) {
+    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // The thread that follows is pinned itself; the program's first one is not.
+    // SAFETY: the kernel writes the set, and reads it.
+    unsafe {
+        libc::sched_getaffinity(libc::getpid(), size_of_val(&set), &raw mut set);
+        libc::sched_setaffinity(thread, size_of_val(&set), &raw const set);
+    }
+}
+
+/// The cores that the calling thread may run on.
+pub fn cores() -> Vec<usize> {
+    // SAFETY: a set of zeros is an empty set, which the kernel fills in.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes the set.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+    // SAFETY: reads within the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
+}

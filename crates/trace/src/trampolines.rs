@@ -273,7 +273,10 @@ impl Trampolines {
     /// The thread cannot be followed.
     pub fn leave_copy(&self, subject: &TracedProcess, thread: Tid, all: bool, caused: bool) -> Result<bool, CollectError> {
         if all {
-            ptrace::set_registers(thread, &Registers { gs_base: 0, ..ptrace::registers(thread)? })?;
+            let registers = ptrace::registers(thread)?;
+            // The program may have set the register itself meanwhile, which ends the collection.
+            let is_ring = self.rings.span().contains(&registers.gs_base);
+            ptrace::set_registers(thread, &Registers { gs_base: if is_ring { 0 } else { registers.gs_base }, ..registers })?;
         }
         for _ in 0..MOST_STEPS {
             let registers = ptrace::registers(thread)?;

@@ -6,16 +6,19 @@ use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
+use crate::journal::TrapAction;
 use crate::memory::Memory;
 use crate::ptrace::{self, Resume, Tid};
 use crate::run::TraceRun;
+use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::subject::{AREA, TracedProcess, TrapAction};
+use crate::subject::{AREA, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
 use std::ops::Range;
+use std::rc::Rc;
 
 /// What is watched.
 #[derive(Debug)]
@@ -24,9 +27,7 @@ pub struct Watch<'a> {
     /// The files that are in memory.
     images: Images,
     what: Watched,
-    /// What the program wants to happen on SIGTRAP, once it has said so: a trap while the signal is blocked or ignored
-    /// makes the kernel forget it.
-    trap_action: Option<TrapAction>,
+    session: Rc<Session>,
 }
 
 /// Kinds of watching.
@@ -51,7 +52,7 @@ const BY_BREAKPOINT: i32 = 0x80;
 impl<'a> Watch<'a> {
     /// Watches something in a program.
     pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
-        Self { run, images: Images::new(subject, run.executable), what, trap_action: subject.trap_action }
+        Self { run, images: Images::new(subject, run.executable), what, session: subject.session.clone() }
     }
 
     /// Whether an address in memory is code that is watched.
@@ -109,7 +110,7 @@ impl<'a> Watch<'a> {
     ) -> Result<(), CollectError> {
         match &mut self.what {
             Watched::Trampolines(trampolines) => trampolines.begin_thread(thread, number),
-            Watched::Hardware(hardware) => hardware.begin_thread(thread),
+            Watched::Hardware(hardware) => hardware.begin_thread(&self.session, thread),
             Watched::Uprobes(probes, _) => {
                 probes.begin_thread(thread, number.0);
                 Ok(())
@@ -233,8 +234,9 @@ impl<'a> Watch<'a> {
                 None => Trap::Foreign,
             },
         };
-        if let (Trap::Recorded(_), Some(action)) = (trap, self.trap_action) {
-            restore_action(subject, thread, &action)?;
+        if let Trap::Recorded(_) = trap {
+            // A trap while the signal is blocked or ignored makes the kernel forget what the program wants on it.
+            self.session.restore_trap_action(thread)?;
         }
         Ok(trap)
     }
@@ -271,15 +273,14 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Takes breakpoints out of a memory.
+    /// Takes breakpoints and jumps out of a child's copy of the memory.
     ///
     /// # Errors
-    /// The process is gone.
+    /// The child is gone.
     pub fn clean(&self, memory: &Memory) -> io::Result<()> {
         match &self.what {
-            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.remove(memory),
             Watched::Trampolines(trampolines) => trampolines.remove(memory),
-            _ => Ok(()),
+            _ => self.session.restore_code(memory),
         }
     }
 
@@ -294,34 +295,11 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The subject is another program from now on.
-    pub fn replaced(&mut self) {
+    /// Takes the kernel's probes out: the subject is another program from now on, or goes on by itself.
+    pub fn end_probes(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.what {
             probes.end();
         }
-    }
-
-    /// Undoes what else was done to a subject whose threads are stopped.
-    ///
-    /// # Errors
-    /// The thread cannot be followed.
-    pub fn leave(&mut self, subject: &TracedProcess, thread: Option<Tid>) -> Result<(), CollectError> {
-        match (&mut self.what, thread) {
-            (Watched::Steps(steps), Some(thread)) => steps.allow(subject, thread),
-            (Watched::Uprobes(probes, _), _) => {
-                probes.end();
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Says again what the program wants on SIGTRAP, in the name of a thread that gets no signal when it goes on.
-    ///
-    /// # Errors
-    /// The thread is gone.
-    pub fn restore_trap_action(&self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
-        self.trap_action.iter().try_for_each(|action| restore_action(subject, thread, action))
     }
 
     /// A system call begins.
@@ -335,7 +313,7 @@ impl<'a> Watch<'a> {
         }
         let [signal, action, ..] = *arguments;
         if number as i64 == libc::SYS_rt_sigaction && signal == libc::SIGTRAP as u64 && action != 0 {
-            self.trap_action = memory.read_some(action, size_of::<TrapAction>()).try_into().ok();
+            self.session.set_trap_action(memory.read_some(action, size_of::<TrapAction>()).try_into().ok());
         }
         Ok(())
     }
@@ -408,13 +386,4 @@ fn breakpoint_hit(breakpoints: &Breakpoints, thread: Tid) -> Result<Option<Break
     let Some(site) = breakpoints.hit(ptrace::instruction_pointer(thread)?) else { return Ok(None) };
     let own = !breakpoints.is_ambiguous(site) || ptrace::signal_code(thread)? == BY_BREAKPOINT;
     Ok(own.then_some(site))
-}
-
-/// Says again what is to happen on SIGTRAP.
-fn restore_action(subject: &TracedProcess, thread: Tid, action: &TrapAction) -> Result<(), CollectError> {
-    // Behind the stub, in the area that only the kernel and we read and write.
-    let place = subject.area + 16;
-    subject.memory.write(place, action)?;
-    subject.inject_quietly(thread, libc::SYS_rt_sigaction, [libc::SIGTRAP as u64, place, 0, 8, 0, 0])?;
-    Ok(())
 }

@@ -42,6 +42,7 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
         stop: &stop,
         limit: None,
         begun: None,
+        note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
     (streams.0, outcome)

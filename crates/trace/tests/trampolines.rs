@@ -60,6 +60,7 @@ fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64
         stop: &stop,
         limit: None,
         begun: None,
+        note: |_| {},
     };
     let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut streams)).join().unwrap()).unwrap();
     if collector.name() == "single-step" {

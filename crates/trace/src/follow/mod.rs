@@ -18,14 +18,14 @@
 mod let_go;
 
 use crate::CollectError;
-use crate::attach::{begin_again, shares_memory};
+use crate::attach::shares_memory;
 use crate::breakpoints::InSlot;
 use crate::followed_thread::{Role, TRAP, Task};
 use crate::images::{self, Library};
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, unless_gone};
+use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, begin_again, unless_gone};
 use crate::repeat::{CallEntry, Repeater};
-use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::{AREA, TracedProcess};
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,13 @@ pub struct Followed {
     /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost
     /// first, as addresses of the file.
     pub stack: Vec<u64>,
+    /// Changes to a process that was let go which could not be undone.
+    #[serde(default)]
+    pub unrestored: Vec<String>,
 }
 
-/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside.
+/// Follows a subject until it ends or the collection is over. `stop` ends the collection from outside; `note` gets what the user should
+/// know meanwhile. The session is closed then, after errors, too: the subject runs on.
 ///
 /// # Errors
 /// It cannot be followed any more, or what is seen cannot be stored.
@@ -77,6 +81,7 @@ pub fn follow(
     calls: &mut Repeater,
     sink: &mut dyn Sink,
     stop: &AtomicBool,
+    note: fn(&str),
 ) -> Result<Followed, CollectError> {
     calls.begin(subject.process);
     let followed = Followed {
@@ -87,39 +92,52 @@ pub fn follow(
         asynchronous_signals: 0,
         handled_faults: 0,
         stack: Vec::new(),
+        unrestored: Vec::new(),
     };
+    let sink = &mut FallibleSink { sink, error: None };
     let (tasks, early, in_vfork) = (HashMap::new(), HashMap::new(), HashSet::new());
-    let mut state =
-        Following { subject, watch, calls, sink, tasks, early, in_vfork, cleared: HashMap::new(), followed, cycles: 0, over: false };
-    for thread in threads {
-        let (mut task, number) = state.new_thread();
-        task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
-        state.tasks.insert(*thread, task);
-        state.watch.begin_thread(subject, *thread, number, state.sink)?;
-    }
-    // With all of them begun it is known how each goes on.
-    threads.iter().try_for_each(|thread| state.go_on(*thread, 0))?;
-    let mut enough = false;
+    let unhandled = HashMap::new();
+    let mut state = Following {
+        subject,
+        watch,
+        calls,
+        sink,
+        note,
+        tasks,
+        early,
+        in_vfork,
+        cleared: HashMap::new(),
+        followed,
+        cycles: 0,
+        over: false,
+        failure: None,
+        unhandled,
+        is_undone: false,
+    };
+    state.begin(threads);
+    let mut is_enough = state.failure.is_some();
     loop {
-        let stopped = match ptrace::wait_unless_woken() {
-            Ok(Some((thread, what))) => {
-                enough |= state.stopped(thread, what).or_else(unless_killed)? == SinkFlow::Enough;
-                thread
-            }
+        if (is_enough || stop.load(Ordering::Relaxed)) && state.let_go()? {
+            break;
+        }
+        match subject.session.next_event() {
+            Ok(Some((thread, what))) => is_enough |= state.handle(thread, what) == SinkFlow::Enough,
             Ok(None) => break,
             // A waker interrupts the wait.
-            Err(e) if e.raw_os_error() == Some(libc::EINTR) => 0,
+            Err(e) if e.raw_os_error() == Some(libc::EINTR) => {}
             Err(e) => return Err(e.into()),
-        };
-        if (enough || stop.load(Ordering::Relaxed)) && state.let_go(stopped)? {
-            return Ok(state.followed);
         }
         if state.followed.status.is_some() && state.tasks.is_empty() {
             break;
         }
     }
-    state.watch.end_all(state.sink)?;
-    Ok(state.followed)
+    subject.session.set_closed();
+    let stored = state.watch.end_all(state.sink);
+    let Following { followed, failure, .. } = state;
+    match failure.or_else(|| stored.err().or(sink.error.take()).map(CollectError::Store)) {
+        Some(error) => Err(error.with_unrestored(subject.process, followed.unrestored)),
+        None => Ok(followed),
+    }
 }
 
 /// A thread that was killed between its stop and what was asked of it is no error: its end is reported next.
@@ -138,6 +156,8 @@ struct Following<'a, 'w> {
     watch: &'a mut Watch<'w>,
     calls: &'a mut Repeater,
     sink: &'a mut dyn Sink,
+    /// Gets what the user should know.
+    note: fn(&str),
     tasks: HashMap<Tid, Task>,
     /// Stopped before the event that says who made them.
     early: HashMap<Tid, PtraceStop>,
@@ -150,9 +170,52 @@ struct Following<'a, 'w> {
     cycles: u64,
     /// The image is gone.
     over: bool,
+    /// The first error, with which the collection ends.
+    failure: Option<CollectError>,
+    /// Threads at whose stops there was an error; they are stopped for this.
+    unhandled: HashMap<Tid, PtraceStop>,
+    /// All changes have been undone; threads that are left are being killed.
+    is_undone: bool,
 }
 
 impl Following<'_, '_> {
+    /// Begins to record threads that are all stopped.
+    fn begin(&mut self, threads: &[Tid]) {
+        let mut numbers = Vec::new();
+        for thread in threads {
+            let (mut task, number) = self.new_thread();
+            task.blocks_traps = ptrace::is_blocked(*thread, libc::SIGTRAP);
+            self.tasks.insert(*thread, task);
+            numbers.push((*thread, number));
+        }
+        for (thread, number) in numbers {
+            let begun = self.watch.begin_thread(self.subject, thread, number, self.sink);
+            if let Err(error) = begun.map(|()| SinkFlow::GoOn).or_else(unless_killed) {
+                self.failure = Some(error);
+                // All are stopped still, and are let go so.
+                return;
+            }
+        }
+        // With all of them begun it is known how each goes on.
+        for thread in threads {
+            if let Err(error) = self.go_on(*thread, 0) {
+                self.failure.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Handles an event. An error is kept until the subject has been let go.
+    fn handle(&mut self, thread: Tid, what: PtraceStop) -> SinkFlow {
+        match self.stopped(thread, what).or_else(unless_killed) {
+            Ok(flow) => flow,
+            Err(error) => {
+                self.failure.get_or_insert(error);
+                self.unhandled.insert(thread, what);
+                SinkFlow::Enough
+            }
+        }
+    }
+
     fn new_thread(&mut self) -> (Task, ThreadNumber) {
         self.followed.threads += 1;
         let number = ThreadNumber(self.followed.threads - 1);
@@ -169,7 +232,19 @@ impl Following<'_, '_> {
         let role = task.role;
         match (what, role) {
             (PtraceStop::Ended(status), _) => self.ended(thread, status)?,
-            (PtraceStop::GroupStopped, _) => unless_gone(ptrace::listen(thread))?,
+            // It was killed while it was let go; else it can be let go now.
+            _ if self.is_undone && what != PtraceStop::Ending => {
+                if self.subject.session.detach(thread, 0)? {
+                    self.tasks.remove(&thread);
+                }
+            }
+            (PtraceStop::GroupStopped, role) => {
+                if thread == self.subject.process && role != Role::Guest {
+                    let process = self.subject.process;
+                    (self.note)(&format!("process {process} is stopped by a signal: nothing is recorded until `kill -CONT {process}`"));
+                }
+                self.subject.session.listen(thread)?;
+            }
             (PtraceStop::Made { child, kind }, _) => {
                 if kind == NewTask::Vfork {
                     self.in_vfork.insert(thread);
@@ -195,8 +270,10 @@ impl Following<'_, '_> {
                 self.followed.untraced_children += u32::from(thread != self.subject.process);
                 self.begin_other(thread)?;
             }
-            (PtraceStop::Ending, Role::Recorded(_)) => {
-                if thread == self.subject.process || self.followed.stack.is_empty() {
+            (PtraceStop::Ending, role) => {
+                self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
+                let is_recorded = role != Role::Guest;
+                if is_recorded && (thread == self.subject.process || self.followed.stack.is_empty()) {
                     self.followed.stack = self.watch.stack(self.subject, thread);
                 }
                 self.go_on(thread, 0)?;
@@ -213,7 +290,7 @@ impl Following<'_, '_> {
     fn go_on(&self, thread: Tid, signal: i32) -> Result<(), CollectError> {
         let recorded = self.tasks.get(&thread).is_some_and(|t| matches!(t.role, Role::Recorded(_)));
         let how = if recorded { self.watch.resume(thread) } else { Resume::Continue };
-        Ok(unless_gone(ptrace::resume(thread, how, signal))?)
+        Ok(self.subject.session.resume(thread, how, signal)?)
     }
 
     fn ended(&mut self, thread: Tid, status: i32) -> io::Result<()> {
@@ -238,7 +315,8 @@ impl Following<'_, '_> {
     /// The process is another program: threads are gone, and breakpoints with the image.
     fn executed(&mut self, thread: Tid) {
         self.over = true;
-        self.watch.replaced();
+        self.watch.end_probes();
+        self.subject.session.forget_program();
         self.followed.ending = FollowEnding::Executed;
         self.tasks.retain(|_, task| task.role == Role::Guest);
         self.tasks.insert(thread, Task::new(Role::Guest));
@@ -248,11 +326,10 @@ impl Following<'_, '_> {
     /// name until then.
     fn begin_other(&mut self, thread: Tid) -> Result<(), CollectError> {
         if self.subject.fixed_clock {
-            unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
-            match ptrace::wait(thread)? {
-                Some((_, PtraceStop::SystemCall)) => self.subject.free_clock_of_other(thread)?,
-                Some((_, other)) => return self.stopped(thread, other).map(drop),
-                None => return Ok(()),
+            self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
+            match self.subject.session.wait_for(thread)? {
+                PtraceStop::SystemCall => self.subject.free_clock_of_other(thread)?,
+                other => return self.stopped(thread, other).map(drop),
             }
         }
         self.go_on(thread, 0)
@@ -273,24 +350,18 @@ impl Following<'_, '_> {
         }
         self.tasks.insert(child, task);
         if self.early.remove(&child).is_none() {
-            // Its first stop comes at once.
-            match ptrace::wait(child)? {
-                Some((_, PtraceStop::Ended(_))) | None => {
-                    self.tasks.remove(&child);
-                    return Ok(());
-                }
-                Some(_) => {}
-            }
+            // Its first stop comes at once, unless it has been killed: then its end is reported.
+            match self.subject.session.wait_for(child) {
+                Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                other => other?,
+            };
         }
         if let (true, Some((place, flags))) = (copied, self.cleared.get(&parent)) {
             Memory::open(child)?.write(*place, &flags.to_le_bytes())?;
         }
-        if copied {
-            ptrace::set_options(child, false)?;
-            self.watch.clean(&Memory::open(child)?)?;
-            self.watch.leave_copy(self.subject, child, true, false)?;
-            self.watch.leave_child(self.subject, child)?;
-            self.subject.free_clock(child)?;
+        if copied && let Err(error) = self.clean_child(child).map(|()| SinkFlow::GoOn).or_else(unless_killed) {
+            self.followed.unrestored.push(format!("the copy of the code in its child {child} ({error})"));
+            self.failure.get_or_insert(error);
         }
         if let Some(number) = recorded {
             self.watch.begin_thread(self.subject, child, number, self.sink)?;
@@ -298,11 +369,22 @@ impl Following<'_, '_> {
         self.go_on(child, 0)
     }
 
+    /// Undoes all changes in a child with a copy of the memory.
+    fn clean_child(&mut self, child: Tid) -> Result<(), CollectError> {
+        ptrace::set_options(child, false)?;
+        self.watch.clean(&Memory::open(child)?)?;
+        self.watch.leave_copy(self.subject, child, true, false)?;
+        self.watch.leave_child(self.subject, child)?;
+        self.subject.free_clock(child)
+    }
+
     fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         let memory = &self.subject.memory;
         match ptrace::system_call(thread)? {
             CallStop::Entry { number: call, arguments } => {
-                self.watch.note_system_call(call, &arguments, memory)?;
+                if self.failure.is_none() {
+                    self.watch.note_system_call(call, &arguments, memory)?;
+                }
                 let task = self.tasks.get_mut(&thread).expect("the thread is known");
                 task.returning = call as i64 == libc::SYS_rt_sigreturn;
                 if call as i64 == libc::SYS_rt_sigprocmask {
@@ -329,7 +411,7 @@ impl Following<'_, '_> {
                         ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
                     }
                 }
-                unless_gone(ptrace::resume(thread, Resume::ToSystemCall, 0))?;
+                self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
             }
             CallStop::Exit { result } => {
                 if let Some((place, flags)) = self.cleared.remove(&thread) {
@@ -343,6 +425,11 @@ impl Following<'_, '_> {
                     ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
                 }
                 self.note_mask(thread, result)?;
+                if self.failure.is_some() {
+                    // The collection is ending: nothing more is watched.
+                    self.go_on(thread, 0)?;
+                    return Ok(SinkFlow::Enough);
+                }
                 self.note_mapping(thread, result)?;
                 let registers = ptrace::registers(thread)?;
                 let task = self.tasks.get_mut(&thread).expect("the thread is known");
@@ -379,11 +466,18 @@ impl Following<'_, '_> {
 
     /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
     fn note_mapping(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
-        let failed = (-4095..0).contains(&result);
-        if self.watch.libraries().is_empty() || failed {
+        if (-4095..0).contains(&result) {
             return Ok(());
         }
         let call = ptrace::registers(thread)?;
+        match call.orig_rax as i64 {
+            libc::SYS_munmap => self.subject.session.forget_memory(&(call.rdi..call.rdi.saturating_add(call.rsi))),
+            libc::SYS_mmap => self.subject.session.forget_memory(&(result as u64..(result as u64).saturating_add(call.rsi))),
+            _ => {}
+        }
+        if self.watch.libraries().is_empty() {
+            return Ok(());
+        }
         match call.orig_rax as i64 {
             libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
                 match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {

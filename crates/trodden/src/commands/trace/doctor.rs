@@ -92,6 +92,7 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
         stop: &stop,
         limit: None,
         begun: None,
+        note: |_| {},
     };
     let mut seen = First(0);
     std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())

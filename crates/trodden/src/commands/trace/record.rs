@@ -30,7 +30,7 @@ use trodden_flow::witness::{DistributionStrategy, ReconstructError, Weights};
 use trodden_report::words::plural;
 use trodden_trace::{
     Collector, FollowEnding, Followed, PartialTrace, PtraceBreakpoints, RunAbout, RunLog, ThreadNumber, TraceAbout, TraceEnd, TraceWriter,
-    Trampolines,
+    Trampolines, check_traceable,
 };
 
 /// Assumptions, in the order in which they are tried.
@@ -87,6 +87,7 @@ fn for_several_runs(job: &TraceRecord) -> Result<()> {
 /// Looks for the files that are named before anything runs, since what a program does cannot be undone.
 fn check_files(job: &TraceRecord) -> Result<()> {
     ensure!(job.pid.is_none() || job.runs == 1, "--pid traces a process in the one run that it has: leave --runs out");
+    job.pid.map_or(Ok(()), check_traceable)?;
     let folder = job.output.parent().filter(|folder| !folder.as_os_str().is_empty());
     if let Some(folder) = folder.filter(|_| !job.plan) {
         ensure!(folder.is_dir(), "there is no folder {} for the trace (--output)", folder.display());

@@ -372,7 +372,8 @@ impl<'a> RepeatedProgram<'a> {
         let begun = self.begun.lock().expect("no run panics").take();
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
-        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun };
+        let note = |text: &str| crate::notes::note(text);
+        let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun, note };
         let outcome = std::thread::scope(|scope| {
             for (pipe, which) in outputs {
                 scope.spawn(move || drain(pipe, which, shows));
@@ -380,6 +381,9 @@ impl<'a> RepeatedProgram<'a> {
             // Who pins and follows is a thread of its own.
             scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })?;
+        if !outcome.followed.unrestored.is_empty() {
+            crate::notes::warn(format_args!("changes to the process could not be undone: {}", outcome.followed.unrestored.join(", ")));
+        }
         Ok(outcome)
     }
 

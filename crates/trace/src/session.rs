@@ -1,0 +1,439 @@
+//! The session of a traced process: its threads and what they are stopped for, system calls in its name, and the journal of what was done
+//! to it. Closing a session undoes that and lets the process go on, untraced, after errors, too; dropping it is the backstop.
+//!
+//! Invariant: one thread is never waited for alone. A killed process reports the end of its first thread after all others have ended, and
+//! these do not end before they are resumed, so that events of others are accepted and kept for the next who asks.
+
+use crate::CollectError;
+use crate::journal::{CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
+use crate::memory::Memory;
+use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::system::unpin;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A traced process with all that was changed in it.
+#[derive(Debug)]
+pub struct Session {
+    process: Tid,
+    memory: Memory,
+    code: SharedCodeChanges,
+    /// Where the code for system calls stands; 0 before there is such a place.
+    stub: Cell<u64>,
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: Vec<JournalEntry>,
+    /// Threads that are traced, and whether each is stopped.
+    threads: BTreeMap<Tid, bool>,
+    /// Events that came while another thread was waited for, in order.
+    events: VecDeque<(Tid, PtraceStop)>,
+    is_closed: bool,
+}
+
+impl Session {
+    /// Begins the session of a process; none of its threads is traced yet.
+    ///
+    /// # Errors
+    /// Its memory cannot be opened.
+    pub fn new(process: Tid) -> io::Result<Self> {
+        let code = Rc::new(RefCell::new(CodeChanges::default()));
+        let memory = Memory::open_journaled(process, code.clone())?;
+        Ok(Self { process, memory, code, stub: Cell::new(0), state: RefCell::default() })
+    }
+
+    /// The process.
+    pub fn process(&self) -> Tid {
+        self.process
+    }
+
+    /// Opens the memory once more; changes to code go to the same journal.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn memory(&self) -> io::Result<Memory> {
+        Memory::open_journaled(self.process, self.code.clone())
+    }
+
+    /// The event that comes next, if it was kept.
+    pub fn first_event(&self) -> Option<(Tid, PtraceStop)> {
+        self.state.borrow().events.front().copied()
+    }
+
+    /// The memory of the process.
+    pub fn own_memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Where [`STUB`](crate::injection::STUB) stands for good; 0 before there is such a place.
+    pub fn stub(&self) -> u64 {
+        self.stub.get()
+    }
+
+    /// Notes where it stands.
+    pub fn set_stub(&self, address: u64) {
+        self.stub.set(address);
+    }
+
+    /// Enters a change that is made next.
+    pub fn enter(&self, entry: JournalEntry) {
+        self.state.borrow_mut().entries.push(entry);
+    }
+
+    /// Takes the newest entry out that is meant: it has been undone.
+    pub fn remove(&self, is_meant: impl Fn(&JournalEntry) -> bool) {
+        let entries = &mut self.state.borrow_mut().entries;
+        if let Some(at) = entries.iter().rposition(is_meant) {
+            entries.remove(at);
+        }
+    }
+
+    /// What the program wants to happen on SIGTRAP, if it has said so.
+    pub fn trap_action(&self) -> Option<TrapAction> {
+        let action = |entry: &JournalEntry| if let JournalEntry::TrapAction(action) = entry { Some(*action) } else { None };
+        self.state.borrow().entries.iter().rev().find_map(action)
+    }
+
+    /// Replaces it.
+    pub fn set_trap_action(&self, action: Option<TrapAction>) {
+        self.remove(|entry| matches!(entry, JournalEntry::TrapAction(_)));
+        action.into_iter().for_each(|action| self.enter(JournalEntry::TrapAction(action)));
+    }
+
+    /// Forgets what was changed in memory that the program has unmapped or replaced.
+    pub fn forget_memory(&self, gone: &Range<u64>) {
+        self.code.borrow_mut().forget(gone);
+        let is_gone = |range: &Range<u64>| gone.start <= range.start && range.end <= gone.end;
+        self.state.borrow_mut().entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range) if is_gone(range)));
+    }
+
+    /// Forgets what was changed in the memory of a process that has executed another program.
+    pub fn forget_program(&self) {
+        self.code.borrow_mut().clear();
+        self.stub.set(0);
+        self.state.borrow_mut().entries.retain(|entry| matches!(entry, JournalEntry::TimeStampCounter | JournalEntry::Affinity));
+    }
+
+    /// A thread is traced from now on.
+    pub fn add_thread(&self, thread: Tid, is_stopped: bool) {
+        self.state.borrow_mut().threads.insert(thread, is_stopped);
+    }
+
+    /// A thread is ending, and is not waited for any more.
+    pub fn drop_thread(&self, thread: Tid) {
+        self.state.borrow_mut().threads.remove(&thread);
+    }
+
+    /// Whether a thread is stopped, and its stop has been reported.
+    pub fn is_stopped(&self, thread: Tid) -> bool {
+        let state = self.state.borrow();
+        state.threads.get(&thread) == Some(&true) && !state.events.iter().any(|event| event.0 == thread)
+    }
+
+    /// Lets a stopped thread go on, with a signal or (0) without. One that is gone is no error.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn resume(&self, thread: Tid, how: Resume, signal: i32) -> io::Result<()> {
+        self.add_thread(thread, false);
+        unless_gone(ptrace::resume(thread, how, signal))
+    }
+
+    /// Leaves a thread stopped with its group; its next stop is reported.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn listen(&self, thread: Tid) -> io::Result<()> {
+        self.add_thread(thread, false);
+        unless_gone(ptrace::listen(thread))
+    }
+
+    /// Lets a stopped thread go for good, with a signal or (0) without; returns whether it was still there.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn detach(&self, thread: Tid, signal: i32) -> io::Result<bool> {
+        match ptrace::detach(thread, signal) {
+            Ok(()) => {
+                self.drop_thread(thread);
+                Ok(true)
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {
+                self.add_thread(thread, false);
+                Ok(false)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The next event of any thread; `None` when no thread is traced any more.
+    ///
+    /// # Errors
+    /// A signal interrupted the wait (`EINTR`), or another error of the system.
+    pub fn next_event(&self) -> io::Result<Option<(Tid, PtraceStop)>> {
+        let kept = self.state.borrow_mut().events.pop_front();
+        match kept {
+            Some(event) => Ok(Some(event)),
+            None => Ok(ptrace::wait_unless_woken()?.inspect(|event| self.note(*event))),
+        }
+    }
+
+    /// As [`Session::next_event`], but signals do not interrupt it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn next_event_uninterrupted(&self) -> io::Result<Option<(Tid, PtraceStop)>> {
+        loop {
+            match self.next_event() {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until a thread stops. Events of others are kept.
+    ///
+    /// # Errors
+    /// `ESRCH` if it has ended or is about to: that event is kept, too.
+    pub fn wait_for(&self, thread: Tid) -> io::Result<PtraceStop> {
+        let kept = {
+            let events = &mut self.state.borrow_mut().events;
+            events.iter().position(|event| event.0 == thread).and_then(|at| events.remove(at))
+        };
+        if thread == self.process {
+            // Its end would wait for those of others that are kept.
+            let is_ending = |event: &(Tid, PtraceStop)| event.0 != thread && event.1 == PtraceStop::Ending;
+            let ending: Vec<Tid> = self.state.borrow().events.iter().filter(|event| is_ending(event)).map(|event| event.0).collect();
+            self.state.borrow_mut().events.retain(|event| !is_ending(event));
+            ending.into_iter().try_for_each(|other| self.resume(other, Resume::Continue, 0))?;
+        }
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        let event = match kept {
+            Some(event) => event,
+            None => loop {
+                let event = ptrace::wait(-1)?.ok_or_else(gone)?;
+                self.note(event);
+                match event {
+                    (found, _) if found == thread => break event,
+                    // The first thread's end would wait for this one's.
+                    (other, PtraceStop::Ending) if thread == self.process => self.resume(other, Resume::Continue, 0)?,
+                    other => self.state.borrow_mut().events.push_back(other),
+                }
+            },
+        };
+        match event.1 {
+            PtraceStop::Ended(_) | PtraceStop::Ending => {
+                self.state.borrow_mut().events.push_front(event);
+                Err(gone())
+            }
+            stop => Ok(stop),
+        }
+    }
+
+    fn note(&self, (thread, what): (Tid, PtraceStop)) {
+        match what {
+            PtraceStop::Ended(_) => self.drop_thread(thread),
+            _ => self.add_thread(thread, true),
+        }
+    }
+
+    /// Undoes the changes to code in the memory of this process, or of a child with a copy of it. Memory that is not mapped any more has
+    /// nothing to undo.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn restore_code(&self, memory: &Memory) -> io::Result<()> {
+        let code = self.code.borrow();
+        for span in code.spans() {
+            let mut bytes = vec![0; (span.end - span.start) as usize];
+            if memory.read(span.start, &mut bytes).is_ok() && code.undo(span.start, &mut bytes) {
+                memory.write(span.start, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Undoes what the journal holds, in the name of `threads`, which are stopped outside system calls; `quiet` is one of them that gets no
+    /// signal when it goes on. Threads of `others`, too, lose what every thread has got. Returns what could not be undone.
+    pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: Option<Tid>) -> Vec<String> {
+        let entries = std::mem::take(&mut self.state.borrow_mut().entries);
+        let mut left = Vec::new();
+        let mut note = |what: &dyn std::fmt::Display, result: Result<(), CollectError>| match result {
+            Ok(()) => {}
+            // What is gone needs nothing undone.
+            Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(error) => left.push(format!("{what} ({error})")),
+        };
+        let stub = Some(self.stub.get()).filter(|stub| *stub != 0);
+        for entry in entries.iter().rev() {
+            match entry {
+                JournalEntry::Registers(thread, registers) => note(entry, ptrace::set_registers(*thread, registers).map_err(Into::into)),
+                JournalEntry::SignalMask(thread, mask) => note(entry, ptrace::set_signal_mask(*thread, *mask).map_err(Into::into)),
+                _ => {}
+            }
+        }
+        note(&"code", self.restore_code(&self.memory).map_err(Into::into));
+        if !threads.is_empty() {
+            self.code.borrow_mut().clear();
+        }
+        for entry in entries.iter().rev() {
+            match entry {
+                JournalEntry::Protection(code) => note(entry, self.protect(threads, code)),
+                JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
+                JournalEntry::TimeStampCounter => {
+                    threads.iter().for_each(|thread| note(entry, self.free_clock(&self.memory, *thread, stub)));
+                }
+                JournalEntry::Affinity => threads.iter().chain(others).for_each(|thread| unpin(*thread)),
+                _ => {}
+            }
+        }
+        if let Some(action) = entries.iter().rev().find(|entry| matches!(entry, JournalEntry::TrapAction(_))) {
+            // It is read from the journal.
+            self.enter(action.clone());
+            let no_thread = || Err(CollectError::Unexpected { what: "each of its threads gets a signal".to_owned() });
+            note(action, quiet.map_or_else(no_thread, |thread| self.restore_trap_action(thread)));
+        }
+        for entry in entries.iter().rev() {
+            if let JournalEntry::Mapping(range) = entry {
+                note(entry, self.unmap(threads, range));
+            }
+        }
+        self.state.borrow_mut().entries.clear();
+        left
+    }
+
+    /// Lets code run again whose protection was changed.
+    fn protect(&self, threads: &[Tid], code: &Range<u64>) -> Result<(), CollectError> {
+        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let arguments = [code.start, code.end - code.start, protection, 0, 0, 0];
+        self.call_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
+    }
+
+    /// Unmaps memory in which no thread stands.
+    fn unmap(&self, threads: &[Tid], range: &Range<u64>) -> Result<(), CollectError> {
+        if threads.iter().any(|thread| ptrace::instruction_pointer(*thread).is_ok_and(|at| range.contains(&at))) {
+            return Err(CollectError::Unexpected { what: "a thread is there".to_owned() });
+        }
+        self.call_in_any(threads, None, libc::SYS_munmap, [range.start, range.end - range.start, 0, 0, 0, 0])
+    }
+
+    /// Makes a system call in the name of the first thread that is still there.
+    fn call_in_any(&self, threads: &[Tid], at: Option<u64>, number: libc::c_long, arguments: [u64; 6]) -> Result<(), CollectError> {
+        for thread in threads {
+            match self.inject(&self.memory, *thread, at, number, arguments) {
+                Ok(0) => return Ok(()),
+                Ok(result) => return Err(io::Error::from_raw_os_error(-result as i32).into()),
+                Err(CollectError::System(e)) if e.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Marks the session as closed: its threads have been let go.
+    pub fn set_closed(&self) {
+        self.state.borrow_mut().is_closed = true;
+    }
+
+    /// Closes the session of a process none of whose threads has run since it was traced, or of one about which nothing else is known:
+    /// stops its threads, undoes all changes, and lets it go on. Returns what could not be undone.
+    pub fn close(&self) -> Vec<String> {
+        if std::mem::replace(&mut self.state.borrow_mut().is_closed, true) {
+            return Vec::new();
+        }
+        let signals = match self.stop_threads() {
+            Ok(signals) => signals,
+            Err(error) => return vec![format!("anything ({error})")],
+        };
+        let threads: Vec<Tid> = self.state.borrow().threads.keys().copied().collect();
+        let signal = |thread: &Tid| signals.get(thread).copied().unwrap_or(0);
+        let mut left = self.undo(&threads, &[], threads.iter().copied().find(|thread| signal(thread) == 0));
+        for thread in &threads {
+            if let Err(error) = self.detach(*thread, signal(thread)) {
+                left.push(format!("the tracing of thread {thread} ({error})"));
+            }
+        }
+        self.reap();
+        left
+    }
+
+    /// Closes the session because of an error, which gets what could not be undone. A process that has ended is said to have.
+    pub fn fail(&self, error: CollectError) -> CollectError {
+        let unrestored = self.close();
+        match error {
+            CollectError::System(e) if e.raw_os_error() == Some(libc::ESRCH) => {
+                CollectError::Untraceable { process: self.process, why: "it ended before its trace began".to_owned() }
+            }
+            error => error.with_unrestored(self.process, unrestored),
+        }
+    }
+
+    /// Stops all threads; returns the signals that they are about to get.
+    fn stop_threads(&self) -> io::Result<BTreeMap<Tid, i32>> {
+        let mut signals = BTreeMap::new();
+        let running = |state: &State| -> Vec<Tid> { state.threads.iter().filter(|thread| !thread.1).map(|thread| *thread.0).collect() };
+        for thread in running(&self.state.borrow()) {
+            unless_gone(ptrace::interrupt(thread))?;
+        }
+        while !self.state.borrow().events.is_empty() || !running(&self.state.borrow()).is_empty() {
+            let Some((thread, what)) = self.next_event_uninterrupted()? else {
+                self.state.borrow_mut().threads.clear();
+                break;
+            };
+            match what {
+                PtraceStop::Ended(_) => {}
+                PtraceStop::Ending => {
+                    self.resume(thread, Resume::Continue, 0)?;
+                    self.drop_thread(thread);
+                }
+                PtraceStop::Signal(signal) if self.undo_breakpoint(thread, signal) => {}
+                PtraceStop::Signal(signal) => drop(signals.insert(thread, signal)),
+                PtraceStop::Begun | PtraceStop::GroupStopped => unless_gone(begin_again(thread))?,
+                _ => {
+                    unless_gone(ptrace::interrupt(thread))?;
+                    self.resume(thread, Resume::Continue, 0)?;
+                }
+            }
+        }
+        Ok(signals)
+    }
+
+    /// Lets a thread that has come to a breakpoint of this session stand at the instruction in its place.
+    fn undo_breakpoint(&self, thread: Tid, signal: i32) -> bool {
+        let at = ptrace::instruction_pointer(thread).unwrap_or(0).wrapping_sub(1);
+        signal == libc::SIGTRAP && self.code.borrow().is_changed(at) && ptrace::set_instruction_pointer(thread, at).is_ok()
+    }
+
+    /// Waits for threads that were killed before they could be let go.
+    fn reap(&self) {
+        while !self.state.borrow().threads.is_empty() {
+            match self.next_event_uninterrupted() {
+                Ok(Some((_, PtraceStop::Ended(_)))) => {}
+                Ok(Some((thread, _))) => {
+                    // One that cannot be let go reports its end.
+                    let _ = self.detach(thread, 0);
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether a thread is still traced.
+    pub fn has_threads(&self) -> bool {
+        !self.state.borrow().threads.is_empty()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Only a panic comes here with a session that is not closed.
+        if !self.state.get_mut().is_closed && self.has_threads() {
+            self.close();
+        }
+    }
+}
