@@ -70,7 +70,8 @@ pub trait Collector: Sync {
     /// A site cannot be watched.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
-    /// Carries out a run.
+    /// Carries out a run. A program that was started and let go before its end ([`FollowEnding::Detached`]) runs on: it is the caller's
+    /// to wait for.
     ///
     /// # Errors
     /// The program cannot be started or followed.
@@ -80,10 +81,9 @@ pub trait Collector: Sync {
         if let Some(core) = recipe.core {
             crate::subject::pin(core)?;
         }
-        let is_started = matches!(run.target, RunTarget::Start(_));
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
-            RunTarget::Start(command) => {
-                let subject = TracedProcess::start(*command, executable, &recipe)?;
+            RunTarget::Start(program) => {
+                let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
                 // Who wants to know may be gone.
                 run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
@@ -104,15 +104,12 @@ pub trait Collector: Sync {
         }
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let mut followed = std::thread::scope(|scope| {
+        let followed = std::thread::scope(|scope| {
             scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
             let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended);
             over.store(true, Ordering::Relaxed);
             followed
         })?;
-        if is_started && followed.ending == FollowEnding::Detached && followed.status.is_none() {
-            followed.status = Some(ptrace::wait_child(subject.process)?);
-        }
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
             calls.finish(followed.ending != FollowEnding::Detached, cut)

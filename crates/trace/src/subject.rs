@@ -4,6 +4,7 @@
 //! A started program stands before the first instruction of its loader: the image is mapped, no constructor has run.
 
 use crate::attach::{check_same_file, check_traceable, seize_all};
+use crate::launcher::{ProgramStart, StartConditions};
 use crate::memory::{Memory, mappings};
 use crate::ptrace::{self, CallStop, Disposition, PtraceStop, Registers, Resume, Tid, unless_gone};
 use crate::repeat::RepeatRecipe;
@@ -11,9 +12,7 @@ use crate::system::checked;
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Bytes of the area near the image that slots lie in.
 pub const AREA: u64 = 32 << 20;
@@ -105,12 +104,10 @@ impl TracedProcess {
     ///
     /// # Errors
     /// It cannot be started or followed, or what runs is not `executable`.
-    pub fn start(mut command: Command, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
+    pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
-        let prepare = move || prepare(fixed_addresses, fixed_clock, core);
-        // SAFETY: between fork and exec, this makes only system calls.
-        unsafe { command.pre_exec(prepare) };
-        let process = programs::start(command).map_err(CollectError::Start)?;
+        let conditions = StartConditions { fixed_addresses, fixed_clock, core };
+        let process = programs::start(program, conditions).map_err(CollectError::Start)?;
         ptrace::set_options(process, true)?;
         // The event comes before execve returns, and its result would overwrite a register set here.
         ptrace::resume(process, Resume::ToSystemCall, 0)?;
@@ -359,22 +356,6 @@ fn run_to_end(thread: Tid, how: Resume, is_end: impl Fn(i32) -> io::Result<bool>
 fn is_fault(thread: Tid, signal: i32) -> io::Result<bool> {
     let can_be = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL);
     Ok(can_be && ptrace::signal_code(thread)? > 0)
-}
-
-/// Runs in the forked child.
-fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io::Result<()> {
-    if fixed_addresses {
-        // SAFETY: a system call without pointers.
-        checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
-    }
-    if fixed_clock {
-        // SAFETY: a system call without pointers.
-        checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
-    }
-    if let Some(core) = core {
-        pin(core)?;
-    }
-    Ok(())
 }
 
 /// Binds the calling thread to one core.

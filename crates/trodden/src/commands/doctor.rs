@@ -7,6 +7,7 @@ use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
 use crate::output;
+use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -71,6 +72,7 @@ const CHECKS: &[Check] = &[
 /// # Errors
 /// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
+    crate::running::tracer::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
@@ -206,7 +208,7 @@ int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 
 ";
 
 fn trial() -> Result<String> {
-    let place = tempfile::Builder::new().prefix("trodden-doctor-").tempdir()?;
+    let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
     let trodden = assets::own_folder()?.join("trodden");

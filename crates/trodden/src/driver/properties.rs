@@ -5,6 +5,7 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::{listed, note};
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -104,7 +105,7 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
         return Ok(Vec::new());
     }
     let compiler = DriverCompiler::new(OsString::new())?;
-    let folder = tempfile::Builder::new().prefix("trodden-properties-").tempdir().context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
         let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;

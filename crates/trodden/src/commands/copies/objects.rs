@@ -7,6 +7,7 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::note;
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -66,7 +67,7 @@ impl<'a> Objects<'a> {
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
         ));
-        let scratch = tempfile::Builder::new().prefix("trodden-parts-").tempdir().context("cannot make a temporary folder")?;
+        let scratch = temporary::folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
             InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
         }

@@ -10,6 +10,7 @@ use crate::driver::experiment;
 use crate::driver::other_programs::run;
 use crate::driver::rebuild::codegen_of;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;
@@ -39,7 +40,7 @@ pub type Labels = HashMap<String, Vec<String>>;
 /// The bitcode was not kept, or a tool is missing or fails.
 pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     let map = frame.map()?;
-    let folder = tempfile::Builder::new().prefix("trodden-loops-").tempdir().context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no code to show of {}", map.source))?)?;
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;

@@ -13,6 +13,7 @@ use super::report;
 use crate::cli::{Color, Residual};
 use crate::commands::segments::{NamedPath, ObservedSegments};
 use crate::notes::{note, warn};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -56,7 +57,7 @@ pub fn run(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     for (option, command) in [("--tests", tests), ("--field", field)] {
         ensure!(command.contains(PLACE), "{option} {command}: nothing in it stands for the program: write {PLACE} where its name belongs");
     }
-    let folder = tempfile::Builder::new().prefix("trodden-schemes-").tempdir().context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-schemes-")?;
     let stages = Stages { program, folder: folder.path(), tests, field };
     let (first, segments) = stages.whole_program_path()?;
     let (second, paths) = stages.three_stages()?;

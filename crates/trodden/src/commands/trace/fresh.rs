@@ -1,13 +1,14 @@
 //! Copies of the working folder, one for each run, so that a run that changes files changes nothing for the next one.
 //!
 //! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
-//! folder's own path ([`trodden_trace::bind_folder`]).
+//! folder's own path ([`trodden_trace::FolderBinding`]).
 
 use crate::driver::other_programs::succeeded;
+use crate::running::temporary::{self, TemporaryFolder};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
+use trodden_trace::{FolderBinding, ProgramStart};
 
 /// Folders with more bytes are not copied.
 const MOST: u64 = 4 << 30;
@@ -15,7 +16,7 @@ const MOST: u64 = 4 << 30;
 /// The working folder as it was.
 pub struct FreshFolder {
     folder: PathBuf,
-    before: TempDir,
+    before: TemporaryFolder,
 }
 
 impl FreshFolder {
@@ -25,7 +26,7 @@ impl FreshFolder {
     /// It is too large, or cannot be copied.
     pub fn keep() -> Result<Self> {
         let folder = std::env::current_dir().context("there is no working folder")?;
-        let before = tempfile::tempdir().context("no folder for copies of the working folder")?;
+        let before = temporary::folder("trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
             "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
@@ -43,14 +44,14 @@ impl FreshFolder {
         Ok(Self { folder, before })
     }
 
-    /// A copy for a run; the command sees it in the folder's place. It is removed with what is returned.
+    /// A copy for a run; the program sees it in the folder's place. It is removed with what is returned.
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn lay_under(&self, command: &mut Command) -> Result<TempDir> {
-        let own = tempfile::tempdir().context("no folder for a copy of the working folder")?;
+    pub fn lay_under(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
+        let own = temporary::folder("trodden-folder-")?;
         copy(self.before.path(), own.path())?;
-        trodden_trace::bind_folder(command, own.path(), &self.folder)?;
+        program.folder = Some(FolderBinding::new(own.path(), &self.folder)?);
         Ok(own)
     }
 }
