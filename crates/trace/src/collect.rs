@@ -20,7 +20,6 @@ use crate::memory::mappings;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
 use crate::run::{RunTarget, TraceRun};
-use crate::session::Session;
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
@@ -71,7 +70,8 @@ pub trait Collector: Sync {
     /// A site cannot be watched.
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError>;
 
-    /// Carries out a run.
+    /// Carries out a run. A program that was started and let go before its end ([`FollowEnding::Detached`]) runs on: it is the caller's
+    /// to wait for.
     ///
     /// # Errors
     /// The program cannot be started or followed.
@@ -81,10 +81,9 @@ pub trait Collector: Sync {
         if let Some(core) = recipe.core {
             crate::system::pin(core)?;
         }
-        let is_started = matches!(run.target, RunTarget::Start(_));
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
-            RunTarget::Start(command) => {
-                let subject = TracedProcess::start(*command, executable, &recipe)?;
+            RunTarget::Start(program) => {
+                let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
                 // Who wants to know may be gone.
                 run.begun.take().into_iter().for_each(|begun| _ = begun.send(thread as u32));
@@ -110,7 +109,7 @@ pub trait Collector: Sync {
         })();
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
-        let mut followed = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
+        let (followed, calls) = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
                 scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
                 let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note);
@@ -118,32 +117,13 @@ pub trait Collector: Sync {
                 followed
             });
             followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
-        });
-        if is_started {
-            outlive(&session, &mut followed)?;
-        }
-        let (followed, calls) = followed?;
+        })?;
         let (log, divergence) = {
             let cut = matches!(followed.ending, FollowEnding::Killed(_) | FollowEnding::Detached);
             calls.finish(followed.ending != FollowEnding::Detached, cut)
         };
         Ok(RunOutcome { followed, log, divergence })
     }
-}
-
-/// Waits for the end of a program that was started, if it was let go before: by a limit, or after an error.
-fn outlive(session: &Session, followed: &mut Result<(Followed, Repeater), CollectError>) -> Result<(), CollectError> {
-    match followed {
-        Ok((followed, _)) if followed.ending == FollowEnding::Detached && followed.status.is_none() => {
-            followed.status = Some(ptrace::wait_child(session.process())?);
-        }
-        Err(_) if !session.has_threads() => {
-            // Its end says nothing that the error does not.
-            let _ = ptrace::wait_child(session.process());
-        }
-        _ => {}
-    }
-    Ok(())
 }
 
 /// The code of a program in memory.

@@ -4,37 +4,40 @@
 //! which it has its own user and group. Source: mount_namespaces(7), user_namespaces(7).
 
 use crate::system::checked;
+use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::Command;
 
-/// What is written in the new process before it executes the program; made before, since nothing can be allocated there.
-struct Binding {
+/// A copy of a folder, and the folder in whose place a new process sees it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FolderBinding {
     copy: CString,
     folder: CString,
     user_map: CString,
     group_map: CString,
 }
 
-/// Lets the command see `copy` where `folder` is, and start in it. Both are absolute.
-///
-/// # Errors
-/// A path has a zero byte. Starting the command fails where namespaces are forbidden.
-pub fn bind_folder(command: &mut Command, copy: &Path, folder: &Path) -> io::Result<()> {
-    let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
-    // SAFETY: neither takes pointers.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let map = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::other);
-    let binding = Binding { copy: text(copy)?, folder: text(folder)?, user_map: map(user)?, group_map: map(group)? };
-    // SAFETY: between fork and exec, `bind` makes only system calls, and allocates nothing.
-    unsafe { command.pre_exec(move || bind(&binding)) };
-    Ok(())
+impl FolderBinding {
+    /// `copy` is seen where `folder` is, and the process starts in it. Both are absolute. Starting it fails where namespaces are forbidden.
+    ///
+    /// # Errors
+    /// A path has a zero byte.
+    pub fn new(copy: &Path, folder: &Path) -> io::Result<Self> {
+        let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
+        // SAFETY: neither takes pointers.
+        let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+        let map = |id: u32| CString::new(format!("{id} {id} 1")).map_err(io::Error::other);
+        Ok(Self { copy: text(copy)?, folder: text(folder)?, user_map: map(user)?, group_map: map(group)? })
+    }
 }
 
-fn bind(binding: &Binding) -> io::Result<()> {
+/// Binds the copy in a process that is about to execute its program.
+///
+/// # Errors
+/// Namespaces are forbidden.
+pub fn bind(binding: &FolderBinding) -> io::Result<()> {
     // SAFETY: no pointers.
     if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
         // SAFETY: no pointers.

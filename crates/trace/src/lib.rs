@@ -2,6 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
 //! | `collect.rs` | collectors: a run to a partial trace |
 //! | `follow.rs`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
@@ -40,6 +41,7 @@ mod hot_paths;
 mod images;
 mod injection;
 mod journal;
+mod launcher;
 mod memory;
 mod numbers;
 mod partial;
@@ -60,6 +62,7 @@ mod stack;
 mod subject;
 mod system;
 mod trace_file;
+mod tracer;
 mod trampolines;
 mod uprobes;
 mod watch;
@@ -69,19 +72,22 @@ pub use branch_import::{BranchImport, ImportError, import};
 pub use collect::{Collector, Compiled, Hardware, PtraceBreakpoints, RunOutcome, SingleStep, Trampolines, Uprobes};
 pub use displaced::{DisplaceError, displace};
 pub use error::CollectError;
-pub use folder::{bind_folder, keep_descriptors_from_programs};
+pub use folder::{FolderBinding, keep_descriptors_from_programs};
 pub use follow::{FollowEnding, Followed};
 pub use hot_paths::{HotPath, HotPathExit, HotPathImport, import_hot_paths};
 pub use images::Library;
+pub use launcher::{InheritedSignals, Launcher, ProgramStart};
 pub use partial::{PartialEnd, PartialTrace, PartialWriter};
 pub use programs::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
+pub use ptrace::wait_child;
 pub use repeat::{RepeatDivergence, RepeatRecipe, RepeatedCall, RunLog};
 pub use run::{RunTarget, TraceRun};
 pub use sink::{NOWHERE, Sink, SinkFlow, ThreadNumber};
 pub use sleds::first as first_sled;
 pub use subject::Executable;
-pub use system::{cores, pin};
+pub use system::{cores, pin, send_signal};
 pub use trace_file::{
     BlockAbout, FunctionAbout, RunAbout, TraceAbout, TraceBlock, TraceEnd, TraceEvent, TraceFile, TraceFrames, TraceFunction, TracePiece,
     TraceWriter,
 };
+pub use tracer::{ClientLink, ClientMessage, TracerSplit, split};

@@ -8,17 +8,13 @@
 //! the child's parent in `/proc` is the one that made it; if after, the fork has said so. Either way every process is
 //! known with its program before it runs.
 
+use crate::launcher::{ProgramStart, StartConditions};
 use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
-use crate::system;
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Command, ExitStatus};
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
-
-/// While the command has not begun, how often to poll it.
-const POLL: Duration = Duration::from_micros(100);
 
 /// A program's number, in the order in which they began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +71,7 @@ pub enum TraceError {
 /// What to run, and to whom events go.
 pub struct Follow<'a> {
     /// The command.
-    pub command: Command,
+    pub command: ProgramStart,
     /// The environment's variable that [`StartedProgram::variable`] has.
     pub variable: &'a str,
     /// Gets the number of the command's process as soon as it runs.
@@ -91,7 +87,7 @@ pub struct Follow<'a> {
 /// The command cannot be started, or the system forbids following it.
 pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     let Follow { command, variable, begun, report } = follow;
-    let root = start(command)?;
+    let root = start(command, StartConditions::default())?;
     begun(root as u32);
     let mut followed = Followed { variable, report, next: 0, of: HashMap::new(), made_by: HashMap::new(), running: HashMap::new() };
     followed.begin(root);
@@ -124,58 +120,34 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
     Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD)))
 }
 
-/// Starts the command; gives its process, stopped where its program begins.
+/// Starts a program; gives its process, stopped where it begins. The calling thread follows it.
 ///
-/// The child waits before it executes the program until it is followed. `spawn` comes back only then, so it runs in
-/// another thread; this one must follow.
-pub(crate) fn start(mut command: Command) -> Result<i32, TraceError> {
-    let (mut numbers, mut number) = io::pipe().map_err(TraceError::Start)?;
-    let (mut gate, mut opener) = io::pipe().map_err(TraceError::Start)?;
-    let inherited = opener.as_raw_fd();
-    let hold = move || {
-        // Else it would wait for itself if we were gone.
-        system::close(inherited);
-        number.write_all(&std::process::id().to_ne_bytes())?;
-        gate.read_exact(&mut [0])
-    };
-    // SAFETY: between fork and exec, this calls only close, getpid, write and read.
-    unsafe { command.pre_exec(hold) };
-    std::thread::scope(|scope| {
-        // The command, and with it the other ends of the pipes, is gone when this ends.
-        let spawner = scope.spawn(move || command.spawn());
-        let mut bytes = [0; 4];
-        let mut seized = Ok(());
-        let mut process = 0;
-        if numbers.read_exact(&mut bytes).is_ok() {
-            process = i32::from_ne_bytes(bytes);
-            seized = ptrace::seize(process, ptrace::NEW_TASKS);
+/// The process waits at its gate until it is followed, so that nothing of the program has run.
+pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Result<i32, TraceError> {
+    let started = program.start(conditions).map_err(TraceError::Start)?;
+    let process = started.process;
+    if let Err(error) = ptrace::seize(process, ptrace::NEW_TASKS) {
+        // A gate that is gone ends it.
+        drop(started);
+        let _ = ptrace::wait_child(process);
+        return Err(TraceError::Forbidden(error));
+    }
+    let errors = started.open();
+    loop {
+        match ptrace::wait(process).map_err(TraceError::Lost)? {
+            Some((_, PtraceStop::Exec)) => return Ok(process),
+            Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
+            Some((_, PtraceStop::GroupStopped)) => unless_gone(ptrace::listen(process)).map_err(TraceError::Lost)?,
+            Some((_, PtraceStop::Ended(status))) => return Err(TraceError::Start(errors.read().unwrap_or_else(|| killed(status)))),
+            Some(_) => go_on(process, 0)?,
+            None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
-        match seized {
-            Ok(()) => drop(opener.write_all(&[1])),
-            Err(_) => drop(opener),
-        }
-        let mut executes = false;
-        while !executes && !spawner.is_finished() {
-            match ptrace::poll(process).map_err(TraceError::Lost)? {
-                Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
-                Some((_, PtraceStop::Exec)) => executes = true,
-                Some(_) => go_on(process, 0)?,
-                None => std::thread::sleep(POLL),
-            }
-        }
-        let spawned = spawner.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        seized.map_err(TraceError::Forbidden)?;
-        spawned.map_err(TraceError::Start)?;
-        while !executes {
-            match ptrace::wait(-1).map_err(TraceError::Lost)? {
-                Some((_, PtraceStop::Exec)) => executes = true,
-                Some((_, PtraceStop::Signal(signal))) => go_on(process, signal)?,
-                Some((_, PtraceStop::Ended(_))) | None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ESRCH))),
-                Some(_) => go_on(process, 0)?,
-            }
-        }
-        Ok(process)
-    })
+    }
+}
+
+/// A process was ended before it began its program.
+fn killed(status: i32) -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, format!("signal {} ended it before it began", libc::WTERMSIG(status)))
 }
 
 /// Lets a stopped process go on, with a signal or (0) without. One that is gone by now is no error.

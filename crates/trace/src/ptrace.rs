@@ -302,6 +302,9 @@ pub fn wait_unless_woken() -> io::Result<Option<(Tid, PtraceStop)>> {
 }
 
 /// Waits for the end of a child of this process that is not followed any more; gives its wait status.
+///
+/// # Errors
+/// It is no child, or its status has been taken.
 pub fn wait_child(process: Tid) -> io::Result<i32> {
     let mut status = 0;
     loop {
@@ -312,21 +315,6 @@ pub fn wait_child(process: Tid) -> io::Result<i32> {
             (_, error) => return Err(error),
         }
     }
-}
-
-/// Whether something has happened to a process, without waiting.
-pub fn poll(process: Tid) -> io::Result<Option<(Tid, PtraceStop)>> {
-    // SAFETY: plain numbers, for which zeros are valid.
-    let mut information: libc::siginfo_t = unsafe { std::mem::zeroed() };
-    // Only stops: the end of the process is awaited by its parent.
-    let options = libc::WSTOPPED | libc::WNOHANG | libc::WNOWAIT | libc::__WNOTHREAD;
-    // SAFETY: the kernel fills in the structure.
-    let result = unsafe { libc::waitid(libc::P_PID, process as libc::id_t, &raw mut information, options) };
-    // SAFETY: a structure of zeros, or what the kernel made of it, is valid.
-    if result != 0 || unsafe { information.si_pid() } == 0 {
-        return Ok(None);
-    }
-    waited(process, libc::WNOHANG)
 }
 
 fn waited(thread: Tid, options: i32) -> io::Result<Option<(Tid, PtraceStop)>> {

@@ -1,11 +1,11 @@
 //! One run of a collection: what runs, and what of it is watched.
 
 use crate::images::Library;
+use crate::launcher::ProgramStart;
 use crate::repeat::{RepeatRecipe, RunLog};
 use crate::subject::Executable;
 use std::collections::HashSet;
 use std::ops::Range;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::Sender;
@@ -15,7 +15,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub enum RunTarget {
     /// A program that is started.
-    Start(Box<Command>),
+    Start(Box<ProgramStart>),
     /// A process that runs already.
     Attach(i32),
 }

@@ -6,17 +6,15 @@
 use crate::attach::{check_same_file, check_traceable, check_unshared, seize_all};
 use crate::injection::STUB;
 use crate::journal::{JournalEntry, TrapAction};
+use crate::launcher::{ProgramStart, StartConditions};
 use crate::memory::{Memory, mappings};
 use crate::ptrace::{self, Disposition, PtraceStop, Resume, Tid};
 use crate::repeat::RepeatRecipe;
 use crate::session::Session;
-use crate::system::{checked, pin};
 use crate::{CollectError, programs};
 use std::io;
 use std::ops::Range;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::rc::Rc;
 
 /// Bytes of the area near the image that slots lie in.
@@ -106,12 +104,10 @@ impl TracedProcess {
     ///
     /// # Errors
     /// It cannot be started or followed, or what runs is not `executable`.
-    pub fn start(mut command: Command, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
+    pub fn start(program: ProgramStart, executable: &Executable, recipe: &RepeatRecipe) -> Result<Self, CollectError> {
         let (fixed_addresses, fixed_clock, core) = (recipe.addresses, recipe.time, recipe.core);
-        let prepare = move || prepare(fixed_addresses, fixed_clock, core);
-        // SAFETY: between fork and exec, this makes only system calls.
-        unsafe { command.pre_exec(prepare) };
-        let process = programs::start(command).map_err(CollectError::Start)?;
+        let conditions = StartConditions { fixed_addresses, fixed_clock, core };
+        let process = programs::start(program, conditions).map_err(CollectError::Start)?;
         let session = Rc::new(Session::new(process)?);
         session.add_thread(process, true);
         session.enter(JournalEntry::Affinity);
@@ -261,22 +257,6 @@ fn trap_action(session: &Session, memory: &Memory, process: Tid) -> Result<Optio
     memory.read(place, &mut action)?;
     memory.write(place, &hidden)?;
     Ok((result == 0).then_some(action))
-}
-
-/// Runs in the forked child.
-fn prepare(fixed_addresses: bool, fixed_clock: bool, core: Option<usize>) -> io::Result<()> {
-    if fixed_addresses {
-        // SAFETY: a system call without pointers.
-        checked(unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) })?;
-    }
-    if fixed_clock {
-        // SAFETY: a system call without pointers.
-        checked(unsafe { libc::prctl(libc::PR_SET_TSC, libc::PR_TSC_SIGSEGV) })?;
-    }
-    if let Some(core) = core {
-        pin(core)?;
-    }
-    Ok(())
 }
 
 /// What the kernel gives a new program.

@@ -7,10 +7,13 @@ pub fn checked(result: impl Into<libc::c_long>) -> io::Result<()> {
     if result.into() == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Closes a descriptor that a forked child has inherited.
-pub fn close(descriptor: i32) {
-    // SAFETY: called in a forked child on a descriptor that nothing there owns.
-    unsafe { libc::close(descriptor) };
+/// Sends a signal, also one without a name, to a process.
+///
+/// # Errors
+/// It has ended, or is not ours.
+pub fn send_signal(process: i32, signal: i32) -> io::Result<()> {
+    // SAFETY: a system call without pointers.
+    checked(unsafe { libc::kill(process, signal) })
 }
 
 /// A thread that may wait for processes.

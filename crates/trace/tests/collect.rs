@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use trodden_trace::{
-    Collector, Executable, FollowEnding, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow,
-    ThreadNumber, TraceRun, Uprobes,
+    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome,
+    RunTarget, SingleStep, Sink, SinkFlow, ThreadNumber, TraceRun, Uprobes,
 };
 
 /// Streams in memory.
@@ -23,8 +23,8 @@ impl Sink for Streams {
     }
 }
 
-fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Option<Arc<RunLog>>) -> (Vec<Vec<u64>>, RunOutcome) {
-    let executable = Executable::read(Path::new(command.get_program())).unwrap();
+fn collect(collector: &dyn Collector, command: ProgramStart, sites: &[u64], first: Option<Arc<RunLog>>) -> (Vec<Vec<u64>>, RunOutcome) {
+    let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
     let core = trodden_trace::cores().first().copied();
     let stop = AtomicBool::new(false);
@@ -48,10 +48,13 @@ fn collect(collector: &dyn Collector, command: Command, sites: &[u64], first: Op
     (streams.0, outcome)
 }
 
-fn command(line: &[&str], input: &Path) -> Command {
+fn command(line: &[&str], input: &Path) -> ProgramStart {
     let mut command = Command::new(line[0]);
-    command.args(&line[1..]).stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
+    command.args(&line[1..]);
+    let mut program = ProgramStart::new(&Launcher::fork(&InheritedSignals::now()).unwrap(), &command);
+    let nothing = || Some(File::options().write(true).open("/dev/null").unwrap().into());
+    program.streams = [Some(File::open(input).unwrap().into()), nothing(), nothing()];
+    program
 }
 
 /// Addresses that were jumped to: some of the places where blocks start.

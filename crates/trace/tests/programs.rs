@@ -2,7 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use trodden_trace::{Follow, ProcessEvent, StartedProgram, TraceError, follow};
+use trodden_trace::{Follow, InheritedSignals, Launcher, ProcessEvent, ProgramStart, StartedProgram, TraceError, follow};
 
 /// Runs a script; gives its status, the programs in the order of their beginning, and how many processes each had.
 fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
@@ -14,6 +14,7 @@ fn programs(script: &str) -> (ExitStatus, Vec<(StartedProgram, usize)>) {
             ProcessEvent::Left { program, .. } => left.push(program),
             ProcessEvent::Ended(program) => ended.push(program),
         };
+        let command = ProgramStart::new(&Launcher::fork(&InheritedSignals::now()).unwrap(), &command);
         let status = follow(Follow { command, variable: "NAME", begun: &mut |_| {}, report }).unwrap();
         ended.sort_by_key(|p| p.id);
         let of = |p: StartedProgram| {
@@ -80,7 +81,9 @@ fn many_at_a_time_are_distinguished() {
 
 #[test]
 fn a_program_that_is_not_there_is_an_error() {
-    let run = || follow(Follow { command: Command::new("./missing"), variable: "", begun: &mut |_| {}, report: &mut |_| {} });
+    let launcher = Launcher::fork(&InheritedSignals::now()).unwrap();
+    let command = ProgramStart::new(&launcher, &Command::new("./missing"));
+    let run = || follow(Follow { command, variable: "", begun: &mut |_| {}, report: &mut |_| {} });
     let error = std::thread::spawn(move || run().unwrap_err()).join().unwrap();
     assert!(matches!(error, TraceError::Start(ref e) if e.kind() == std::io::ErrorKind::NotFound), "{error}");
 }

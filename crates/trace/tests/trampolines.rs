@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use trodden_binary::{AddressMap, Binary, recover};
 use trodden_trace::{
-    Collector, Executable, FollowEnding, PtraceBreakpoints, RepeatRecipe, RunOutcome, RunTarget, SingleStep, Sink, SinkFlow, ThreadNumber,
-    TraceRun, Trampolines, Uprobes,
+    Collector, Executable, FollowEnding, InheritedSignals, Launcher, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunOutcome, RunTarget,
+    SingleStep, Sink, SinkFlow, ThreadNumber, TraceRun, Trampolines, Uprobes,
 };
 
 /// Streams in memory.
@@ -35,14 +35,14 @@ fn blocks(program: &Path) -> Vec<Range<u64>> {
     blocks
 }
 
-fn collect(collector: &dyn Collector, command: Command, blocks: &[Range<u64>]) -> (Vec<Vec<u64>>, RunOutcome) {
+fn collect(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>]) -> (Vec<Vec<u64>>, RunOutcome) {
     let sites: Vec<u64> = blocks.iter().map(|b| b.start).collect();
     collect_some(collector, command, blocks, &sites)
 }
 
 /// What a run shows of some sites.
-fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
-    let executable = Executable::read(Path::new(command.get_program())).unwrap();
+fn collect_some(collector: &dyn Collector, command: ProgramStart, blocks: &[Range<u64>], sites: &[u64]) -> (Vec<Vec<u64>>, RunOutcome) {
+    let executable = Executable::read(Path::new(&command.program)).unwrap();
     let mut streams = Streams::default();
     let recipe = RepeatRecipe { core: trodden_trace::cores().first().copied(), ..RepeatRecipe::ALL };
     let target = RunTarget::Start(Box::new(command));
@@ -71,10 +71,13 @@ fn collect_some(collector: &dyn Collector, command: Command, blocks: &[Range<u64
     (streams.0, outcome)
 }
 
-fn command(line: &[&str], input: &Path) -> Command {
+fn command(line: &[&str], input: &Path) -> ProgramStart {
     let mut command = Command::new(line[0]);
-    command.args(&line[1..]).stdin(File::open(input).unwrap()).stdout(Stdio::null()).stderr(Stdio::null());
-    command
+    command.args(&line[1..]);
+    let mut program = ProgramStart::new(&Launcher::fork(&InheritedSignals::now()).unwrap(), &command);
+    let nothing = || Some(File::options().write(true).open("/dev/null").unwrap().into());
+    program.streams = [Some(File::open(input).unwrap().into()), nothing(), nothing()];
+    program
 }
 
 fn agrees(line: &[&str], input: &str) {

@@ -7,6 +7,7 @@ use crate::driver::other_programs::run as printed;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, on_path};
 use crate::notes::reasons;
 use crate::output;
+use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use nix::fcntl::{FcntlArg, fcntl};
 use serde::Serialize;
@@ -15,7 +16,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use trodden_profile::private;
 
 /// Version of the JSON.
 const SCHEMA_VERSION: u32 = 1;
@@ -72,6 +72,7 @@ const CHECKS: &[Check] = &[
 /// # Errors
 /// Standard output is closed.
 pub fn run(json: bool) -> Result<ExitCode> {
+    crate::running::tracer::in_this_process()?;
     let checks: Vec<Finding> = CHECKS.iter().map(check).collect();
     let ok = checks.iter().all(|c| c.ok || !c.required);
     match json {
@@ -207,7 +208,7 @@ int main(int c, char **v) { (void)v; return odd(c) + odd(c) + odd(c) == 9 * c ? 
 ";
 
 fn trial() -> Result<String> {
-    let place = private::temporary_folder("trodden-doctor-")?;
+    let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     fs::write(&source, PROGRAM)?;
     let trodden = assets::own_folder()?.join("trodden");

@@ -17,6 +17,7 @@ use crate::commands::record;
 use crate::driver::experiment;
 use crate::driver::profdata;
 use crate::notes::note;
+use crate::running::temporary;
 use anyhow::{Context, Result, ensure};
 use building::Building;
 use std::env;
@@ -24,7 +25,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use trodden_analysis::transformations::{TransformationOptions, TransformedFunction, plan, transformed};
-use trodden_profile::private;
 use trodden_unit::experiment::SettingsFile;
 use trodden_unit::{Settings, Transformation};
 
@@ -34,7 +34,7 @@ use trodden_unit::{Settings, Transformation};
 /// A build, a training or a tool fails, or it is not clear which program is meant.
 pub fn run(job: &Pgo) -> Result<ExitCode> {
     check_places(job)?;
-    let folder = private::temporary_folder("trodden-pgo-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-pgo-")?;
     let profile = folder.path().join("edges.profdata");
     note("1 of 5: building to collect an edge profile");
     let building = Building::from_job(job)?;

@@ -14,9 +14,10 @@ use crate::commands::stream;
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
 use crate::running::bursts::{self, BurstFiles, Bursting};
+use crate::running::temporary;
 use crate::running::{
     Lacking, PROGRAM_VARIABLE, RunFolder, TEST_VARIABLE, circumstances, command, deliver, ending, exit_code_with, is_in_use,
-    nothing_counted, one_run, run_folder, wait_forwarding,
+    nothing_counted, one_run, run_folder, tracer, wait_forwarding,
 };
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -24,7 +25,6 @@ use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, ExitStatus};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use trodden_profile::private;
 use trodden_profile::store::check_suite_name;
 use trodden_profile::{Collected, Profile, Run, Sampled, Sampling, UnitProfile, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
@@ -44,7 +44,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
         return copies::run(record);
     }
     if let Some(suite) = record.destination.suite.as_deref().filter(|_| follows(record)) {
-        return programs::run(record, suite);
+        return tracer::in_tracer(|| programs::run(record, suite));
     }
     if record.stream.whole_program || record.stream.last.is_some() {
         return stream::record(record);
@@ -129,7 +129,7 @@ pub fn trial(program: &Path, folder: &Path) -> Result<Profile> {
 /// # Errors
 /// A command cannot be run or fails, or nothing was counted.
 pub fn train(commands: &[String], program: &Path) -> Result<Profile> {
-    let folder = private::temporary_folder("trodden-train-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-train-")?;
     let bursts = Bursts { burst: Duration::from_micros(100), every: Duration::from_millis(5) };
     let mut last = None;
     for line in commands {

@@ -1,6 +1,7 @@
 //! Unit frames in files that a link reads: objects and archives of them.
 
 use crate::driver::other_programs::succeeded;
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use object::read::archive::ArchiveFile;
 use object::{Object, ObjectKind, ObjectSection, ObjectSymbol};
@@ -8,7 +9,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use trodden_profile::private;
 use trodden_unit::Frame;
 use trodden_wire::{COUNTERS_SECTION, FRAMES_SECTION};
 
@@ -98,7 +98,7 @@ pub fn self_contained(path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>> {
         let name = Path::new(&name).file_name().map_or(name.clone(), |n| n.to_string_lossy().into_owned());
         found.push(ArchiveMember { name, bytes: content });
     }
-    let place = private::temporary_folder("trodden-")?;
+    let place = temporary::folder("trodden-frames-")?;
     let whole = place.path().join("whole.a");
     write_archive(&whole, &found, place.path())?;
     Ok(fs::read(whole)?)

@@ -15,6 +15,7 @@ use crate::driver::link::{self, exit_code};
 use crate::driver::other_programs::joined;
 use crate::driver::rebuild::DriverCompiler;
 use crate::driver::toolchain::Tool;
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -23,7 +24,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use trodden_profile::private;
 use trodden_unit::CodegenOptions;
 
 const BITCODE: &[&[u8]] = &[b"BC\xc0\xde", b"\xde\xc0\x17\x0b"];
@@ -48,7 +48,7 @@ pub fn drive(clang: &Path, arguments: &[OsString], line: &CommandLine) -> Result
 
 fn link_whole(clang: &Path, arguments: &[OsString], line: &CommandLine, mut added: Vec<OsString>) -> Result<ExitCode> {
     Tool::Lld.find()?;
-    let place = private::temporary_folder("trodden-lto-").context("cannot make a temporary folder")?;
+    let place = temporary::folder("trodden-lto-")?;
     let module = place.path().join("whole.bc");
     // zlib's configure would drop its shared library without `--undefined-version`.
     for option in ["-fuse-ld=lld", "-Wl,--lto-emit-llvm", "-Wl,-z,nostart-stop-gc", "-Wl,--undefined-version", "-o"] {

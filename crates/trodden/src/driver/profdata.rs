@@ -6,13 +6,13 @@
 use crate::driver::other_programs::succeeded;
 use crate::driver::toolchain::Tool;
 use crate::notes::{listed, note};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail};
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use trodden_profile::private;
 use trodden_profile::{CallTarget, EdgeCounts, EdgeError, ImageProfile, Profile, Targets};
 use trodden_report::{profraw, proftext};
 use trodden_unit::EdgeProfile;
@@ -61,7 +61,7 @@ pub fn coverage(profile: &Profile) -> Result<Vec<u8>> {
 /// The program was built without markers, or `llvm-profdata` is missing or fails.
 pub fn indexed(profile: &Profile) -> Result<Vec<u8>> {
     let tool = Tool::Profdata.find()?;
-    let folder = private::temporary_folder("trodden-profdata-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-profdata-")?;
     let to = folder.path().join("prog.profdata");
     let mut edges = edges(profile)?;
     let (raw, rest) = std::mem::take(&mut edges.functions).into_iter().partition::<Vec<_>, _>(profraw::is_needed);

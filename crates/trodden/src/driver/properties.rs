@@ -5,13 +5,13 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::{listed, note};
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
-use trodden_profile::private;
 use trodden_report::Function;
 use trodden_unit::experiment::{InputFolder, PluginRequest, UnitAction};
 use trodden_unit::properties::{FunctionProperties, UnitProperties};
@@ -105,7 +105,7 @@ fn collect(work: &[Job]) -> Result<Vec<(Identity, UnitProperties)>> {
         return Ok(Vec::new());
     }
     let compiler = DriverCompiler::new(OsString::new())?;
-    let folder = private::temporary_folder("trodden-properties-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-properties-")?;
     let done = Mutex::new(Vec::new());
     on_all_processors(work, "units", |job| {
         let properties = one(&compiler, folder.path(), job).with_context(|| format!("unit of {}", job.map.source))?;

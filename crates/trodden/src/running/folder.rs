@@ -1,5 +1,6 @@
 //! The temporary folder of a run's raw counts.
 
+use super::temporary;
 use crate::cli::Record;
 use crate::profiles;
 use anyhow::{Context, Result, ensure};
@@ -31,18 +32,26 @@ impl RunFolder {
         Ok(RunFolder { folder, locked })
     }
 
+    /// The same, removed also when a signal ends the command: the counts of a program that has not ended are no run.
+    pub fn removed_with_command(self) -> RunFolder {
+        temporary::remove_with_command(self.path());
+        self
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Leaves it where it is, for the user.
-    pub fn keep(self) -> PathBuf {
-        self.folder.keep()
+    pub fn keep(mut self) -> PathBuf {
+        self.leave();
+        self.path().to_owned()
     }
 
     /// The same, when it is no longer used.
     pub fn leave(&mut self) {
+        temporary::forget(self.path());
         self.folder.disable_cleanup(true);
     }
 
@@ -59,6 +68,12 @@ impl RunFolder {
             self.path().display()
         );
         Ok(())
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        temporary::forget(self.path());
     }
 }
 

@@ -4,6 +4,8 @@ pub mod bursts;
 mod delivery;
 mod folder;
 mod processor_time;
+pub mod temporary;
+pub mod tracer;
 mod waiting;
 
 pub use delivery::{Lacking, deliver, nothing_counted, streams_beside};
@@ -119,11 +121,6 @@ pub fn wait_forwarding(command: &mut Command) -> io::Result<ExitStatus> {
 pub struct BegunRun(Sender<u32>);
 
 impl BegunRun {
-    /// For who reports it from elsewhere.
-    pub fn into_sender(self) -> Sender<u32> {
-        self.0
-    }
-
     /// It runs.
     pub fn report(&self, process: u32) {
         // The thread that listens ends after the process.
@@ -133,6 +130,8 @@ impl BegunRun {
 
 /// Does something that begins a process, and meanwhile hands on to that process the signals that come to us.
 pub fn forwarding_signals<T>(work: impl FnOnce(BegunRun) -> T) -> io::Result<T> {
+    // For good: what came to both the process and us must not end us when the process has ended first.
+    temporary::take_signals();
     let ignored = ignored_signals();
     let forwarded = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2].into_iter().filter(|s| !ignored.contains(s));
     let mut signals = SignalsInfo::<WithOrigin>::new(forwarded)?;

@@ -32,6 +32,7 @@ mod worker;
 
 use crate::driver::other_programs::named;
 use crate::output;
+use crate::running::temporary;
 pub use objects::FOLDER as OBJECTS;
 use trodden_profile::private;
 pub use worker::work;
@@ -82,6 +83,7 @@ pub fn run(record: &Record) -> Result<ExitCode> {
     before::check_destinations(record)?;
     let input = CopyInput::read(record.copies.input.as_deref())?;
     // Only now: reading and printing are what signals have to end, everything between ends itself.
+    crate::running::temporary::take_signals();
     let stop = LaunchStop::new()?;
     let mut work = WorkFolder::from_record(record)?;
     let spec = spec(&record.command, Vec::new(), work.path(), record.copies.own_folders, input);
@@ -244,8 +246,9 @@ fn one_by_one(memory: Option<u64>) -> Engine {
 pub fn determinism(command: &[OsString], runs: u32, json: bool) -> Result<ExitCode> {
     let program = program(&command[0])?;
     let input = CopyInput::read(None)?;
+    crate::running::temporary::take_signals();
     let stop = LaunchStop::new()?;
-    let folder = private::temporary_folder("trodden-doctor-")?;
+    let folder = temporary::folder("trodden-doctor-")?;
     let runs = runs as usize;
     let mut spec = spec(command, vec![SystemText::from(program.as_os_str()); runs + 1], folder.path(), false, input)?;
     spec.random_addresses = Some(runs);

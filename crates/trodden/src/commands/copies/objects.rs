@@ -7,13 +7,13 @@ use crate::driver::assets;
 use crate::driver::experiment;
 use crate::driver::rebuild::{DriverCompiler, codegen_of, on_all_processors};
 use crate::notes::note;
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use trodden_launch::LaunchStop;
-use trodden_profile::private;
 use trodden_report::words::plural;
 use trodden_unit::experiment::{InputFolder, InputKind, SettingsFile};
 use trodden_unit::{Frame, FunctionParts, Identity, Settings};
@@ -67,7 +67,7 @@ impl<'a> Objects<'a> {
             self.open.len(),
             plural(self.wanted as u128, "unit", "units")
         ));
-        let scratch = private::temporary_folder("trodden-parts-").context("cannot make a temporary folder")?;
+        let scratch = temporary::folder("trodden-parts-")?;
         if let Some(known) = self.settings.known.as_ref().and_then(SettingsFile::stored) {
             InputFolder::at(scratch.path()).put(&experiment::inputs()?.get(InputKind::Known, known)?)?;
         }

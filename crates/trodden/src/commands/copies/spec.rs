@@ -5,12 +5,12 @@
 
 use crate::driver::assets::{write_whole, write_whole_as};
 use crate::driver::recipe::SystemText;
+use crate::running::temporary;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use trodden_profile::private;
 use trodden_profile::{ProcessEnding, Profile};
 
 /// Version of the files.
@@ -107,7 +107,7 @@ impl Drop for JobFile {
 
 /// Writes a result: the outcome as one line, then the profile.
 pub fn write_result(path: &Path, outcome: &CopyOutcome, profile: &Profile) -> Result<()> {
-    let folder = private::temporary_folder("trodden-result-")?;
+    let folder = temporary::folder("trodden-result-")?;
     let stored = folder.path().join("profile");
     profile.write(&stored)?;
     let mut bytes = serde_json::to_vec(outcome)?;
@@ -121,7 +121,7 @@ pub fn read_result(path: &Path) -> Result<(CopyOutcome, Profile)> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let end = bytes.iter().position(|b| *b == b'\n').with_context(|| format!("{} is damaged", path.display()))?;
     let outcome = serde_json::from_slice(&bytes[..end]).with_context(|| format!("{} is damaged", path.display()))?;
-    let folder = private::temporary_folder("trodden-result-")?;
+    let folder = temporary::folder("trodden-result-")?;
     let stored = folder.path().join("profile");
     fs::write(&stored, &bytes[end + 1..])?;
     Ok((outcome, Profile::read(&stored)?))

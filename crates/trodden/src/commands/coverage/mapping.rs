@@ -10,6 +10,7 @@ use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
 use crate::notes::{note, warn};
 use crate::profiles;
+use crate::running::temporary::{self, TemporaryFolder};
 use anyhow::{Context, Result, bail, ensure};
 use object::{Object, ObjectSection};
 use serde_json::Value;
@@ -19,7 +20,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_flow::{CutReason, Edge};
-use trodden_profile::private;
 use trodden_profile::{Beginning, ImageProfile, PathEnd, Profile};
 use trodden_report::View;
 use trodden_report::view::Function;
@@ -31,7 +31,7 @@ const FOREIGN_FILES: &str = r"(/rustc/[0-9a-f]+/|/\.cargo/(registry|git)/|/\.rus
 
 /// Programs, the counts of a profile, and which source files are wanted.
 pub struct CoverageMapping {
-    folder: tempfile::TempDir,
+    folder: TemporaryFolder,
     images: Vec<PathBuf>,
     /// A regular expression of files that are not wanted.
     ignored: Option<String>,
@@ -58,7 +58,7 @@ impl CoverageMapping {
     pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
         let bytes = profdata::coverage(profile)?;
         let images = images(profile, &wanted.object)?;
-        let folder = private::temporary_folder("trodden-coverage-").context("cannot make a temporary folder")?;
+        let folder = temporary::folder("trodden-coverage-")?;
         fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());

@@ -2,18 +2,18 @@
 
 use crate::driver::link::is_of_the_system;
 use crate::driver::recipe::Recipe;
-use anyhow::{Context, Result};
+use crate::running::temporary::{self, TemporaryFolder};
+use anyhow::Result;
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
-use trodden_profile::private;
 
 /// The temporary copy of the file system in which a link ran.
 pub struct LinkPlace {
     /// Holds everything; removed with the value.
-    pub folder: tempfile::TempDir,
+    pub folder: TemporaryFolder,
     /// The folder in which the link ran.
     pub directory: PathBuf,
     files: HashSet<PathBuf>,
@@ -25,7 +25,7 @@ impl LinkPlace {
     /// # Errors
     /// There is no place for temporary folders.
     pub fn new(recipe: &Recipe) -> Result<LinkPlace> {
-        let folder = private::temporary_folder("trodden-instrument-").context("cannot make a temporary folder")?;
+        let folder = temporary::folder("trodden-instrument-")?;
         let directory = recipe.directory.to_path();
         let files = recipe.files.iter().map(|f| plain(&f.path.to_path())).collect();
         Ok(LinkPlace { folder, directory, files })

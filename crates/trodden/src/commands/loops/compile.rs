@@ -10,12 +10,12 @@ use crate::driver::experiment;
 use crate::driver::other_programs::run;
 use crate::driver::rebuild::codegen_of;
 use crate::driver::toolchain::{LLVM_MAJOR, Tool, is_program};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use trodden_profile::private;
 use trodden_unit::experiment::Keep;
 use trodden_unit::store::STORE_VARIABLE;
 use trodden_unit::{Frame, Settings, UnitMap};
@@ -40,7 +40,7 @@ pub type Labels = HashMap<String, Vec<String>>;
 /// The bitcode was not kept, or a tool is missing or fails.
 pub fn assemble(frame: &Frame, parameters: &Parameters) -> Result<Assembly> {
     let map = frame.map()?;
-    let folder = private::temporary_folder("trodden-loops-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-loops-")?;
     let (bitcode, named) = (folder.path().join("unit.bc"), folder.path().join("named.ll"));
     fs::write(&bitcode, frame.bitcode().with_context(|| format!("no code to show of {}", map.source))?)?;
     run(Command::new(opt()?).args(["-passes=function(instnamer)", "-S"]).arg(&bitcode).arg("-o").arg(&named))?;

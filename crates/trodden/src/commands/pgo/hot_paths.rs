@@ -5,13 +5,13 @@
 //! simulate` on the program, which lies beside it.
 
 use crate::running::PROGRAM_VARIABLE;
+use crate::running::temporary;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use trodden_hardware::TableParameters;
-use trodden_profile::private;
 use trodden_profile::{Merger, Profile};
 
 /// What is added to the program's name while the script is in its place.
@@ -22,7 +22,7 @@ const ENDING: &str = ".trodden-trained";
 /// # Errors
 /// The table is not understood, a training fails, or it did not run the program.
 pub fn train(commands: &[String], program: &Path, table: &str) -> Result<Profile> {
-    let folder = private::temporary_folder("trodden-train-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-train-")?;
     let of = match table {
         "complete" => "--profile-of complete".to_owned(),
         table => format!("--table {}", TableParameters::parse(table)?.name()),

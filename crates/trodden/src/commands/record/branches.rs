@@ -9,6 +9,7 @@ use crate::cli::{BranchKind, Record};
 use crate::commands::import;
 use crate::driver::other_programs::named;
 use crate::notes::{reasons, warn};
+use crate::running::temporary;
 use crate::running::{self, wait_forwarding};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::BufReader;
@@ -16,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use trodden_profile::Run;
-use trodden_profile::private;
 
 /// From one sample to the next, in branches; prime, so that it keeps no step with loops.
 const PERIOD: &str = "100003";
@@ -29,8 +29,7 @@ pub fn run(job: &Record, kind: BranchKind) -> Result<ExitCode> {
     let perf = named("perf".as_ref())
         .context("perf is not installed: install it (Debian: apt install linux-perf; Ubuntu: linux-tools-generic; Fedora: perf)")?;
     let programs = programs(job)?;
-    let folder = private::temporary_folder("trodden-")
-        .context("cannot make a temporary folder for what perf records: set TMPDIR to one that can be written")?;
+    let folder = temporary::folder("trodden-branches-")?;
     let data = folder.path().join("branches.data");
     try_out(&perf, job, kind, &folder.path().join("trial.data"))?;
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -11,6 +11,7 @@ use crate::commands::stream::{self, files};
 use crate::driver::assets;
 use crate::notes::{not_run, note, reasons, warn};
 use crate::profiles;
+use crate::running::tracer::{self, ActiveRun, RunRole};
 use crate::running::{self, TEST_VARIABLE};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -24,7 +25,7 @@ use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{CollectProblem, Run, RunStore, Switch, collect, raw_files};
 use trodden_report::words::{plural, shell_word};
 use trodden_sequence::CompressionMethod;
-use trodden_trace::{Follow, ProcessEvent, ProgramId, StartedProgram, TraceError, follow};
+use trodden_trace::{Follow, ProcessEvent, ProgramId, ProgramStart, StartedProgram, TraceError, follow};
 use trodden_wire::OUTPUT_VARIABLE;
 use trodden_wire::stream::STREAM_VARIABLE;
 
@@ -52,18 +53,20 @@ pub fn run(job: &Record, suite: &str) -> Result<ExitCode> {
         lacking: 0,
     };
     let recorder = std::thread::spawn(move || recorder.record_all(&programs));
-    let status = running::forwarding_signals(|begun| {
-        // Following processes holds them up until its thread ends.
-        let following = move || {
-            let report = &mut |event| match event {
-                ProcessEvent::Left { program, process } => keep_files(&raw, program, process),
-                // The receiver is gone if storing has failed, which is reported then.
-                ProcessEvent::Ended(program) => drop(ended.send(program)),
-            };
-            follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| begun.report(process), report })
+    // Processes that are followed here are not changed.
+    let (active, begun) = ActiveRun::begin(RunRole::Program, false, false);
+    // Following processes holds them up until its thread ends.
+    let following = move || {
+        let report = &mut |event| match event {
+            ProcessEvent::Left { program, process } => keep_files(&raw, program, process),
+            // The receiver is gone if storing has failed, which is reported then.
+            ProcessEvent::Ended(program) => drop(ended.send(program)),
         };
-        std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })?;
+        let command = ProgramStart::new(tracer::launcher(), &command);
+        follow(Follow { command, variable: TEST_VARIABLE, begun: &mut |process| _ = begun.send(process), report })
+    };
+    let status = std::thread::spawn(following).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    drop(active);
     let status = status.map_err(|e| failed(e, &job.command[0]))?;
     let recorder = recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let finished = folder.check().and_then(|()| recorder.finish(job, status));

@@ -13,6 +13,7 @@ use super::report;
 use crate::cli::{Color, Residual};
 use crate::commands::segments::{NamedPath, ObservedSegments};
 use crate::notes::{note, warn};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -20,7 +21,6 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
-use trodden_profile::private;
 use trodden_report::Name;
 use trodden_report::words::plural;
 
@@ -57,7 +57,7 @@ pub fn run(job: &Residual, program: &Path, color: Color) -> Result<ExitCode> {
     for (option, command) in [("--tests", tests), ("--field", field)] {
         ensure!(command.contains(PLACE), "{option} {command}: nothing in it stands for the program: write {PLACE} where its name belongs");
     }
-    let folder = private::temporary_folder("trodden-schemes-").context("cannot make a temporary folder")?;
+    let folder = temporary::folder("trodden-schemes-")?;
     let stages = Stages { program, folder: folder.path(), tests, field };
     let (first, segments) = stages.whole_program_path()?;
     let (second, paths) = stages.three_stages()?;

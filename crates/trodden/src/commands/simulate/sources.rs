@@ -5,6 +5,7 @@ use crate::driver::assets::{installed_library, named_library};
 use crate::driver::link::exit_code;
 use crate::driver::other_programs::named;
 use crate::driver::toolchain::is_program;
+use crate::running::temporary::{self, TemporaryFolder};
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::stat::Mode;
 use std::ffi::{OsStr, OsString};
@@ -15,8 +16,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::thread::JoinHandle;
-use tempfile::TempDir;
-use trodden_profile::private;
 use trodden_trace::sources::{
     Batch, BranchSource, Bt9Source, Cbp2025Source, ChampSimSource, Level, PerfScriptSource, QemuSource, RecordedSource,
 };
@@ -39,7 +38,7 @@ pub struct Opened {
 
 struct Running {
     waiter: JoinHandle<std::io::Result<ExitStatus>>,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Opened {
@@ -142,7 +141,7 @@ fn run_program(command_line: &[OsString], moves_output: bool, level: Level) -> R
     let (name, arguments) = command_line.split_first().context("no program is named")?;
     let program = find_program(name)?;
     let plugin = plugin()?;
-    let folder = private::temporary_folder("trodden-simulate-")?;
+    let folder = temporary::folder("trodden-simulate-")?;
     let pipe = folder.path().join("blocks");
     nix::unistd::mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).context("cannot make a pipe")?;
     let mut command = Command::new(QEMU);

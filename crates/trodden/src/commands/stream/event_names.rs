@@ -1,10 +1,10 @@
 //! Events in words: functions by name, paths by the lines they run through, calls by their place.
 
 use crate::driver::assets;
+use crate::running::temporary;
 use anyhow::{Context, Result, bail};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use trodden_profile::private;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, StreamLog, write_raw};
 use trodden_profile::{CollectProblem, FunctionPaths, ImageProfile, Profile, Run, collect};
 use trodden_report::path_listing::{Ends, PathListing};
@@ -28,7 +28,7 @@ pub fn maps_of(log: &StreamLog) -> Result<Profile> {
 /// # Errors
 /// There are none.
 pub fn maps(head: &StreamHead) -> Result<Profile> {
-    let folder = private::temporary_folder("trodden-")?;
+    let folder = temporary::folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, head, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), assets::store().ok().as_ref());

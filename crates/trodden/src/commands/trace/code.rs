@@ -41,6 +41,11 @@ impl Code {
         (0..self.names.len()).filter(|n| named(*n)).map(entry).find(|entry| self.block_at(*entry).is_some())
     }
 
+    /// The name of the function that an address is in, as far as that is known.
+    pub fn function_containing(&self, address: u64) -> Option<&str> {
+        self.graphs.function_containing(address).map(|function| self.name(function.0 as usize))
+    }
+
     /// The block that starts at an address.
     pub fn block_at(&self, address: u64) -> Option<TraceBlock> {
         self.blocks.binary_search_by_key(&address, |b| b.0).ok().map(|at| TraceBlock(at as u32))

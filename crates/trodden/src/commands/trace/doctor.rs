@@ -4,15 +4,20 @@
 use super::collectors::COLLECTORS;
 use crate::driver::assets;
 use crate::driver::other_programs::succeeded;
+use crate::running::{temporary, tracer};
 use anyhow::{Context, Result, ensure};
 use std::collections::HashSet;
+use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::channel;
 use trodden_binary::Binary;
-use trodden_profile::private;
-use trodden_trace::{Collector, Compiled, Executable, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, first_sled};
+use trodden_trace::{
+    Collector, Compiled, Executable, FollowEnding, ProgramStart, RepeatRecipe, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun,
+    first_sled, wait_child,
+};
 
 /// Sees the first thing, and has enough.
 struct First(u64);
@@ -50,7 +55,7 @@ fn tried(collector: &dyn Collector) -> Result<()> {
 
 /// Whether a collector works with a program that has sleds, which is compiled now.
 fn works_with_sleds(collector: &dyn Collector) -> Result<()> {
-    let place = private::temporary_folder("trodden-doctor-")?;
+    let place = temporary::folder("trodden-doctor-")?;
     let (source, program) = (place.path().join("trial.c"), place.path().join("trial"));
     std::fs::write(&source, "int main(void) { return 0; }\n")?;
     let mut compile = Command::new(assets::own_folder()?.join("trodden"));
@@ -76,9 +81,13 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
     let sites = [place];
     let block = place..place + 8;
     let mut command = Command::new(program);
-    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.arg("--version");
+    let mut start = ProgramStart::new(tracer::launcher(), &command);
+    let nothing = || io::Result::Ok(Some(File::options().read(true).write(true).open("/dev/null")?.into()));
+    start.streams = [nothing()?, nothing()?, nothing()?];
     let stop = AtomicBool::new(false);
-    let target = RunTarget::Start(Box::new(command));
+    let target = RunTarget::Start(Box::new(start));
+    let (sender, begun) = channel();
     let run = TraceRun {
         target,
         executable: &executable,
@@ -91,12 +100,15 @@ fn sees(collector: &dyn Collector, program: &Path, place: u64) -> Result<()> {
         first: None,
         stop: &stop,
         limit: None,
-        begun: None,
+        begun: Some(sender),
         note: |_| {},
     };
     let mut seen = First(0);
-    std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
+    let outcome = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut seen)).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+    if let (FollowEnding::Detached, None, Ok(process)) = (outcome.followed.ending, outcome.followed.status, begun.try_recv()) {
+        wait_child(process as i32)?;
+    }
     ensure!(seen.0 > 0, "the collector `{}` saw nothing", collector.name());
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Copies of the working folder, one for each run, so that a run that changes files changes nothing for the next one.
 //!
 //! The folder is copied before the first run, which works in the folder itself. Each other run gets a copy of that copy, under the
-//! folder's own path ([`trodden_trace::bind_folder`]).
+//! folder's own path ([`trodden_trace::FolderBinding`]).
 
 use crate::driver::other_programs::succeeded;
+use crate::running::temporary::{self, TemporaryFolder};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use tempfile::TempDir;
-use trodden_profile::private;
+use trodden_trace::{FolderBinding, ProgramStart};
 
 /// Folders with more bytes are not copied.
 const MOST: u64 = 4 << 30;
@@ -19,7 +19,7 @@ const TREE: &str = "tree";
 /// The working folder as it was.
 pub struct FreshFolder {
     folder: PathBuf,
-    before: TempDir,
+    before: TemporaryFolder,
 }
 
 impl FreshFolder {
@@ -29,7 +29,7 @@ impl FreshFolder {
     /// It is too large, or cannot be copied.
     pub fn keep() -> Result<Self> {
         let folder = std::env::current_dir().context("there is no working folder")?;
-        let before = private::temporary_folder("trodden-").context("no folder for copies of the working folder")?;
+        let before = temporary::folder("trodden-folder-")?;
         ensure!(
             !before.path().starts_with(&folder),
             "copies of {} would be made inside of it: set TMPDIR to a folder elsewhere, or work in a smaller folder",
@@ -48,15 +48,15 @@ impl FreshFolder {
         Ok(Self { folder, before })
     }
 
-    /// A copy for a run; the command sees it in the folder's place. It is removed with what is returned.
+    /// A copy for a run; the program sees it in the folder's place. It is removed with what is returned.
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn lay_under(&self, command: &mut Command) -> Result<TempDir> {
-        let own = private::temporary_folder("trodden-").context("no folder for a copy of the working folder")?;
+    pub fn lay_under(&self, program: &mut ProgramStart) -> Result<TemporaryFolder> {
+        let own = temporary::folder("trodden-folder-")?;
         let tree = own.path().join(TREE);
         copy(&self.before.path().join(TREE), &tree)?;
-        trodden_trace::bind_folder(command, &tree, &self.folder)?;
+        program.folder = Some(FolderBinding::new(&tree, &self.folder)?);
         Ok(own)
     }
 }
@@ -75,7 +75,7 @@ fn measure(folder: &Path, size: &mut u64) -> Result<()> {
 
 /// Copies everything, with owners, times and links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    private::create_folder(to).with_context(|| format!("{} cannot be made", to.display()))?;
+    trodden_profile::private::create_folder(to).with_context(|| format!("{} cannot be made", to.display()))?;
     let output = Command::new("cp").args(["-a", "--reflink=auto", "--"]).arg(from.join(".")).arg(to).output().context("`cp` is missing")?;
     succeeded(output, format_args!("{} cannot be copied", from.display())).map(drop)
 }

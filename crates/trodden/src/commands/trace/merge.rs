@@ -160,38 +160,24 @@ pub struct Hits<'a> {
 }
 
 impl Hits<'_> {
-    /// Where jumps led.
-    ///
-    /// # Errors
-    /// The hits cannot be read.
-    pub fn targets(&self, partial: &PartialTrace) -> Result<BTreeSet<(u64, u64)>> {
-        let mut targets = BTreeSet::new();
-        if self.jumps.is_empty() {
-            return Ok(targets);
-        }
-        for thread in 0..partial.threads() {
-            self.each(partial, ThreadNumber(thread), &mut |at, target| {
-                targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
-                Ok(())
-            })?;
-        }
-        Ok(targets)
-    }
-
-    /// Writes the trace.
+    /// Writes the trace; gives where jumps led.
     ///
     /// # Errors
     /// The hits cannot be read, or the trace not be written.
-    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<()> {
+    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
+        let mut targets = BTreeSet::new();
         for thread in 0..partial.threads() {
             let thread = ThreadNumber(thread);
             let mut replay = Replay::new(self.code);
-            self.each(partial, thread, &mut |at, _| match self.code.block_at(at) {
-                Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
-                None => Ok(()),
+            self.each(partial, thread, &mut |at, target| {
+                targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
+                match self.code.block_at(at) {
+                    Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
+                    None => Ok(()),
+                }
             })?;
         }
-        Ok(())
+        Ok(targets)
     }
 
     /// Calls `see` with each address, and the target if it is a jump.

@@ -42,6 +42,7 @@ mod weights;
 pub use doctor::collectors;
 
 use crate::cli::Trace;
+use crate::running::tracer;
 use anyhow::{Context, Result};
 use std::path::Path;
 use std::process::ExitCode;
@@ -57,8 +58,8 @@ pub fn run(job: &Trace) -> Result<ExitCode> {
         Trace::Find(job) => find::run(job),
         Trace::Diff(job) => diff::run(job),
         Trace::Export(job) => export::run(job),
-        Trace::Record(job) => record::run(job),
-        Trace::Work { folder, machine } => distribute::work(folder, *machine),
+        Trace::Record(job) => tracer::in_tracer(|| record::run(job)),
+        Trace::Work { folder, machine } => tracer::in_this_process().and_then(|()| distribute::work(folder, *machine)),
         Trace::Profile(job) => profile::run(job),
     }
 }

@@ -19,8 +19,9 @@ use super::runs::{FirstRun, RepeatedProgram, RunResult};
 use super::weights::{self, Executions};
 use crate::cli::{CollectorKind, Condition, TraceEngine, TraceRecord, WeightsFrom};
 use crate::notes::{note, warn};
+use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ const LISTED: usize = 8;
 /// The program cannot be traced, its runs part, or the trace cannot be written.
 pub fn run(job: &TraceRecord) -> Result<ExitCode> {
     check_files(job)?;
-    let temporary = trodden_profile::private::temporary_folder("trodden-trace-").context("no folder for partial traces")?;
+    let temporary = temporary::folder("trodden-trace-")?;
     let folder = job.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
     std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
     let subject = RepeatedProgram::new(job, folder)?;
@@ -176,8 +177,6 @@ impl Recording<'_> {
 
     /// `shows`: what the program writes is the user's.
     fn in_one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
-        let steps = collector.name() == "single-step";
-        let mut notes = Vec::new();
         if self.job.plan {
             (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
             let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
@@ -185,24 +184,15 @@ impl Recording<'_> {
             plan::print(&self.planner(&model, &code, collector, &weights), &Plan::from_all(&model, &code, &weights))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut shown = !shows;
-        if steps && !uncertain_jumps(&self.graphs).is_empty() {
-            self.first_run(&mut notes)?;
-            shown = true;
-        }
-        for _ in 0..OBSERVING {
-            if let Some(done) = self.one_run(collector, !shown, &mut notes)? {
-                return Ok(done);
-            }
-            shown = true;
-        }
-        bail!("indirect jumps show new targets in each run: take `--collector single-step`")
+        self.one_run(collector, shows)
     }
 
-    /// One run of all blocks; nothing if it has shown targets of jumps that the graphs do not have, and must be repeated.
-    fn one_run(&mut self, collector: &dyn Collector, shows: bool, notes: &mut Vec<String>) -> Result<Option<ExitCode>> {
+    /// One run of all blocks. What a program does is done once, so code that the graphs do not have is not looked for by another run:
+    /// where instructions are recorded, it is known afterwards; else its blocks are missing, and the trace says so.
+    fn one_run(&mut self, collector: &dyn Collector, shows: bool) -> Result<ExitCode> {
+        let mut notes = Vec::new();
         let steps = collector.name() == "single-step";
-        let (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+        let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let mut sites = code.addresses();
         let blocks = sites.len();
@@ -217,26 +207,44 @@ impl Recording<'_> {
         (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
         let result = self.subject.single_run(collector, &sites, &jumps, shows)?;
         let partial = PartialTrace::open(&result.partial)?;
-        let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
-        let targets = hits.targets(&partial)?;
-        let new = targets.into_iter().filter(|t| !has_edge(&self.graphs, *t));
-        let new: Vec<GraphObservation> = new.map(|(from, to)| GraphObservation { from, to }).collect();
-        // A process that is attached to has no next run.
-        if !new.is_empty() && self.job.pid.is_none() {
-            notes.push(new_targets(new.len()));
-            self.observed.extend(new);
-            self.graphs = self.amended()?;
-            return Ok(None);
-        }
-        if !new.is_empty() {
-            notes.push(format!("{} indirect jumps led to where no code was known: blocks behind them are missing", new.len()));
+        while steps && self.learn(&partial, &mut notes)? {
+            (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         }
         let mut writer = self.writer(&model, &code, collector, 1)?;
-        hits.replay(&partial, &mut writer)?;
+        let targets = Hits { code: &code, sites: &sites, jumps: &jumps, steps }.replay(&partial, &mut writer)?;
+        let unknown: Vec<(u64, u64)> = targets.into_iter().filter(|target| !has_edge(&self.graphs, *target)).collect();
+        notes.extend((!unknown.is_empty()).then(|| missing_blocks(&code, &unknown)));
         let cut = !matches!(result.outcome.followed.ending, FollowEnding::Exited(_));
         let runs = vec![about_run(&sites[..blocks], &result)];
         let merged = Merged { cut, open: Vec::new() };
-        self.finish(writer, merged, &result.outcome.followed, runs, std::mem::take(notes)).map(Some)
+        self.finish(writer, merged, &result.outcome.followed, runs, notes)
+    }
+
+    /// Adds to the graphs where uncertain jumps led by the instructions that a run executed; whether that has shown anything.
+    fn learn(&mut self, steps: &PartialTrace, notes: &mut Vec<String>) -> Result<bool> {
+        let jumps = uncertain_jumps(&self.graphs);
+        if jumps.is_empty() {
+            return Ok(false);
+        }
+        // Behind a jump to a library comes what that returns to.
+        let returns: HashSet<u64> = self.graphs.functions.iter().flat_map(|f| &f.calls).filter_map(|call| call.return_address).collect();
+        let before = self.observed.len();
+        for thread in 0..steps.threads() {
+            let mut last = None;
+            for address in steps.stream(ThreadNumber(thread)) {
+                let address = address?;
+                let from = last.replace(address).filter(|from| jumps.binary_search(from).is_ok());
+                if let Some(from) = from.filter(|from| !returns.contains(&address) && !has_edge(&self.graphs, (*from, address))) {
+                    self.observed.insert(GraphObservation { from, to: address });
+                }
+            }
+        }
+        let new = self.observed.len() - before;
+        if new > 0 {
+            self.graphs = self.amended()?;
+            notes.push(new_targets(new));
+        }
+        Ok(new > 0)
     }
 
     fn in_several_runs(&mut self, collector: &dyn Collector) -> Result<ExitCode> {
@@ -409,6 +417,20 @@ impl Recording<'_> {
             FollowEnding::Executed | FollowEnding::Detached => ExitCode::from(status(followed.status)),
         })
     }
+}
+
+/// What a single run could not record.
+fn missing_blocks(code: &Code, unknown: &[(u64, u64)]) -> String {
+    let name = |address: u64| code.function_containing(address).map_or_else(String::new, |name| format!(" in {name}"));
+    let shown = |(from, to): &(u64, u64)| format!("{:#x}{} to {:#x}", in_file(*from).1, name(*from), in_file(*to).1);
+    let named: Vec<String> = unknown.iter().take(LISTED).map(shown).collect();
+    let more = unknown.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!(
+        "blocks are missing after {}, which led to code that the graphs did not have ({}{more}): `--collector single-step` records them",
+        plural(unknown.len() as u128, "indirect jump", "indirect jumps"),
+        named.join(", ")
+    )
 }
 
 fn new_targets(count: usize) -> String {

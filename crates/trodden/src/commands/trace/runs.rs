@@ -1,35 +1,37 @@
 //! The runs of a collection: a first one without witnesses, whose input, answers and output are recorded; then one for
 //! each profile, several at a time, each on a core of its own.
 //!
-//! Invariant: every run gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see the same.
+//! Invariant: every run of several gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see
+//! the same. A single one has the streams of the command itself.
 
 use super::fresh::FreshFolder;
 use super::model::Unwinding;
-use crate::cli::{RepeatPart, TraceRecord};
-use crate::running::{forwarding_signals, ignored_signals};
+use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
+use crate::running::tracer::{self, ActiveRun, RunRole};
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_profile::private;
 use trodden_trace::{
-    Collector, Executable, Library, NOWHERE, PartialWriter, PtraceBreakpoints, RepeatRecipe, RunLog, RunOutcome, RunTarget, Sink, SinkFlow,
-    ThreadNumber, TraceRun, cores,
+    Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog,
+    RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, wait_child,
 };
 
 /// Standard input, given to each run from its beginning.
 enum Input {
+    /// That of the command itself, of a single run; the run has the command's output, too.
+    Inherited,
     /// A file, with the place that it is to be read from.
     File {
         /// The file.
@@ -59,9 +61,6 @@ pub struct RepeatedProgram<'a> {
     environment: Option<Vec<(OsString, OsString)>>,
     fresh: Option<FreshFolder>,
     recipe: RepeatRecipe,
-    stop: Arc<AtomicBool>,
-    /// Who wants to know which process is the next run.
-    begun: Mutex<Option<Sender<u32>>>,
 }
 
 /// What a run gave.
@@ -164,7 +163,8 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// There is no such program, it cannot be traced, or the input cannot be read.
     pub fn new(job: &'a TraceRecord, folder: PathBuf) -> Result<Self> {
-        let input = if job.pid.is_some() { Input::Null } else { input()? };
+        let is_single = job.runs == 1 || job.collector == Some(CollectorKind::SingleStep);
+        let input = if is_single { Input::Inherited } else { input()? };
         let fresh = job.fresh_folder.then(FreshFolder::keep).transpose()?;
         Self::with(job, program(job)?, input, folder, fresh)
     }
@@ -180,21 +180,8 @@ impl<'a> RepeatedProgram<'a> {
             processes: fixes(RepeatPart::Processes),
             core: None,
         };
-        let (blocks, guarded, stop) = (Vec::new(), HashSet::new(), Arc::default());
-        Ok(Self {
-            job,
-            executable,
-            libraries,
-            blocks,
-            guarded,
-            input,
-            folder,
-            environment: None,
-            fresh,
-            recipe,
-            stop,
-            begun: Mutex::new(None),
-        })
+        let (blocks, guarded) = (Vec::new(), HashSet::new());
+        Ok(Self { job, executable, libraries, blocks, guarded, input, folder, environment: None, fresh, recipe })
     }
 
     /// The subject of another machine's collection.
@@ -220,7 +207,7 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// It cannot be run.
     pub fn worker_run(&self, collector: &dyn Collector, sites: &[u64], first: &Arc<RunLog>, partial: &Path) -> Result<RunResult> {
-        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, (self.core(0), false))
+        self.run_to_file(collector, (sites, &[]), Some(first.clone()), partial, RunPlace::hidden(self.core(0)))
     }
 
     /// Where partial traces are.
@@ -250,7 +237,8 @@ impl<'a> RepeatedProgram<'a> {
         let (last, previous, entered) = (HashMap::new(), HashMap::new(), HashMap::new());
         let mut targets = Targets { sites: &sites, jumps, last, seen: BTreeSet::new(), unwinding, previous, throws, landed, entered };
         let watched = Watched { sites: &sites, jumps, first };
-        let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, self.core(0), shows)?;
+        let place = RunPlace { core: self.core(0), shows, role: RunRole::Repetition };
+        let outcome = self.run(&PtraceBreakpoints, watched, &mut targets, place)?;
         let Targets { seen, throws, landed, entered, .. } = targets;
         let entered_once = entered.into_iter().filter(|(_, times)| *times == 1).map(|(entry, _)| entry).collect();
         Ok(FirstRun { outcome, targets: seen, throws, landed, entered_once })
@@ -263,7 +251,7 @@ impl<'a> RepeatedProgram<'a> {
     pub fn counting_run(&self, collector: &dyn Collector, sites: &[u64], first: Option<Arc<RunLog>>) -> Result<Vec<u64>> {
         let mut counts = Counts(vec![0; sites.len()]);
         let watched = Watched { sites, jumps: &[], first };
-        self.run(collector, watched, &mut counts, self.core(0), false)?;
+        self.run(collector, watched, &mut counts, RunPlace::hidden(self.core(0)))?;
         Ok(counts.0)
     }
 
@@ -286,7 +274,8 @@ impl<'a> RepeatedProgram<'a> {
                 for &number in queue {
                     let sites = &profiles[number];
                     let partial = self.folder.join(format!("run-{}.partial", number + 1));
-                    let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, (self.core(worker), false));
+                    let place = RunPlace::hidden(self.core(worker));
+                    let result = self.run_to_file(collector, (sites, &[]), Some(first.clone()), &partial, place);
                     results.lock().expect("no run panics").push((number, result));
                 }
             }
@@ -303,23 +292,12 @@ impl<'a> RepeatedProgram<'a> {
     /// It cannot be run.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
         let partial = self.folder.join("run-1.partial");
-        let collect = || self.run_to_file(collector, (sites, jumps), None, &partial, (self.core(0), shows));
-        if self.job.pid.is_none() {
-            // A program that was started here gets our signals, and says what it does.
-            return forwarding_signals(|begun| {
-                *self.begun.lock().expect("no run panics") = Some(begun.into_sender());
-                collect()
-            })?;
-        }
-        // An interrupt ends the trace of a process that ran before; so does a closed terminal, unless that is to be survived (nohup).
-        let signals = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| *signal != SIGHUP || !ignored_signals().contains(&SIGHUP));
-        let registered = signals.map(|signal| signal_hook::flag::register(signal, self.stop.clone()));
-        let registered = registered.collect::<io::Result<Vec<_>>>()?;
-        let result = collect();
-        for id in registered {
-            signal_hook::low_level::unregister(id);
-        }
-        result
+        let role = match (self.job.pid, &self.input) {
+            (Some(_), _) => RunRole::Process,
+            (None, Input::Inherited) => RunRole::Program,
+            (None, _) => RunRole::Repetition,
+        };
+        self.run_to_file(collector, (sites, jumps), None, &partial, RunPlace { core: self.core(0), shows, role })
     }
 
     fn core(&self, worker: usize) -> Option<usize> {
@@ -335,74 +313,116 @@ impl<'a> RepeatedProgram<'a> {
         (sites, jumps): (&[u64], &[u64]),
         first: Option<Arc<RunLog>>,
         partial: &Path,
-        (core, shows): (Option<usize>, bool),
+        place: RunPlace,
     ) -> Result<RunResult> {
         let mut writer = PartialWriter::create(partial, self.job.max_size)?;
         let begun = Instant::now();
-        let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, core, shows)?;
+        let outcome = self.run(collector, Watched { sites, jumps, first }, &mut writer, place)?;
         let time = begun.elapsed();
         let hits = writer.symbols();
         writer.finish(&outcome.followed)?;
         Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
     }
 
-    fn run(
-        &self,
-        collector: &dyn Collector,
-        watched: Watched,
-        sink: &mut (dyn Sink + Send),
-        core: Option<usize>,
-        shows: bool,
-    ) -> Result<RunOutcome> {
+    fn run(&self, collector: &dyn Collector, watched: Watched, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
+        let RunPlace { core, shows, role } = place;
         // Removed when the run is over.
         let _copy;
         let (target, outputs) = match self.job.pid {
             Some(process) => (RunTarget::Attach(process), Vec::new()),
             None => {
-                let (mut command, outputs) = self.command()?;
+                let (mut program, outputs) = self.program()?;
                 if let Some(folder) = self.fresh.as_ref().filter(|_| !shows) {
-                    _copy = folder.lay_under(&mut command)?;
+                    _copy = folder.lay_under(&mut program)?;
                 }
-                (RunTarget::Start(Box::new(command)), outputs)
+                (RunTarget::Start(Box::new(program)), outputs)
             }
         };
         let recipe = RepeatRecipe { core, ..self.recipe };
         let Watched { sites, jumps, first } = watched;
-        let (stop, limit) = (&self.stop, self.job.duration);
-        let begun = self.begun.lock().expect("no run panics").take();
+        let (stop, limit) = (tracer::stop(), self.job.duration);
         let (executable, blocks, guarded) = (&self.executable, self.blocks.as_slice(), &self.guarded);
         let libraries = &self.libraries;
+        let (active, begun) = ActiveRun::begin(role, true, !outputs.is_empty());
+        let begun = Some(begun);
         let note = |text: &str| crate::notes::note(text);
         let run = TraceRun { target, executable, libraries, sites, jumps, blocks, guarded, recipe, first, stop, limit, begun, note };
-        let outcome = std::thread::scope(|scope| {
+        let (over, is_over) = io::pipe()?;
+        std::thread::scope(|scope| {
             for (pipe, which) in outputs {
-                scope.spawn(move || drain(pipe, which, shows));
+                let over = &over;
+                scope.spawn(move || drain(pipe, which, shows, over));
             }
             // Who pins and follows is a thread of its own.
-            scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })?;
-        if !outcome.followed.unrestored.is_empty() {
-            crate::notes::warn(format_args!("changes to the process could not be undone: {}", outcome.followed.unrestored.join(", ")));
+            let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            active.let_go();
+            if let Ok(outcome) = &collected
+                && !outcome.followed.unrestored.is_empty()
+            {
+                let left = outcome.followed.unrestored.join(", ");
+                crate::notes::warn(format_args!("changes to the process could not be undone: {left}"));
+            }
+            let ended = match collected {
+                Ok(outcome) => self.end(outcome, &active),
+                Err(error) => {
+                    if self.job.pid.is_none()
+                        && let Some(process) = active.process()
+                    {
+                        // It runs on, untraced; its end says nothing that the error does not.
+                        let _ = wait_child(process as i32);
+                    }
+                    Err(error.into())
+                }
+            };
+            drop(is_over);
+            ended
+        })
+    }
+
+    /// A program that was let go runs on: it is the command's, which ends with it.
+    fn end(&self, mut outcome: RunOutcome, active: &ActiveRun) -> Result<RunOutcome> {
+        let followed = &mut outcome.followed;
+        if self.job.pid.is_none()
+            && followed.ending == FollowEnding::Detached
+            && followed.status.is_none()
+            && let Some(process) = active.process()
+        {
+            followed.status = Some(wait_child(process as i32).context("the program that was traced cannot be waited for")?);
         }
         Ok(outcome)
     }
 
-    /// The command, with the read ends of its output.
-    fn command(&self) -> Result<(Command, Vec<(io::PipeReader, Output)>)> {
+    /// The program, with the read ends of its output.
+    fn program(&self) -> Result<(ProgramStart, Vec<(io::PipeReader, Output)>)> {
         let mut command = Command::new(&self.executable.path);
-        std::os::unix::process::CommandExt::arg0(&mut command, &self.job.command[0]);
         command.args(&self.job.command[1..]);
-        if let Some(environment) = &self.environment {
-            command.env_clear().envs(environment.iter().cloned());
-        }
-        match &self.input {
-            Input::File { file, at } => command.stdin(again(file, *at)?),
-            Input::Null => command.stdin(Stdio::null()),
+        let mut program = ProgramStart::new(tracer::launcher(), &command);
+        program.arguments[0].clone_from(&self.job.command[0]);
+        program.environment.clone_from(&self.environment);
+        let input: OwnedFd = match &self.input {
+            Input::Inherited => return Ok((program, Vec::new())),
+            Input::File { file, at } => again(file, *at)?.into(),
+            Input::Null => File::open("/dev/null")?.into(),
         };
         let (out_reader, out) = io::pipe()?;
         let (error_reader, error) = io::pipe()?;
-        command.stdout(out).stderr(error);
-        Ok((command, vec![(out_reader, Output::Out), (error_reader, Output::Error)]))
+        program.streams = [Some(input), Some(out.into()), Some(error.into())];
+        Ok((program, vec![(out_reader, Output::Out), (error_reader, Output::Error)]))
+    }
+}
+
+/// Where a run executes, and what it is to the user.
+#[derive(Clone, Copy)]
+struct RunPlace {
+    core: Option<usize>,
+    /// Its output is the user's.
+    shows: bool,
+    role: RunRole,
+}
+
+impl RunPlace {
+    fn hidden(core: Option<usize>) -> Self {
+        Self { core, shows: false, role: RunRole::Repetition }
     }
 }
 
@@ -412,10 +432,31 @@ enum Output {
     Error,
 }
 
-/// Passes on, or drops, what a run writes, until it has no writer any more. A reader that is gone is none of the run's business.
-fn drain(mut pipe: io::PipeReader, which: Output, shows: bool) {
+/// Passes on, or drops, what a run writes, until it has no writer any more, or the run is over: then what the run has written is in the
+/// pipe, and a daemon that it has left may hold the pipe open for ever. A reader that is gone is none of the run's business.
+fn drain(mut pipe: io::PipeReader, which: Output, shows: bool, over: &io::PipeReader) {
     let mut buffer = vec![0; 1 << 16];
-    while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+    // Bytes that may be of the run, once that is over.
+    let mut left = None;
+    while left != Some(0) {
+        let is_ready = |of: &PollFd| of.any().unwrap_or(true);
+        let mut both = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN), PollFd::new(over.as_fd(), PollFlags::POLLIN)];
+        let waited = poll(&mut both, PollTimeout::NONE);
+        let (has_output, is_over) = (is_ready(&both[0]), is_ready(&both[1]));
+        match waited {
+            Err(nix::errno::Errno::EINTR) => continue,
+            Err(_) => return,
+            Ok(_) if is_over && left.is_none() => {
+                let capacity = nix::fcntl::fcntl(pipe.as_fd(), nix::fcntl::FcntlArg::F_GETPIPE_SZ);
+                left = Some(capacity.map_or(buffer.len(), |bytes| bytes as usize));
+                continue;
+            }
+            Ok(_) if !has_output => return,
+            Ok(_) => {}
+        }
+        let room = left.map_or(buffer.len(), |left| left.min(buffer.len()));
+        let Ok(read @ 1..) = pipe.read(&mut buffer[..room]) else { return };
+        left = left.map(|left| left - read);
         if shows {
             let _ = match which {
                 Output::Out => io::stdout().write_all(&buffer[..read]).and_then(|()| io::stdout().flush()),

@@ -3,6 +3,7 @@
 use crate::cli::WaitsRecord;
 use crate::driver::assets;
 use crate::notes::{note, warn};
+use crate::running::temporary;
 use crate::running::{exit_code, forwarding_signals};
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -48,7 +49,7 @@ pub fn run(job: &WaitsRecord) -> Result<ExitCode> {
 /// It is missing, or the loader refuses it; says why.
 pub fn trial() -> Result<String> {
     let recorder = assets::waits_recorder()?;
-    let folder = tempfile::tempdir()?;
+    let folder = temporary::folder("trodden-waits-")?;
     let mut command = Command::new("true");
     command.env("LD_PRELOAD", preloads(&recorder)).env(OUTPUT_VARIABLE, folder.path());
     let out = command.output().context("cannot run `true`")?;

@@ -1,0 +1,362 @@
+//! The tracer is a process of its own: however the command ends, what it traced goes on as if it had never been traced, nothing is left
+//! among temporary files, and a program that the command starts stands where it would stand without it.
+
+mod traced;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use traced::{Folder, errors, installed, must};
+
+/// Waits for a condition.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A command whose temporary files are in `tmp`.
+fn trodden(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_trodden"));
+    let _ = fs::create_dir(folder.path("tmp"));
+    command.current_dir(folder.path("")).env("TMPDIR", folder.path("tmp")).env("RUST_BACKTRACE", "0").args(arguments);
+    command
+}
+
+fn temporary(folder: &Folder) -> Vec<PathBuf> {
+    fs::read_dir(folder.path("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect()
+}
+
+/// A line of `/proc/PID/status`; nothing if there is no such process.
+fn status(process: &str, name: &str) -> Option<String> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+}
+
+/// Works until `finish` is there. Then it says whether it got what it should, and whether its code is what its file has.
+const WORKER: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+extern char __executable_start, etext;
+static char code[1 << 16];
+__attribute__((noinline)) static unsigned step(unsigned n) { return n % 3 ? n / 2 : n * 5 + 1; }
+int main(void) {
+    FILE *f = fopen("began", "w");
+    fprintf(f, "%d\n", getpid());
+    fclose(f);
+    rename("began", "ready");
+    unsigned wrong = 0;
+    while (access("finish", F_OK)) {
+        unsigned sum = 0;
+        for (unsigned i = 0; i < 200; i++) sum += step(i);
+        wrong += sum != 39932;
+        usleep(500);
+    }
+    int file = open("/proc/self/exe", O_RDONLY);
+    long size = &etext - (char *)main;
+    pread(file, code, size, (char *)main - &__executable_start);
+    f = fopen("end", "w");
+    fprintf(f, "%u wrong, code %s\n", wrong, memcmp(code, main, size) ? "changed" : "as it was");
+    fclose(f);
+    rename("end", "result");
+    return 0;
+}
+"#;
+
+fn worker() -> Folder {
+    let folder = Folder::new();
+    // A right result is what it says itself.
+    let sum: u32 = (0..200u32).map(|n| if n % 3 != 0 { n / 2 } else { n * 5 + 1 }).sum();
+    folder.compile("cc", "worker.c", &WORKER.replace("39932", &sum.to_string()));
+    folder
+}
+
+/// The process that the program is, as soon as it works.
+fn ready(folder: &Folder) -> String {
+    until("the program does not begin", || folder.path("ready").exists());
+    fs::read_to_string(folder.path("ready")).unwrap().trim().to_owned()
+}
+
+/// The program goes on by itself, and does what it should.
+fn goes_on(folder: &Folder, process: &str, case: &str) {
+    until(&format!("{case}: it is not let go"), || status(process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    until(&format!("{case}: {:?}", temporary(folder)), || temporary(folder).is_empty());
+    fs::write(folder.path("finish"), "").unwrap();
+    until(&format!("{case}: it has no result"), || folder.path("result").exists());
+    assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n", "{case}");
+    ["ready", "finish", "result"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
+}
+
+#[test]
+fn a_program_outlives_the_command_that_started_it() {
+    let folder = worker();
+    for collector in ["trampolines", "ptrace", "single-step"] {
+        let arguments = ["trace", "record", "--runs", "1", "--collector", collector, "--output", "t.trace", "--", "./app"];
+        let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).spawn().unwrap();
+        let process = ready(&folder);
+        assert!(status(&process, "TracerPid").unwrap() != "0" && !temporary(&folder).is_empty());
+        command.kill().unwrap();
+        assert_eq!(command.wait().unwrap().signal(), Some(9));
+        goes_on(&folder, &process, collector);
+        until("the program ends", || status(&process, "State").is_none_or(|state| state.starts_with('Z')));
+    }
+}
+
+#[test]
+fn several_runs_end_with_the_command_and_their_program_goes_on() {
+    let folder = worker();
+    let mut command = trodden(&folder, &["trace", "record", "--output", "t.trace", "--", "./app"]).stdin(Stdio::null()).spawn().unwrap();
+    let process = ready(&folder);
+    // The number is the same in all runs, and not the system's.
+    let traced = || fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str().map(str::to_owned));
+    let is_ours = |p: &String| fs::read_link(format!("/proc/{p}/exe")).is_ok_and(|exe| exe == folder.path("app"));
+    let process = traced().find(is_ours).unwrap_or(process);
+    command.kill().unwrap();
+    command.wait().unwrap();
+    until("it is let go", || status(&process, "TracerPid").is_none_or(|tracer| tracer == "0"));
+    fs::write(folder.path("finish"), "").unwrap();
+    until("it has no result", || folder.path("result").exists());
+    assert_eq!(fs::read_to_string(folder.path("result")).unwrap(), "0 wrong, code as it was\n");
+    until("something is left", || temporary(&folder).is_empty());
+}
+
+/// A process that ran before, with a command that traces it.
+fn attached(folder: &Folder, collector: &str) -> (Child, Child) {
+    let program = Command::new(folder.path("app")).current_dir(folder.path("")).spawn().unwrap();
+    let process = ready(folder);
+    let arguments = ["trace", "record", "--collector", collector, "--pid", &process, "--output", "t.trace"];
+    let command = trodden(folder, &arguments).stderr(Stdio::piped()).spawn().unwrap();
+    until("it is not traced", || status(&process, "TracerPid").is_some_and(|tracer| tracer != "0"));
+    (program, command)
+}
+
+#[test]
+fn a_process_outlives_the_command_that_traces_it() {
+    let folder = worker();
+    for collector in ["trampolines", "ptrace"] {
+        let (mut program, mut command) = attached(&folder, collector);
+        command.kill().unwrap();
+        command.wait().unwrap();
+        goes_on(&folder, &program.id().to_string(), collector);
+        assert!(program.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn each_signal_ends_the_trace_of_a_process_and_keeps_it() {
+    let folder = worker();
+    for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "ALRM"] {
+        let (mut program, command) = attached(&folder, "ptrace");
+        must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
+        let output = command.wait_with_output().unwrap();
+        assert!(output.status.success(), "{signal}: {}", errors(&output));
+        must(folder.trodden(&["trace", "show", "t.trace"]));
+        goes_on(&folder, &program.id().to_string(), signal);
+        assert!(program.wait().unwrap().success(), "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_before_anything_runs_ends_the_command_and_leaves_nothing() {
+    let folder = worker();
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("QUIT", 3), ("USR2", 12)] {
+        // Several runs get the same input: it is read to its end first, which does not come.
+        let mut command = trodden(&folder, &["trace", "record", "--", "./app"]).stdin(Stdio::piped()).spawn().unwrap();
+        let input = command.stdin.take();
+        until("it does not begin", || !temporary(&folder).is_empty());
+        must(Command::new("kill").args(["-s", signal, &command.id().to_string()]).output().unwrap());
+        assert_eq!(command.wait().unwrap().code(), Some(128 + number), "{signal}");
+        assert_eq!(temporary(&folder), [PathBuf::new(); 0], "{signal}");
+        assert!(!folder.path("ready").exists() && input.is_some());
+    }
+}
+
+/// Where it stands, and which descriptors it has got, in one line.
+const STANDS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    printf("%d %d %d %d %d%d%d", getsid(0), getpgrp(), tcgetpgrp(0), getpid() == getpgrp(), isatty(0), isatty(1), isatty(2));
+    for (int descriptor = 3; descriptor < 64; descriptor++) if (fcntl(descriptor, F_GETFD) >= 0) printf(" %d", descriptor);
+    puts("");
+    return 0;
+}
+"#;
+
+/// Runs a line of the shell in a terminal of its own, and writes to it when a file is there; gives what is shown, and how it ends.
+fn in_terminal(folder: &Folder, line: &str, written: Option<(&str, &[u8])>) -> (String, ExitStatus) {
+    let _ = fs::create_dir(folder.path("tmp"));
+    let mut script = Command::new("script");
+    script.current_dir(folder.path("")).env("TMPDIR", folder.path("tmp")).args(["-qe", "-c", line, "/dev/null"]);
+    let mut child = script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    if let Some((file, bytes)) = written {
+        until("the program does not begin", || folder.path(file).exists());
+        input.write_all(bytes).unwrap();
+        input.flush().unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status)
+}
+
+#[test]
+fn a_program_stands_where_it_would_without_the_recorder() {
+    if !installed("/usr/bin/script") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.compile("cc", "stands.c", STANDS);
+    let trodden = env!("CARGO_BIN_EXE_trodden");
+    let (said, status) = in_terminal(&folder, &format!("./app; {trodden} trace record --runs 1 --output t.trace -- ./app"), None);
+    assert!(status.success(), "{said}");
+    let lines: Vec<&str> = said.lines().filter(|line| !line.contains("trodden")).collect();
+    assert!(lines.len() == 2 && lines[0] == lines[1] && lines[0].contains(" 0 111"), "{said}");
+}
+
+/// Counts interrupts, and waits for one more after the first.
+const INTERRUPTED: &str = r#"
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile int interrupts;
+static void interrupt(int s) { interrupts++; }
+int main(int count, char **arguments) {
+    if (count == 1) signal(SIGINT, interrupt);
+    fclose(fopen("ready", "w"));
+    while (!interrupts) usleep(1000);
+    for (int i = 0; i < 200; i++) usleep(1000);
+    printf("%d interrupt\n", interrupts);
+    return 5;
+}
+"#;
+
+#[test]
+fn the_terminal_interrupts_the_program_once_and_the_trace_is_kept() {
+    if !installed("/usr/bin/script") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.compile("cc", "interrupted.c", INTERRUPTED);
+    let trodden = env!("CARGO_BIN_EXE_trodden");
+    for (argument, code) in [("", 5), ("x", 128 + 2)] {
+        let line = format!("exec {trodden} trace record --runs 1 --output t.trace -- ./app {argument}");
+        let (said, status) = in_terminal(&folder, &line, Some(("ready", b"\x03")));
+        assert_eq!(status.code(), Some(code), "{said}");
+        assert_eq!(said.contains("1 interrupt"), code == 5, "{said}");
+        assert!(folder.addresses("t.trace").len() > 10, "{said}");
+        assert_eq!(temporary(&folder), [PathBuf::new(); 0]);
+        ["ready", "t.trace"].iter().for_each(|name| fs::remove_file(folder.path(name)).unwrap());
+    }
+}
+
+/// A jump whose target nothing names. It says how often it ran.
+const HIDDEN: &str = r#"
+#include <stdio.h>
+volatile long hidden = 0x12345;
+__attribute__((noinline)) int jump(int n) {
+  int r = n;
+  __asm__ volatile("leaq 1f-0x12345(%%rip), %%rax\n\taddq %1, %%rax\n\tcmpl $3, %0\n\tjg 2f\n\tjmp *%%rax\n2:\tnop\n\tjmp 3f\n\t.p2align 4\n1:\taddl $7, %0\n3:\n" : "+r"(r) : "m"(hidden) : "rax", "cc");
+  return r;
+}
+int main(void) { FILE *f = fopen("count", "a"); fprintf(f, "ran\n"); fclose(f); printf("%d\n", jump(1)); return 0; }
+"#;
+
+#[test]
+fn a_single_run_executes_the_program_once_and_says_what_it_lacks() {
+    let folder = Folder::new();
+    folder.compile("cc", "hidden.c", HIDDEN);
+    let mut traces = Vec::new();
+    for collector in ["trampolines", "ptrace", "single-step"] {
+        let output = folder.record(&["--runs", "1", "--collector", collector], "t.trace", &["./app"]);
+        let said = errors(&output);
+        assert_eq!(must(output), "8\n");
+        assert_eq!(fs::read_to_string(folder.path("count")).unwrap(), "ran\n", "{collector}");
+        assert_eq!(said.contains("blocks are missing after 1 indirect jump"), collector != "single-step", "{collector}: {said}");
+        fs::remove_file(folder.path("count")).unwrap();
+        let notes = must(folder.trodden(&["trace", "show", "t.trace"]));
+        traces.push((notes, folder.addresses("t.trace")));
+    }
+    assert_eq!(traces[0].1, traces[1].1);
+    // Stepping has seen the instruction that the others lack.
+    assert!(traces[2].1.len() > traces[0].1.len(), "{traces:?}");
+}
+
+/// Leaves a daemon that holds its output, as long as the program is there.
+const DAEMON: &str = r#"
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    if (fork() == 0) { setsid(); while (!access("app", F_OK)) usleep(5000); _exit(0); }
+    printf("done\n");
+    return 3;
+}
+"#;
+
+#[test]
+fn a_daemon_that_holds_the_output_is_not_waited_for() {
+    let folder = Folder::new();
+    folder.compile("cc", "daemon.c", DAEMON);
+    for runs in ["1", "2"] {
+        let out = fs::File::create(folder.path("out")).unwrap();
+        let arguments = ["trace", "record", "--runs", runs, "--output", "t.trace", "--", "./app"];
+        let mut command = trodden(&folder, &arguments).stdin(Stdio::null()).stdout(out).spawn().unwrap();
+        let mut ended = None;
+        until("it waits for the daemon", || {
+            ended = command.try_wait().unwrap();
+            ended.is_some()
+        });
+        assert_eq!(ended.unwrap().code(), Some(3), "{runs}");
+        assert_eq!(fs::read_to_string(folder.path("out")).unwrap(), "done\n", "{runs}");
+    }
+}
+
+#[test]
+fn programs_of_a_suite_outlive_the_command() {
+    let folder = worker();
+    let mut command = trodden(&folder, &["record", "--suite", "tests", "--", "sh", "-c", "./app; exit 4"]).spawn().unwrap();
+    let process = ready(&folder);
+    command.kill().unwrap();
+    command.wait().unwrap();
+    goes_on(&folder, &process, "suite");
+}
+
+#[test]
+fn what_a_started_program_is_told_to_ignore_stays_ignored() {
+    let folder = Folder::new();
+    folder.compile("cc", "app.c", "int main(void) { return 0; }\n");
+    let status_of = |prefix: &str| {
+        let line = format!("trap '' INT USR1; {prefix} cat /proc/self/status");
+        let mut shell = Command::new("sh");
+        shell.current_dir(folder.path("")).args(["-c", &line]);
+        let said = must(shell.output().unwrap());
+        let fields =
+            ["SigBlk:", "SigIgn:", "SigCgt:"].map(|name| said.lines().find_map(|line| line.strip_prefix(name)).unwrap().to_owned());
+        fields
+    };
+    let trodden = env!("CARGO_BIN_EXE_trodden");
+    let plain = status_of("");
+    assert_eq!(status_of(&format!("{trodden} trace record --runs 1 --output t.trace --")), plain);
+    assert_eq!(status_of(&format!("{trodden} record --suite tests --")), plain);
+}
+
+/// Yama lets a process trace its own descendants only, if it is switched on.
+#[test]
+fn a_program_that_is_started_may_be_traced_under_yama() {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if !matches!(scope.trim(), "1") {
+        eprintln!("skipped: this kernel has no Yama with ptrace_scope 1");
+        return;
+    }
+    let folder = worker();
+    fs::write(folder.path("finish"), "").unwrap();
+    must(folder.record(&["--runs", "1"], "t.trace", &["./app"]));
+}
