@@ -16,6 +16,8 @@
 //! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
 //! recognised when variants are made.
 
+// Long: what replaces a placeholder stands beside what inserts it.
+
 mod bitmaps;
 pub mod llvm_profile;
 

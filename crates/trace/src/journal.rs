@@ -161,7 +161,7 @@ mod tests {
         assert!(changes.undo(0x2000, &mut twice));
         assert_eq!(twice, [3]);
         changes.enter(0x1ffe, &[9], &[1]);
-        assert_eq!(changes.spans().collect::<Vec<_>>(), [0x2000..0x2002]);
+        assert!(changes.spans().eq(std::iter::once(0x2000..0x2002)));
         changes.forget(&(0x2000..0x3000));
         assert_eq!(changes.spans().count(), 0);
     }

@@ -190,7 +190,7 @@ impl Launcher {
 impl Drop for Launcher {
     fn drop(&mut self) {
         let socket = self.socket.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
-        // It ends when nobody can ask it any more.
+        // It ends when there is no one left to ask it.
         let _ = socket.shutdown(std::net::Shutdown::Both);
         let _ = crate::ptrace::wait_child(self.process);
     }

@@ -99,8 +99,8 @@ impl ClientLink {
     }
 }
 
-/// Signals that would end the client, and that it forwards instead; with the one that says that the tracer has ended. Those that it has
-/// been told to ignore are ignored by all. Faults of its own are not forwarded.
+/// Signals that would end the client, and that it forwards instead; with the one that says that the tracer has ended. Those that it
+/// inherits as ignored are ignored by all. Faults of its own are not forwarded.
 fn forwarded() -> libc::sigset_t {
     const OTHERS: [i32; 20] = [
         libc::SIGKILL,

@@ -82,6 +82,7 @@ impl Following<'_, '_> {
 
     /// Stops all threads outside system calls, but for those that are about to end; gives nothing, and lets them go on, if one has begun a
     /// `vfork` meanwhile.
+    // Long: one loop over the stops that threads can be in.
     fn stop_all(&mut self) -> Result<Option<Vec<(Tid, PtraceStop)>>, CollectError> {
         let mut all: HashMap<Tid, PtraceStop> = HashMap::new();
         let mut asked: HashSet<Tid> = HashSet::new();

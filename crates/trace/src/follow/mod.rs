@@ -15,6 +15,8 @@
 //! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction: then the thread
 //! goes on behind the trap when the handler comes back, and if it does not, the hit has been.
 
+// Long: the rules for each kind of stop are read together.
+
 mod let_go;
 
 use crate::CollectError;
@@ -74,6 +76,7 @@ pub struct Followed {
 ///
 /// # Errors
 /// It cannot be followed any more, or what is seen cannot be stored.
+// Long: the state is built, and one loop hands out stops.
 pub fn follow(
     subject: &TracedProcess,
     threads: &[Tid],
@@ -222,6 +225,7 @@ impl Following<'_, '_> {
         (Task::new(Role::Recorded(number)), number)
     }
 
+    // Long: one arm for each kind of stop.
     fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
             if !matches!(what, PtraceStop::Ended(_)) {
@@ -378,6 +382,7 @@ impl Following<'_, '_> {
         self.subject.free_clock(child)
     }
 
+    // Long: the entry and the exit of a call are read together.
     fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
         let memory = &self.subject.memory;
         match ptrace::system_call(thread)? {

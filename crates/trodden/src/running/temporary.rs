@@ -1,6 +1,6 @@
-//! Temporary folders that are removed on every way out but `kill -9`: at the end, on errors, and when a signal ends the command.
+//! Temporary folders that are removed however the command ends, except by `kill -9`: also on errors and signals.
 
-use super::{ignored_signals, tracer};
+use super::ignored_signals;
 use anyhow::{Context, Result};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -9,7 +9,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -18,6 +18,9 @@ static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// Whether signals have another meaning for this command than to end it.
 static SIGNALS_ARE_TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Takes a signal that would end the command; returns whether it does.
+static TAKER: OnceLock<fn(i32) -> bool> = OnceLock::new();
 
 /// How often to try to remove a folder that others may still write to, and how long to wait in between.
 const MAX_REMOVALS: u32 = 20;
@@ -41,7 +44,7 @@ pub fn folder(prefix: &str) -> Result<TemporaryFolder> {
 /// It cannot be created.
 pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
     remove_on_signals();
-    // Nobody creates one while all are being removed.
+    // None is created while all are being removed.
     let mut folders = all();
     let mut builder = tempfile::Builder::new();
     builder.prefix(prefix).permissions(Permissions::from_mode(0o700));
@@ -84,6 +87,12 @@ pub fn take_signals() {
     SIGNALS_ARE_TAKEN.store(true, Ordering::SeqCst);
 }
 
+/// From now on signals that would end the command are offered to a function first, which returns whether it takes them.
+pub fn offer_signals(taker: fn(i32) -> bool) {
+    let is_first = TAKER.set(taker).is_ok();
+    assert!(is_first, "a command has one taker of signals");
+}
+
 /// Whether [`take_signals`] was called.
 pub fn signals_are_taken() -> bool {
     SIGNALS_ARE_TAKEN.load(Ordering::SeqCst)
@@ -121,7 +130,7 @@ pub fn remove_on_signals() {
                 if signals_are_taken() {
                     continue;
                 }
-                if !tracer::signal(signal) {
+                if !TAKER.get().is_some_and(|taker| taker(signal)) {
                     let _removed = remove_all();
                     let _ = signal_hook::low_level::emulate_default_handler(signal);
                 }

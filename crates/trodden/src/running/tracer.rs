@@ -110,6 +110,7 @@ fn set_up(launcher: Arc<Launcher>, client: Option<ClientLink>) {
     let tracer = Tracer { launcher, stop: AtomicBool::new(false), state: Mutex::default(), synchronised: Condvar::new(), client };
     let is_first = TRACER.set(tracer).is_ok();
     assert!(is_first, "a command splits once");
+    temporary::offer_signals(signal);
 }
 
 fn tracer() -> &'static Tracer {
@@ -254,7 +255,7 @@ impl State {
 }
 
 /// A signal came to this very process; whether it is a tracer.
-pub fn signal(signal: i32) -> bool {
+fn signal(signal: i32) -> bool {
     let tracer = TRACER.get().filter(|tracer| tracer.client.is_some());
     tracer.inspect(|tracer| tracer.signal(signal, false)).is_some()
 }

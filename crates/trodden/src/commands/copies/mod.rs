@@ -13,6 +13,8 @@
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
+// Long: the verb from its options to its result.
+
 mod before;
 mod calls;
 mod chart;

@@ -135,8 +135,8 @@ pub fn model(
 }
 
 impl Model {
-    /// Entries of the functions that may be called from outside, and of those that nothing is known to call; blocks that nothing is known to
-    /// lead to.
+    /// Entries of the functions that may be called from outside, and of those that nothing is known to call; blocks without a known
+    /// predecessor.
     pub fn entries(&self) -> Vec<Witness> {
         let calls = self.program.functions().iter().zip(&self.functions).filter(|(_, known)| known.is_some()).flat_map(|(f, _)| &f.calls);
         let called: HashSet<WitnessFunctionId> = calls.flat_map(|(_, call)| call.callees.iter().copied()).collect();

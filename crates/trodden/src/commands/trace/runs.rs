@@ -4,6 +4,8 @@
 //! Invariant: every run of several gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see
 //! the same. A single one has the streams of the command itself.
 
+// Long: what a run gets and what becomes of it, for each kind of run.
+
 use super::fresh::FreshFolder;
 use super::model::Unwinding;
 use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
@@ -324,6 +326,7 @@ impl<'a> RepeatedProgram<'a> {
         Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
     }
 
+    // Long: the run's threads share what is set up here.
     fn run(&self, collector: &dyn Collector, watched: Watched, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
         let RunPlace { core, shows, role } = place;
         // Removed when the run is over.
