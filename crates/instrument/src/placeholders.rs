@@ -16,16 +16,14 @@
 //! The bitcode that is kept has the atomic updates in it, and a named metadata node that says so, by which they are
 //! recognised when variants are made.
 
-// Long: what replaces a placeholder stands beside what inserts it.
-
 mod bitmaps;
+mod fall_through;
 pub mod llvm_profile;
 
 use crate::counting::add_to_word;
 use crate::describe::{EdgeSite, FunctionCfg, calls_that_may_not_return, ending_call};
 use crate::llvm::{Block, Builder, Module, Value, llvm, owned};
 use crate::no_return::{NoReturnAnalysis, forks};
-use crate::shape::predecessors;
 use crate::values;
 use indexmap::{IndexMap, IndexSet};
 use llvm_profile::{CoverageTables, ProfileTables, fixed_element};
@@ -289,7 +287,7 @@ impl Placeholders {
         }
         let functions: IndexSet<Value> = erased.iter().map(|update| update.block().function()).collect();
         erased.into_iter().for_each(Value::erase);
-        functions.into_iter().for_each(restore_fall_through);
+        functions.into_iter().for_each(fall_through::restore);
     }
 
     /// Makes counters of the unit for all those of a function; gives their address.
@@ -444,33 +442,6 @@ fn place(before: Value, no_return: &NoReturnAnalysis) -> Option<PlaceholderPosit
         (_, 0) if !ended => Some(PlaceholderPosition::Left),
         _ => None,
     }
-}
-
-/// Moves blocks that held nothing but counters out from between two blocks of which one goes on to the other, to the
-/// block from which control comes to them. Where cases of a `switch` fall through, such a block stands at the head of
-/// each. LLVM leaves a block that falls through to the next as it is, but duplicates a short one that jumps into all
-/// that go on to it: each case would get a copy of all cases behind it.
-fn restore_fall_through(function: Value) {
-    let blocks: Vec<Block> = function.blocks().collect();
-    for (at, block) in blocks.iter().enumerate() {
-        let [next] = block.terminator().successors()[..] else { continue };
-        let between = blocks[at + 1..].iter().take_while(|b| **b != next && jumps_only(**b) == Some(next)).count();
-        if between == 0 || blocks.get(at + 1 + between) != Some(&next) {
-            continue;
-        }
-        for moved in &blocks[at + 1..=at + between] {
-            if let [from] = predecessors(*moved)[..] {
-                llvm!(LLVMMoveBasicBlockAfter(moved.0, from.0));
-            }
-        }
-    }
-}
-
-/// If a block does nothing but jump: where to.
-fn jumps_only(block: Block) -> Option<Block> {
-    let first = block.instructions().next().filter(|i| i.is(LLVMOpcode::LLVMBr))?;
-    let [to] = first.successors()[..] else { return None };
-    Some(to)
 }
 
 /// All updates that an array of counters is reached by, through whatever the optimiser has made of its address.

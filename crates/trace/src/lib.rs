@@ -5,7 +5,7 @@
 //! | `tracer.rs`, `launcher.rs` | the tracer's own process, and who starts programs where the user is |
 //! | `programs.rs` | every program that a command runs, with its processes, its arguments and how it ended |
 //! | `collect.rs` | collectors: a run to a partial trace |
-//! | `follow.rs`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
+//! | `follow/`, `followed_thread.rs` | the loop that follows a subject with its threads, signals and children |
 //! | `watch.rs`, `breakpoints.rs`, `displaced.rs`, `hardware.rs`, `single_step.rs` | what is watched in it |
 //! | `uprobes.rs`, `bpf.rs` | the kernel's probes |
 //! | `trampolines.rs`, `block_copies.rs`, `sleds.rs`, `rings.rs` | blocks that record themselves |

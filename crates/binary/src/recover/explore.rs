@@ -106,13 +106,13 @@ pub struct Explored<'k, 'a> {
     pub data: BTreeSet<u64>,
     /// Indirect jumps, and where they lead.
     pub jumps: BTreeMap<u64, Resolution>,
-    /// Those that may leave their function by a tail call, besides where they lead in it.
+    /// Indirect jumps that may be tail calls besides leading to places in their function.
     pub leaving: BTreeSet<u64>,
     /// What is not certain.
     pub uncertain: Vec<Uncertainty>,
-    /// Where code goes on behind an instruction that traps, if a handler of the signal skips that.
+    /// Addresses after instructions that trap, where execution resumes if a signal handler skips the trap.
     pub resumed: BTreeSet<u64>,
-    /// Instructions to which nothing is known to lead.
+    /// Instructions without a known predecessor.
     pub speculative: BTreeSet<u64>,
     is_speculative: bool,
     /// Addresses of code that data or instructions name, to be followed only if it looks like a function.
@@ -310,8 +310,8 @@ impl<'k, 'a> Explored<'k, 'a> {
         }
     }
 
-    /// [`flow`] of an instruction behind another one. A return to an address that was just put on the stack is an indirect jump, and a
-    /// call of code that does so is a jump: so retpolines are written (Intel, "Retpoline: A Branch Target Injection Mitigation").
+    /// [`flow`] of an instruction that follows another one. A return to an address that was just pushed is an indirect jump, and a call of
+    /// code that replaces its return address is a jump. Retpolines do both (Intel, "Retpoline: A Branch Target Injection Mitigation").
     fn flow_in_context(&self, instruction: &Instruction, before: Option<&Instruction>) -> CodeFlow {
         match flow(instruction) {
             CodeFlow::Return if before.is_some_and(sets_return_address) => CodeFlow::JumpIndirect,
@@ -445,7 +445,7 @@ pub fn flow(instruction: &Instruction) -> CodeFlow {
     }
 }
 
-/// Whether an instruction writes what a return behind it takes for its address: it pushes it, or overwrites the word on top of the stack.
+/// Whether an instruction sets the address that a return after it jumps to: it pushes a word, or overwrites the word on top of the stack.
 fn sets_return_address(instruction: &Instruction) -> bool {
     let is_top = instruction.op0_kind() == OpKind::Memory
         && instruction.memory_base() == Register::RSP

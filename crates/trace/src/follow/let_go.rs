@@ -82,7 +82,6 @@ impl Following<'_, '_> {
 
     /// Stops all threads outside system calls, but for those that are about to end; gives nothing, and lets them go on, if one has begun a
     /// `vfork` meanwhile.
-    // Long: one loop over the stops that threads can be in.
     fn stop_all(&mut self) -> Result<Option<Vec<(Tid, PtraceStop)>>, CollectError> {
         let mut all: HashMap<Tid, PtraceStop> = HashMap::new();
         let mut asked: HashSet<Tid> = HashSet::new();
@@ -95,18 +94,7 @@ impl Following<'_, '_> {
                 return Ok(Some(all.into_iter().collect()));
             }
             for thread in missing.into_iter().filter(|thread| asked.insert(*thread)) {
-                if !session.is_stopped(thread) || ptrace::instruction_pointer(thread).is_err() {
-                    unless_gone(ptrace::interrupt(thread))?;
-                    continue;
-                }
-                // It has not been let go on: an error came before that.
-                match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Begun) {
-                    what @ (PtraceStop::Signal(_) | PtraceStop::Begun | PtraceStop::GroupStopped) => drop(all.insert(thread, what)),
-                    _ => {
-                        unless_gone(ptrace::interrupt(thread))?;
-                        self.go_on(thread, 0)?;
-                    }
-                }
+                all.extend(self.ask_to_stop(thread)?.map(|what| (thread, what)));
             }
             if self.tasks.iter().all(|(thread, task)| task.is_ending || all.contains_key(thread)) {
                 continue;
@@ -144,6 +132,22 @@ impl Following<'_, '_> {
                         return Ok(None);
                     }
                 }
+            }
+        }
+    }
+
+    /// Asks a thread to stop; returns what it is stopped for if it is already, since an error came before it could go on.
+    fn ask_to_stop(&self, thread: Tid) -> Result<Option<PtraceStop>, CollectError> {
+        if !self.subject.session.is_stopped(thread) || ptrace::instruction_pointer(thread).is_err() {
+            unless_gone(ptrace::interrupt(thread))?;
+            return Ok(None);
+        }
+        match self.unhandled.get(&thread).copied().unwrap_or(PtraceStop::Begun) {
+            what @ (PtraceStop::Signal(_) | PtraceStop::Begun | PtraceStop::GroupStopped) => Ok(Some(what)),
+            _ => {
+                unless_gone(ptrace::interrupt(thread))?;
+                self.go_on(thread, 0)?;
+                Ok(None)
             }
         }
     }

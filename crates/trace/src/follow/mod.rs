@@ -15,20 +15,20 @@
 //! Invariant: a hit is recorded exactly once, also when a signal arrives between the trap and the displaced instruction: then the thread
 //! goes on behind the trap when the handler comes back, and if it does not, the hit has been.
 
-// Long: the rules for each kind of stop are read together.
-
+mod calls;
 mod let_go;
+mod signals;
+
+pub use calls::map_library;
 
 use crate::CollectError;
 use crate::attach::shares_memory;
-use crate::breakpoints::InSlot;
-use crate::followed_thread::{Role, TRAP, Task};
-use crate::images::{self, Library};
+use crate::followed_thread::{Role, Task};
 use crate::memory::Memory;
-use crate::ptrace::{self, CallStop, Disposition, NewTask, PtraceStop, Registers, Resume, Tid, begin_again, unless_gone};
-use crate::repeat::{CallEntry, Repeater};
-use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::subject::{AREA, TracedProcess};
+use crate::ptrace::{self, NewTask, PtraceStop, Resume, Tid, begin_again, unless_gone};
+use crate::repeat::Repeater;
+use crate::sink::{FallibleSink, Sink, SinkFlow, ThreadNumber};
+use crate::subject::TracedProcess;
 use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
@@ -76,7 +76,6 @@ pub struct Followed {
 ///
 /// # Errors
 /// It cannot be followed any more, or what is seen cannot be stored.
-// Long: the state is built, and one loop hands out stops.
 pub fn follow(
     subject: &TracedProcess,
     threads: &[Tid],
@@ -87,36 +86,8 @@ pub fn follow(
     note: fn(&str),
 ) -> Result<Followed, CollectError> {
     calls.begin(subject.process);
-    let followed = Followed {
-        ending: FollowEnding::Detached,
-        status: None,
-        threads: 0,
-        untraced_children: 0,
-        asynchronous_signals: 0,
-        handled_faults: 0,
-        stack: Vec::new(),
-        unrestored: Vec::new(),
-    };
     let sink = &mut FallibleSink { sink, error: None };
-    let (tasks, early, in_vfork) = (HashMap::new(), HashMap::new(), HashSet::new());
-    let unhandled = HashMap::new();
-    let mut state = Following {
-        subject,
-        watch,
-        calls,
-        sink,
-        note,
-        tasks,
-        early,
-        in_vfork,
-        cleared: HashMap::new(),
-        followed,
-        cycles: 0,
-        over: false,
-        failure: None,
-        unhandled,
-        is_undone: false,
-    };
+    let mut state = Following::new(subject, watch, calls, sink, note);
     state.begin(threads);
     let mut is_enough = state.failure.is_some();
     loop {
@@ -151,9 +122,6 @@ fn unless_killed(error: CollectError) -> Result<SinkFlow, CollectError> {
     }
 }
 
-/// By this flag of `clone` a program keeps its child from being followed.
-const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
-
 struct Following<'a, 'w> {
     subject: &'a TracedProcess,
     watch: &'a mut Watch<'w>,
@@ -179,6 +147,38 @@ struct Following<'a, 'w> {
     unhandled: HashMap<Tid, PtraceStop>,
     /// All changes have been undone; threads that are left are being killed.
     is_undone: bool,
+}
+
+impl<'a, 'w> Following<'a, 'w> {
+    fn new(subject: &'a TracedProcess, watch: &'a mut Watch<'w>, calls: &'a mut Repeater, sink: &'a mut dyn Sink, note: fn(&str)) -> Self {
+        let followed = Followed {
+            ending: FollowEnding::Detached,
+            status: None,
+            threads: 0,
+            untraced_children: 0,
+            asynchronous_signals: 0,
+            handled_faults: 0,
+            stack: Vec::new(),
+            unrestored: Vec::new(),
+        };
+        Following {
+            subject,
+            watch,
+            calls,
+            sink,
+            note,
+            tasks: HashMap::new(),
+            early: HashMap::new(),
+            in_vfork: HashSet::new(),
+            cleared: HashMap::new(),
+            followed,
+            cycles: 0,
+            over: false,
+            failure: None,
+            unhandled: HashMap::new(),
+            is_undone: false,
+        }
+    }
 }
 
 impl Following<'_, '_> {
@@ -225,7 +225,6 @@ impl Following<'_, '_> {
         (Task::new(Role::Recorded(number)), number)
     }
 
-    // Long: one arm for each kind of stop.
     fn stopped(&mut self, thread: Tid, what: PtraceStop) -> Result<SinkFlow, CollectError> {
         let Some(task) = self.tasks.get(&thread) else {
             if !matches!(what, PtraceStop::Ended(_)) {
@@ -242,13 +241,7 @@ impl Following<'_, '_> {
                     self.tasks.remove(&thread);
                 }
             }
-            (PtraceStop::GroupStopped, role) => {
-                if thread == self.subject.process && role != Role::Guest {
-                    let process = self.subject.process;
-                    (self.note)(&format!("process {process} is stopped by a signal: nothing is recorded until `kill -CONT {process}`"));
-                }
-                self.subject.session.listen(thread)?;
-            }
+            (PtraceStop::GroupStopped, role) => self.group_stopped(thread, role)?,
             (PtraceStop::Made { child, kind }, _) => {
                 if kind == NewTask::Vfork {
                     self.in_vfork.insert(thread);
@@ -266,22 +259,10 @@ impl Following<'_, '_> {
                 self.go_on(thread, 0)?;
             }
             (PtraceStop::Exec, Role::Recorded(_)) => {
-                match thread == self.subject.process {
-                    true => self.executed(thread),
-                    // A vfork child has left the memory that it borrowed.
-                    false => drop(self.tasks.insert(thread, Task::new(Role::Guest))),
-                }
-                self.followed.untraced_children += u32::from(thread != self.subject.process);
+                self.executed(thread);
                 self.begin_other(thread)?;
             }
-            (PtraceStop::Ending, role) => {
-                self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
-                let is_recorded = role != Role::Guest;
-                if is_recorded && (thread == self.subject.process || self.followed.stack.is_empty()) {
-                    self.followed.stack = self.watch.stack(self.subject, thread);
-                }
-                self.go_on(thread, 0)?;
-            }
+            (PtraceStop::Ending, role) => self.ending(thread, role)?,
             (PtraceStop::SystemCall, Role::Recorded(number)) => return self.system_call(thread, number),
             (PtraceStop::Signal(libc::SIGSEGV), _) if self.is_time_stamp(thread)? => self.go_on(thread, 0)?,
             (PtraceStop::Signal(signal), Role::Recorded(number)) => return self.signal(thread, number, signal),
@@ -316,8 +297,32 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// The process is another program: threads are gone, and breakpoints with the image.
+    /// The process has been stopped by a signal.
+    fn group_stopped(&mut self, thread: Tid, role: Role) -> io::Result<()> {
+        let process = self.subject.process;
+        if thread == process && role != Role::Guest {
+            (self.note)(&format!("process {process} is stopped by a signal: nothing is recorded until `kill -CONT {process}`"));
+        }
+        self.subject.session.listen(thread)
+    }
+
+    /// A thread is about to end; its memory is still there.
+    fn ending(&mut self, thread: Tid, role: Role) -> Result<(), CollectError> {
+        self.tasks.entry(thread).and_modify(|task| task.is_ending = true);
+        if role != Role::Guest && (thread == self.subject.process || self.followed.stack.is_empty()) {
+            self.followed.stack = self.watch.stack(self.subject, thread);
+        }
+        self.go_on(thread, 0)
+    }
+
+    /// A recorded thread has executed another program. If that is the process, its threads are gone, and breakpoints with the image.
     fn executed(&mut self, thread: Tid) {
+        if thread != self.subject.process {
+            // A vfork child has left the memory that it borrowed.
+            self.tasks.insert(thread, Task::new(Role::Guest));
+            self.followed.untraced_children += 1;
+            return;
+        }
         self.over = true;
         self.watch.end_probes();
         self.subject.session.forget_program();
@@ -380,216 +385,5 @@ impl Following<'_, '_> {
         self.watch.leave_copy(self.subject, child, true, false)?;
         self.watch.leave_child(self.subject, child)?;
         self.subject.free_clock(child)
-    }
-
-    // Long: the entry and the exit of a call are read together.
-    fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
-        let memory = &self.subject.memory;
-        match ptrace::system_call(thread)? {
-            CallStop::Entry { number: call, arguments } => {
-                if self.failure.is_none() {
-                    self.watch.note_system_call(call, &arguments, memory)?;
-                }
-                let task = self.tasks.get_mut(&thread).expect("the thread is known");
-                task.returning = call as i64 == libc::SYS_rt_sigreturn;
-                if call as i64 == libc::SYS_rt_sigprocmask {
-                    task.enter_mask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
-                }
-                if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
-                    self.followed.stack = self.watch.stack(self.subject, thread);
-                }
-                if call as i64 == libc::SYS_clone3 {
-                    self.follow_clone3(thread, arguments[0])?;
-                }
-                match self.calls.enter(thread, number, call, arguments, memory) {
-                    // What shares the memory must be followed, since it comes to the same breakpoints.
-                    CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
-                        self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
-                        ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
-                    }
-                    CallEntry::Run => {}
-                    CallEntry::RunWith([rdi, rsi]) => {
-                        self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
-                        ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
-                    }
-                    CallEntry::Skip => {
-                        ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
-                    }
-                }
-                self.subject.session.resume(thread, Resume::ToSystemCall, 0)?;
-            }
-            CallStop::Exit { result } => {
-                if let Some((place, flags)) = self.cleared.remove(&thread) {
-                    memory.write(place, &flags.to_le_bytes())?;
-                }
-                if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
-                    ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
-                }
-                if let Some(result) = self.calls.exit(thread, number, result, memory)? {
-                    let registers = ptrace::registers(thread)?;
-                    ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
-                }
-                self.note_mask(thread, result)?;
-                if self.failure.is_some() {
-                    // The collection is ending: nothing more is watched.
-                    self.go_on(thread, 0)?;
-                    return Ok(SinkFlow::Enough);
-                }
-                self.note_mapping(thread, result)?;
-                let registers = ptrace::registers(thread)?;
-                let task = self.tasks.get_mut(&thread).expect("the thread is known");
-                let again = std::mem::take(&mut task.returning) && task.come_back((registers.rip, registers.rsp));
-                let flow = self.watch.after_system_call(self.subject, (thread, number), again, self.sink)?;
-                self.go_on(thread, 0)?;
-                return Ok(flow);
-            }
-            CallStop::Neither => self.go_on(thread, 0)?,
-        }
-        Ok(SinkFlow::GoOn)
-    }
-
-    /// A call of `clone3` begins, which has its flags in memory. What shares the memory must be followed, as for `clone`; the flags are
-    /// written back when the call has ended.
-    fn follow_clone3(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
-        let memory = &self.subject.memory;
-        // Where the program has no memory, the kernel says so.
-        let Ok(flags) = memory.word(place) else { return Ok(()) };
-        if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
-            self.cleared.insert(thread, (place, flags));
-        }
-        Ok(())
-    }
-
-    /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.
-    fn note_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
-        let memory = &self.subject.memory;
-        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_mask), result) {
-            memory.write(old, &(memory.word(old)? | TRAP).to_le_bytes())?;
-        }
-        Ok(())
-    }
-
-    /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
-    fn note_mapping(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
-        if (-4095..0).contains(&result) {
-            return Ok(());
-        }
-        let call = ptrace::registers(thread)?;
-        match call.orig_rax as i64 {
-            libc::SYS_munmap => self.subject.session.forget_memory(&(call.rdi..call.rdi.saturating_add(call.rsi))),
-            libc::SYS_mmap => self.subject.session.forget_memory(&(result as u64..(result as u64).saturating_add(call.rsi))),
-            _ => {}
-        }
-        if self.watch.libraries().is_empty() {
-            return Ok(());
-        }
-        match call.orig_rax as i64 {
-            libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
-                match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
-                    Some(library) => map_library((self.subject, thread), self.watch, self.calls, library, result as u64),
-                    None => Ok(()),
-                }
-            }
-            libc::SYS_munmap => {
-                for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi))) {
-                    let area = image.area..image.area + AREA;
-                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA, 0, 0, 0, 0])?;
-                    self.calls.shown.forget(&area, &image.code);
-                }
-                Ok(())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
-        match self.watch.trap(self.subject, thread, number, signal, self.sink)? {
-            Trap::Recorded(flow) => {
-                self.go_on(thread, 0)?;
-                Ok(flow)
-            }
-            Trap::Foreign => {
-                self.before_delivery(thread, signal)?;
-                self.go_on(thread, signal)?;
-                Ok(SinkFlow::GoOn)
-            }
-        }
-    }
-
-    /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
-    fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
-        let at = ptrace::instruction_pointer(thread)?;
-        let in_copy = self.watch.is_copy(at);
-        let in_image = in_copy || self.watch.is_code(at);
-        let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
-        let disposition = ptrace::disposition(thread, signal, synchronous);
-        if disposition == Disposition::Passed {
-            return Ok(());
-        }
-        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
-            self.followed.asynchronous_signals += 1;
-        }
-        let mut is_recorded = self.watch.is_stepped(thread, at);
-        let information = ptrace::signal_information(thread)?;
-        if in_copy {
-            is_recorded = self.watch.leave_copy(self.subject, thread, false, synchronous)?;
-        }
-        if disposition == Disposition::Caught {
-            self.followed.handled_faults += u32::from(synchronous);
-            self.watch.before_handler(self.subject, thread)?;
-        }
-        ptrace::set_signal_information(thread, &information)?;
-        match self.watch.in_slot(at) {
-            Some(InSlot::Before(address)) => {
-                ptrace::set_instruction_pointer(thread, address)?;
-                is_recorded = true;
-            }
-            Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
-            Some(InSlot::Within) | None => {}
-        }
-        if is_recorded && disposition == Disposition::Caught {
-            let registers = ptrace::registers(thread)?;
-            self.tasks.get_mut(&thread).expect("the thread is known").interrupt((registers.rip, registers.rsp));
-        }
-        Ok(())
-    }
-
-    /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
-    fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
-        if !self.subject.fixed_clock {
-            return Ok(false);
-        }
-        let mut registers = ptrace::registers(thread)?;
-        let code = Memory::open(thread)?.read_some(registers.rip, 3);
-        let length = match code.as_slice() {
-            [0x0f, 0x31, ..] => 2,
-            [0x0f, 0x01, 0xf9] => 3,
-            _ => return Ok(false),
-        };
-        self.cycles += 1000;
-        (registers.rax, registers.rdx) = (self.cycles & 0xffff_ffff, self.cycles >> 32);
-        if length == 3 {
-            registers.rcx = 0;
-        }
-        registers.rip += length;
-        ptrace::set_registers(thread, &registers)?;
-        Ok(true)
-    }
-}
-
-/// Watches a library that a stopped thread has mapped.
-///
-/// # Errors
-/// It cannot be watched.
-pub fn map_library(
-    (subject, thread): (&TracedProcess, Tid),
-    watch: &mut Watch,
-    calls: &mut Repeater,
-    library: &Library,
-    start: u64,
-) -> Result<(), CollectError> {
-    match watch.map(subject, thread, library, start)? {
-        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA, &image.code)?),
-        None => Ok(()),
     }
 }

@@ -96,6 +96,7 @@ impl Bursting {
             stretch: 1,
             asked_ns: 0,
             processor: ProcessorTime::default(),
+            by_processor: false,
             waiting: Waiting::default(),
             last_reading: Instant::now(),
             processor_at_reading: 0,
@@ -129,6 +130,8 @@ struct BurstController {
     /// Nanoseconds that the switch was to be on.
     asked_ns: u64,
     processor: ProcessorTime,
+    /// Whether the recording goes by processor time: decided once, since times of two clocks cannot be added.
+    by_processor: bool,
     waiting: Waiting,
     last_reading: Instant,
     /// Processor time at the last reading.
@@ -147,6 +150,7 @@ impl BurstController {
                 break;
             }
         }
+        self.by_processor = self.processor.now().is_some();
         let began = Instant::now();
         let mut last_search = began;
         self.last_reading = began;
@@ -170,7 +174,7 @@ impl BurstController {
         self.set_switches(false);
         let wall_ns = began.elapsed().as_nanos() as u64;
         self.read();
-        let processor_ns = self.processor.now();
+        let processor_ns = self.processor_time();
         let any = self.switches.values().any(Option::is_some);
         any.then_some(Sampled {
             readings: self.readings,
@@ -198,10 +202,15 @@ impl BurstController {
         self.switches.values().any(Option::is_some)
     }
 
+    /// Processor time of the programs, if the recording goes by that.
+    fn processor_time(&mut self) -> Option<u64> {
+        self.by_processor.then(|| self.processor.now()).flatten()
+    }
+
     /// One burst; whether it was the last.
     fn burst(&mut self) -> bool {
         let asked = self.bursts.burst * self.stretch;
-        let processor = self.processor.now();
+        let processor = self.processor_time();
         let began = Instant::now();
         self.set_switches(true);
         let last = self.wait(asked.saturating_sub(Duration::from_secs_f64(self.late)));
@@ -212,7 +221,7 @@ impl BurstController {
         let took = began.elapsed();
         // By how much a burst is late does not go by its length.
         self.late = lateness(self.late, self.bursts.burst, (took + self.bursts.burst).saturating_sub(asked));
-        let burst = match processor.zip(self.processor.now()) {
+        let burst = match processor.zip(self.processor_time()) {
             // One that found the program waiting is none.
             Some((before, after)) => SwitchedOn { ns: after.saturating_sub(before), bursts: u64::from(after > before) },
             None => SwitchedOn { ns: took.as_nanos() as u64, bursts: 1 },
@@ -236,7 +245,7 @@ impl BurstController {
         // What cannot be read now is reported when the profile is made.
         if let Ok(raws) = read(&with_switch) {
             let since = std::mem::take(&mut self.since);
-            let passed_ns = match self.processor.now() {
+            let passed_ns = match self.processor_time() {
                 Some(now) => now.saturating_sub(std::mem::replace(&mut self.processor_at_reading, now)),
                 None => self.last_reading.elapsed().as_nanos() as u64,
             };

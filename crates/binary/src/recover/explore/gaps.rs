@@ -1,7 +1,7 @@
-//! Code that nothing is known to reach, within what the unwind tables call a function: behind an instruction that traps, a call that is
-//! thought not to return, a label whose address is kept. Handlers of signals skip traps, and what is thought may be wrong.
+//! Code without a known predecessor, within the bounds that the unwind tables give a function: after an instruction that traps, after a
+//! call that appears not to return, at a label whose address is stored. Signal handlers skip traps, and a call may return after all.
 //!
-//! Such bytes are followed last, and only if all that they lead to looks like code, since tables may lie between instructions.
+//! Such bytes are followed last, and only if everything that they lead to looks like code, since tables may lie between instructions.
 
 use super::{CodeFlow, Explored, flow};
 use crate::graph::Returns;
@@ -10,11 +10,11 @@ use crate::recover::padding;
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Instructions that are followed on trial, at most.
+/// Maximum number of instructions that are decoded to find out whether bytes are code.
 const MAX_TRIAL: usize = 20_000;
 
 impl Explored<'_, '_> {
-    /// Follows what lies in gaps; says whether there was anything new.
+    /// Follows the code in gaps; returns whether any was found.
     pub fn follow_gaps(&mut self) -> bool {
         let before = self.instructions.len();
         self.follow_resumed();
@@ -29,11 +29,12 @@ impl Explored<'_, '_> {
         self.instructions.len() > before
     }
 
-    /// A handler of signals may go on behind an instruction that traps. Compilers leave nothing there but what is reached otherwise.
+    /// Follows the code after instructions that trap, where a signal handler may resume. Compilers put only code there that is reached
+    /// in another way.
     fn follow_resumed(&mut self) {
         let stops = self.instructions.iter().filter(|(_, reached)| reached.flow == CodeFlow::Stop);
-        let behind: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
-        for (stop, next) in behind {
+        let after: Vec<(u64, u64)> = stops.map(|(at, reached)| (*at, at + u64::from(reached.size))).collect();
+        for (stop, next) in after {
             let region = self.region_range(self.region_of(stop));
             if region.contains(&next) && self.is_gap(next) && !self.is_filled(&(next..region.end)) && self.looks_like_rest(next) {
                 self.resumed.insert(next);
@@ -43,7 +44,7 @@ impl Explored<'_, '_> {
         }
     }
 
-    /// Where code may begin in the gaps of described functions.
+    /// Addresses in the gaps of functions with unwind tables where code may begin.
     fn beginnings(&self) -> BTreeSet<u64> {
         let mut beginnings: BTreeSet<u64> = self.labels.iter().copied().collect();
         for (at, reached) in &self.instructions {
@@ -76,7 +77,7 @@ impl Explored<'_, '_> {
         self.code.binary.bytes_at(range.start)?.get(..range.end.checked_sub(range.start)? as usize)
     }
 
-    /// Whether bytes are padding up to their end; without unwind tables, up to where a function that is not known could begin.
+    /// Whether bytes are nothing but padding; without unwind tables, padding up to where an unknown function could begin.
     fn is_filled(&self, range: &Range<u64>) -> bool {
         let Some(bytes) = self.bytes(range) else { return true };
         let filling = padding::length(bytes, range.start);
@@ -84,7 +85,7 @@ impl Explored<'_, '_> {
         filling == bytes.len() || (filling > 0 && self.frames.at(range.start).is_none() && end.is_multiple_of(super::ALIGNMENT))
     }
 
-    /// Whether code from an address on, followed on trial, stays in its region until it ends or comes to what is known.
+    /// Whether the bytes from an address on decode to code that stays in its region until it ends or reaches known code.
     fn looks_like_rest(&self, start: u64) -> bool {
         let region = self.region_range(self.region_of(start));
         let mut seen: HashSet<u64> = HashSet::new();

@@ -13,8 +13,6 @@
 //!
 //! `trodden doctor -- COMMAND` runs a program several times in the same way, to see whether it does the same each time.
 
-// Long: the verb from its options to its result.
-
 mod before;
 mod calls;
 mod chart;
@@ -32,18 +30,16 @@ mod spec;
 mod weights;
 mod worker;
 
-use crate::driver::other_programs::named;
-use crate::output;
-use crate::running::temporary;
 pub use objects::FOLDER as OBJECTS;
-use trodden_profile::private;
 pub use worker::work;
 
 use crate::cli::{Copies, EngineKind, Record, word};
 use crate::driver::assets;
+use crate::driver::other_programs::named;
 use crate::driver::recipe::SystemText;
 use crate::notes::{note, warn};
-use crate::running::{circumstances, deliver};
+use crate::output;
+use crate::running::{circumstances, deliver, temporary};
 use anyhow::{Context, Result, bail, ensure};
 use before::{CopyInput, Failed, WorkFolder};
 use costs::Costs;
@@ -57,7 +53,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 use trodden_launch::{Engine, JobEvent, Kubernetes, LaunchJob, LaunchStop, LaunchTask, Local, Slurm, Template};
 use trodden_profile::copies::{CopiesError, MergedCopies, edges, merge_copies};
-use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run};
+use trodden_profile::{Collected, CopyDivergence, ProcessEnding, Profile, Run, private};
 use trodden_report::words::plural;
 use trodden_unit::Identity;
 use trodden_unit::store::STORE_VARIABLE;

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `record.rs`, `runs.rs`, `repeated.rs` | running a program with witnesses; whether runs repeat the first |
 //! | `plan.rs`, `weights.rs` | which run watches what, and what that costs |
-//! | `fresh.rs`, `distribute.rs` | a copy of the working folder for each run; runs on other machines |
+//! | `outputs.rs`, `fresh.rs`, `distribute.rs` | what runs write; a copy of the working folder for each; runs on other machines |
 //! | `merge.rs`, `replay.rs` | merging what each run saw; what a single run saw |
 //! | `model.rs`, `imports.rs`, `code.rs` | machine code as the program of [`trodden_flow::witness`], and as the trace names it |
 //! | `place.rs` | places of a trace: functions, lines, addresses |
@@ -28,6 +28,7 @@ mod imports;
 mod jumps;
 mod merge;
 mod model;
+mod outputs;
 mod page;
 mod place;
 mod plan;

@@ -212,7 +212,9 @@ impl Recording<'_> {
         }
         let mut writer = self.writer(&model, &code, collector, 1)?;
         let targets = Hits { code: &code, sites: &sites, jumps: &jumps, steps }.replay(&partial, &mut writer)?;
-        let unknown: Vec<(u64, u64)> = targets.into_iter().filter(|target| !has_edge(&self.graphs, *target)).collect();
+        // A block that nothing was known to lead to may be recorded all the same.
+        let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
+        let unknown: Vec<(u64, u64)> = targets.into_iter().filter(is_missing).collect();
         notes.extend((!unknown.is_empty()).then(|| missing_blocks(&code, &unknown)));
         let cut = !matches!(result.outcome.followed.ending, FollowEnding::Exited(_));
         let runs = vec![about_run(&sites[..blocks], &result)];

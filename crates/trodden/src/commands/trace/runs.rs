@@ -4,18 +4,16 @@
 //! Invariant: every run of several gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see
 //! the same. A single one has the streams of the command itself.
 
-// Long: what a run gets and what becomes of it, for each kind of run.
-
 use super::fresh::FreshFolder;
 use super::model::Unwinding;
+use super::outputs::{Output, drain};
 use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
 use crate::running::tracer::{self, ActiveRun, RunRole};
 use anyhow::{Context, Result};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
@@ -26,8 +24,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use trodden_profile::private;
 use trodden_trace::{
-    Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe, RunLog,
-    RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, wait_child,
+    CollectError, Collector, Executable, FollowEnding, Library, NOWHERE, PartialWriter, ProgramStart, PtraceBreakpoints, RepeatRecipe,
+    RunLog, RunOutcome, RunTarget, Sink, SinkFlow, ThreadNumber, TraceRun, cores, wait_child,
 };
 
 /// Standard input, given to each run from its beginning.
@@ -326,7 +324,6 @@ impl<'a> RepeatedProgram<'a> {
         Ok(RunResult { outcome, partial: partial.to_owned(), hits, time })
     }
 
-    // Long: the run's threads share what is set up here.
     fn run(&self, collector: &dyn Collector, watched: Watched, sink: &mut (dyn Sink + Send), place: RunPlace) -> Result<RunOutcome> {
         let RunPlace { core, shows, role } = place;
         // Removed when the run is over.
@@ -359,36 +356,30 @@ impl<'a> RepeatedProgram<'a> {
             // Who pins and follows is a thread of its own.
             let collected = scope.spawn(|| collector.collect(run, sink)).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             active.let_go();
-            if let Ok(outcome) = &collected
-                && !outcome.followed.unrestored.is_empty()
-            {
-                let left = outcome.followed.unrestored.join(", ");
-                crate::notes::warn(format_args!("changes to the process could not be undone: {left}"));
-            }
-            let ended = match collected {
-                Ok(outcome) => self.end(outcome, &active),
-                Err(error) => {
-                    if self.job.pid.is_none()
-                        && let Some(process) = active.process()
-                    {
-                        // It runs on, untraced; its end says nothing that the error does not.
-                        let _ = wait_child(process as i32);
-                    }
-                    Err(error.into())
-                }
-            };
+            let ended = self.end(collected, &active);
             drop(is_over);
             ended
         })
     }
 
     /// A program that was let go runs on: it is the command's, which ends with it.
-    fn end(&self, mut outcome: RunOutcome, active: &ActiveRun) -> Result<RunOutcome> {
+    fn end(&self, collected: Result<RunOutcome, CollectError>, active: &ActiveRun) -> Result<RunOutcome> {
+        let program = || active.process().filter(|_| self.job.pid.is_none());
+        let mut outcome = match collected {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                // Its end says nothing that the error does not.
+                program().into_iter().for_each(|process| _ = wait_child(process as i32));
+                return Err(error.into());
+            }
+        };
         let followed = &mut outcome.followed;
-        if self.job.pid.is_none()
-            && followed.ending == FollowEnding::Detached
+        if !followed.unrestored.is_empty() {
+            crate::notes::warn(format_args!("changes to the process could not be undone: {}", followed.unrestored.join(", ")));
+        }
+        if followed.ending == FollowEnding::Detached
             && followed.status.is_none()
-            && let Some(process) = active.process()
+            && let Some(process) = program()
         {
             followed.status = Some(wait_child(process as i32).context("the program that was traced cannot be waited for")?);
         }
@@ -426,46 +417,6 @@ struct RunPlace {
 impl RunPlace {
     fn hidden(core: Option<usize>) -> Self {
         Self { core, shows: false, role: RunRole::Repetition }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Output {
-    Out,
-    Error,
-}
-
-/// Passes on, or drops, what a run writes, until it has no writer any more, or the run is over: then what the run has written is in the
-/// pipe, and a daemon that it has left may hold the pipe open for ever. A reader that is gone is none of the run's business.
-fn drain(mut pipe: io::PipeReader, which: Output, shows: bool, over: &io::PipeReader) {
-    let mut buffer = vec![0; 1 << 16];
-    // Bytes that may be of the run, once that is over.
-    let mut left = None;
-    while left != Some(0) {
-        let is_ready = |of: &PollFd| of.any().unwrap_or(true);
-        let mut both = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN), PollFd::new(over.as_fd(), PollFlags::POLLIN)];
-        let waited = poll(&mut both, PollTimeout::NONE);
-        let (has_output, is_over) = (is_ready(&both[0]), is_ready(&both[1]));
-        match waited {
-            Err(nix::errno::Errno::EINTR) => continue,
-            Err(_) => return,
-            Ok(_) if is_over && left.is_none() => {
-                let capacity = nix::fcntl::fcntl(pipe.as_fd(), nix::fcntl::FcntlArg::F_GETPIPE_SZ);
-                left = Some(capacity.map_or(buffer.len(), |bytes| bytes as usize));
-                continue;
-            }
-            Ok(_) if !has_output => return,
-            Ok(_) => {}
-        }
-        let room = left.map_or(buffer.len(), |left| left.min(buffer.len()));
-        let Ok(read @ 1..) = pipe.read(&mut buffer[..room]) else { return };
-        left = left.map(|left| left - read);
-        if shows {
-            let _ = match which {
-                Output::Out => io::stdout().write_all(&buffer[..read]).and_then(|()| io::stdout().flush()),
-                Output::Error => io::stderr().write_all(&buffer[..read]),
-            };
-        }
     }
 }
 

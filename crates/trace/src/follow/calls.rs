@@ -1,0 +1,157 @@
+//! System calls of recorded threads: answered or compared with a first run, kept from hiding what they make, and what they map.
+
+use super::Following;
+use crate::CollectError;
+use crate::followed_thread::{TRAP, Task};
+use crate::images::{self, Library};
+use crate::ptrace::{self, CallStop, Registers, Resume, Tid};
+use crate::repeat::{CallEntry, Repeater};
+use crate::sink::{SinkFlow, ThreadNumber};
+use crate::subject::{AREA, TracedProcess};
+use crate::watch::Watch;
+
+/// By this flag of `clone` a program keeps its child from being followed.
+const UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+
+impl Following<'_, '_> {
+    /// A recorded thread is at a system call.
+    pub(super) fn system_call(&mut self, thread: Tid, number: ThreadNumber) -> Result<SinkFlow, CollectError> {
+        match ptrace::system_call(thread)? {
+            CallStop::Entry { number: call, arguments } => self.enter_call(thread, number, call, arguments).map(|()| SinkFlow::GoOn),
+            CallStop::Exit { result } => self.leave_call(thread, number, result),
+            CallStop::Neither => self.go_on(thread, 0).map(|()| SinkFlow::GoOn),
+        }
+    }
+
+    fn enter_call(&mut self, thread: Tid, number: ThreadNumber, call: u64, arguments: [u64; 6]) -> Result<(), CollectError> {
+        let memory = &self.subject.memory;
+        if self.failure.is_none() {
+            self.watch.note_system_call(call, &arguments, memory)?;
+        }
+        let task = self.tasks.get_mut(&thread).expect("the thread is known");
+        task.returning = call as i64 == libc::SYS_rt_sigreturn;
+        if call as i64 == libc::SYS_rt_sigprocmask {
+            task.enter_mask(arguments[0], memory.word(arguments[1]).ok(), arguments[2]);
+        }
+        if matches!(call as i64, libc::SYS_execve | libc::SYS_execveat) {
+            self.followed.stack = self.watch.stack(self.subject, thread);
+        }
+        if call as i64 == libc::SYS_clone3 {
+            self.follow_clone3(thread, arguments[0])?;
+        }
+        match self.calls.enter(thread, number, call, arguments, memory) {
+            // What shares the memory must be followed, since it comes to the same breakpoints.
+            CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
+                self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
+            }
+            CallEntry::Run => {}
+            CallEntry::RunWith([rdi, rsi]) => {
+                self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
+                ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+            }
+            CallEntry::Skip => {
+                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+            }
+        }
+        Ok(self.subject.session.resume(thread, Resume::ToSystemCall, 0)?)
+    }
+
+    fn leave_call(&mut self, thread: Tid, number: ThreadNumber, result: i64) -> Result<SinkFlow, CollectError> {
+        let memory = &self.subject.memory;
+        if let Some((place, flags)) = self.cleared.remove(&thread) {
+            memory.write(place, &flags.to_le_bytes())?;
+        }
+        if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
+            ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
+        }
+        if let Some(result) = self.calls.exit(thread, number, result, memory)? {
+            let registers = ptrace::registers(thread)?;
+            ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
+        }
+        self.note_mask(thread, result)?;
+        if self.failure.is_some() {
+            // The collection is ending: nothing more is watched.
+            self.go_on(thread, 0)?;
+            return Ok(SinkFlow::Enough);
+        }
+        self.note_mapping(thread, result)?;
+        let registers = ptrace::registers(thread)?;
+        let task = self.tasks.get_mut(&thread).expect("the thread is known");
+        let again = std::mem::take(&mut task.returning) && task.come_back((registers.rip, registers.rsp));
+        let flow = self.watch.after_system_call(self.subject, (thread, number), again, self.sink)?;
+        self.go_on(thread, 0)?;
+        Ok(flow)
+    }
+
+    /// A call of `clone3` begins, which has its flags in memory. What shares the memory must be followed, as for `clone`; the flags are
+    /// written back when the call has ended.
+    fn follow_clone3(&mut self, thread: Tid, place: u64) -> Result<(), CollectError> {
+        let memory = &self.subject.memory;
+        // Where the program has no memory, the kernel says so.
+        let Ok(flags) = memory.word(place) else { return Ok(()) };
+        if flags & UNTRACED != 0 && memory.write(place, &(flags & !UNTRACED).to_le_bytes()).is_ok() {
+            self.cleared.insert(thread, (place, flags));
+        }
+        Ok(())
+    }
+
+    /// A system call has ended: where it says which signals were blocked, SIGTRAP is among them if the program has it so.
+    fn note_mask(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
+        let memory = &self.subject.memory;
+        if let (Some(old), 0) = (self.tasks.get_mut(&thread).and_then(Task::leave_mask), result) {
+            memory.write(old, &(memory.word(old)? | TRAP).to_le_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
+    fn note_mapping(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
+        if (-4095..0).contains(&result) {
+            return Ok(());
+        }
+        let call = ptrace::registers(thread)?;
+        match call.orig_rax as i64 {
+            libc::SYS_munmap => self.subject.session.forget_memory(&(call.rdi..call.rdi.saturating_add(call.rsi))),
+            libc::SYS_mmap => self.subject.session.forget_memory(&(result as u64..(result as u64).saturating_add(call.rsi))),
+            _ => {}
+        }
+        if self.watch.libraries().is_empty() {
+            return Ok(());
+        }
+        match call.orig_rax as i64 {
+            libc::SYS_mmap if call.rdx & libc::PROT_EXEC as u64 != 0 && call.r10 & libc::MAP_ANONYMOUS as u64 == 0 => {
+                match images::mapped(self.watch.libraries(), self.subject.process, call.r8, call.r9) {
+                    Some(library) => map_library((self.subject, thread), self.watch, self.calls, library, result as u64),
+                    None => Ok(()),
+                }
+            }
+            libc::SYS_munmap => {
+                for image in self.watch.unmap(&(call.rdi..call.rdi.saturating_add(call.rsi))) {
+                    let area = image.area..image.area + AREA;
+                    self.subject.inject(thread, Some(self.subject.area), libc::SYS_munmap, [area.start, AREA, 0, 0, 0, 0])?;
+                    self.calls.shown.forget(&area, &image.code);
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Watches a library that a stopped thread has mapped.
+///
+/// # Errors
+/// It cannot be watched.
+pub fn map_library(
+    (subject, thread): (&TracedProcess, Tid),
+    watch: &mut Watch,
+    calls: &mut Repeater,
+    library: &Library,
+    start: u64,
+) -> Result<(), CollectError> {
+    match watch.map(subject, thread, library, start)? {
+        Some(image) => Ok(calls.shown.add(subject.process, image.area..image.area + AREA, &image.code)?),
+        None => Ok(()),
+    }
+}

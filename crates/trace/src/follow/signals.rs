@@ -1,0 +1,84 @@
+//! Signals of recorded threads: hits of what is watched, and those that are delivered.
+
+use super::Following;
+use crate::CollectError;
+use crate::breakpoints::InSlot;
+use crate::memory::Memory;
+use crate::ptrace::{self, Disposition, Tid};
+use crate::sink::{SinkFlow, ThreadNumber, Trap};
+
+impl Following<'_, '_> {
+    pub(super) fn signal(&mut self, thread: Tid, number: ThreadNumber, signal: i32) -> Result<SinkFlow, CollectError> {
+        match self.watch.trap(self.subject, thread, number, signal, self.sink)? {
+            Trap::Recorded(flow) => {
+                self.go_on(thread, 0)?;
+                Ok(flow)
+            }
+            Trap::Foreign => {
+                self.before_delivery(thread, signal)?;
+                self.go_on(thread, signal)?;
+                Ok(SinkFlow::GoOn)
+            }
+        }
+    }
+
+    /// A signal is about to be delivered: a thread in a slot is put where it would be without slots.
+    fn before_delivery(&mut self, thread: Tid, signal: i32) -> Result<(), CollectError> {
+        let at = ptrace::instruction_pointer(thread)?;
+        let in_copy = self.watch.is_copy(at);
+        let in_image = in_copy || self.watch.is_code(at);
+        let synchronous = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL | libc::SIGTRAP);
+        let disposition = ptrace::disposition(thread, signal, synchronous);
+        if disposition == Disposition::Passed {
+            return Ok(());
+        }
+        if !synchronous && (in_image || self.watch.in_slot(at).is_some()) {
+            self.followed.asynchronous_signals += 1;
+        }
+        let mut is_recorded = self.watch.is_stepped(thread, at);
+        let information = ptrace::signal_information(thread)?;
+        if in_copy {
+            is_recorded = self.watch.leave_copy(self.subject, thread, false, synchronous)?;
+        }
+        if disposition == Disposition::Caught {
+            self.followed.handled_faults += u32::from(synchronous);
+            self.watch.before_handler(self.subject, thread)?;
+        }
+        ptrace::set_signal_information(thread, &information)?;
+        match self.watch.in_slot(at) {
+            Some(InSlot::Before(address)) => {
+                ptrace::set_instruction_pointer(thread, address)?;
+                is_recorded = true;
+            }
+            Some(InSlot::After(address)) => ptrace::set_instruction_pointer(thread, address)?,
+            Some(InSlot::Within) | None => {}
+        }
+        if is_recorded && disposition == Disposition::Caught {
+            let registers = ptrace::registers(thread)?;
+            self.tasks.get_mut(&thread).expect("the thread is known").interrupt((registers.rip, registers.rsp));
+        }
+        Ok(())
+    }
+
+    /// Answers `rdtsc` and `rdtscp`, which trap where the recipe fixes the time.
+    pub(super) fn is_time_stamp(&mut self, thread: Tid) -> Result<bool, CollectError> {
+        if !self.subject.fixed_clock {
+            return Ok(false);
+        }
+        let mut registers = ptrace::registers(thread)?;
+        let code = Memory::open(thread)?.read_some(registers.rip, 3);
+        let length = match code.as_slice() {
+            [0x0f, 0x31, ..] => 2,
+            [0x0f, 0x01, 0xf9] => 3,
+            _ => return Ok(false),
+        };
+        self.cycles += 1000;
+        (registers.rax, registers.rdx) = (self.cycles & 0xffff_ffff, self.cycles >> 32);
+        if length == 3 {
+            registers.rcx = 0;
+        }
+        registers.rip += length;
+        ptrace::set_registers(thread, &registers)?;
+        Ok(true)
+    }
+}
