@@ -31,7 +31,10 @@ pub fn run() -> Result<()> {
         each.collect::<Vec<_>>().join(separator)
     };
     let mut cargo = steps::cargo();
-    cargo.args(["build", "--locked", "--profile", "dist"]).args(PACKAGES.iter().flat_map(|package| ["--package", package]));
+    // What is packed runs on any distribution: it has its own SQLite and zstd.
+    cargo
+        .args(["build", "--locked", "--profile", "dist", "--no-default-features", "--features", "trodden/bundled"])
+        .args(PACKAGES.iter().flat_map(|package| ["--package", package]));
     cargo.env("CARGO_ENCODED_RUSTFLAGS", options("--remap-path-prefix=", SEPARATOR));
     steps::run(cargo.env("CFLAGS", options("-ffile-prefix-map=", " ")))?;
     let files = LIBRARIES.iter().chain(&["trodden"]).map(|name| folder().join(name));
