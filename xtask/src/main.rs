@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `demo.rs` | from a fresh machine to the report of a real program |
 //! | `suite.rs` | everything that is checked before a change goes in |
+//! | `release_check.rs` | everything that must hold before a release |
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
@@ -32,6 +33,7 @@ mod oracle;
 mod packages;
 mod pages;
 mod pgo;
+mod release_check;
 mod residual;
 mod steps;
 mod suite;
@@ -59,6 +61,8 @@ enum Task {
     Demo,
     /// Install what is needed, and run all tests and checks.
     Test(suite::SuiteOptions),
+    /// Run everything that must hold before a release: `test`, the whole corpus, the oracles, the packages. Takes hours.
+    ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
     /// Fetch, build and run the programs of the corpus.
@@ -108,6 +112,7 @@ fn run(task: Task) -> Result<ExitCode> {
     match task {
         Task::Demo => demo::run()?,
         Task::Test(options) => suite::run(&options)?,
+        Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
