@@ -60,6 +60,9 @@ const ADD: &str = "addq $1, $0";
 /// direction of string instructions changes; to name them would take LLVM most of the time that this code costs it.
 const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
 
+const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
+const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
+
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
 pub struct Counters<'a> {
@@ -165,6 +168,13 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     let old = builder.load(builder.module.i64(), address);
     let new = builder.add(old, by);
     builder.store(new, address);
+}
+
+/// Adds to two words at an address, which are one number. A signal handler that adds there in between loses nothing: what the lower word
+/// carries is in the flags, which are restored behind it.
+pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
+    let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
+    builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);
 }
 
 /// Whether code generation leaves load, addition and store the three instructions that they are.

@@ -70,6 +70,16 @@ impl FunctionCfg {
         self.edges.iter().map(|e| e.kind == EdgeKind::Reach).collect()
     }
 
+    /// The edges of this graph, by number, that another description of the same function does not have: it takes fewer calls for such that
+    /// might not come back.
+    pub fn edges_besides(&self, fewer: &FunctionCfg) -> Vec<(Edge, Node)> {
+        let mut own = fewer.edges.iter().peekable();
+        let besides = (0..).map(Edge).zip(&self.edges).filter(|(_, edge)| own.next_if(|own| own == edge).is_none());
+        let besides = besides.map(|(number, edge)| (number, edge.from)).collect();
+        assert!(own.peek().is_none(), "a description with more calls has all edges of one with fewer");
+        besides
+    }
+
     /// Describes a function whose blocks were prepared.
     pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
         let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();

@@ -14,8 +14,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use trodden_unit::{Identity, UnitMap};
 use trodden_wire::{
-    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, FRAMES_SECTION,
-    FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION, UnitRecord,
+    BIAS_SYMBOL, COUNT_SYMBOL, COUNTERS_SECTION, DEFAULT_OUTPUT_SYMBOL, DIRECT_BIAS_SYMBOL, DIRECT_PLACE_SYMBOL, DirectThread,
+    FRAMES_SECTION, FUNCTIONS_SECTION, FunctionRecord, SHARED_BIAS_SYMBOL, SWITCH_SYMBOL, UNIT_MAGIC, UNIT_VERSION, UNITS_SECTION,
+    UnitRecord,
 };
 
 /// Name of the unit's counters; local to the object file.
@@ -67,7 +68,7 @@ pub fn direct_bias(module: Module) -> Value {
 
 /// Defines that bias, and the function by which the runtime finds it. All units of the residual tier have them; linkers keep one.
 pub fn define_direct_bias(module: Module) {
-    thread_local_with_place(module, DIRECT_BIAS_SYMBOL, 8, DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
+    thread_local_with_place(module, DIRECT_BIAS_SYMBOL, size_of::<DirectThread>(), DIRECT_PLACE_SYMBOL, DIRECT_BIAS_SYMBOL);
 }
 
 /// Defines a thread-local object of so many bytes (words), all zero, and the function `place` by which the runtime

@@ -15,14 +15,15 @@
 //! to be undone: what it did is charged to the path that ends next. Reading takes time itself, of which `spent` gets an
 //! estimate as well ([`trodden_wire::EventCost`]), so that no path is charged with it.
 //!
-//! Invariants: one reading for each path's end, where the count is made. Where a path ends, `spent` is changed by an
-//! addition to memory, after everything else, so that what a signal handler's paths were charged with meanwhile is not
-//! forgotten.
+//! Invariants: one reading for each path's end, where the count is made. `spent` and a path's sums are changed by additions to memory, in
+//! unoptimised code too, and `spent` after everything else where a path ends: what a signal handler's paths were charged with meanwhile is
+//! not forgotten.
 
+use crate::counting::{add_to_two_words, add_to_word};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;
-use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef};
+use llvm_sys::prelude::{LLVMMetadataRef, LLVMTypeRef, LLVMValueRef};
 use std::mem::offset_of;
 use trodden_unit::EventSource;
 use trodden_unit::events::CELLS;
@@ -81,8 +82,7 @@ impl Events {
 
     /// `spent += events`
     fn spend(self, builder: &Builder, events: Value) {
-        let sum = builder.add(builder.load(builder.module.i64(), self.thread), events);
-        builder.store(sum, self.thread);
+        add_to_word(builder, self.thread, events, false);
     }
 }
 
@@ -93,15 +93,14 @@ impl BegunEvents {
         let now = events.read(builder);
         let own = builder.subtract(builder.subtract(now, self.begun), builder.load(module.i64(), events.thread));
         let cell = |number: i64| builder.offset(module.i64(), path, module.constant(number));
-        let sum = builder.add(builder.load(module.i64(), cell(1)), own);
-        builder.store(sum, cell(1));
+        add_to_word(builder, cell(1), own, false);
         let wide = llvm!(LLVMIntTypeInContext(module.context(), 128));
         let extended = Value(llvm!(LLVMBuildSExt(builder.raw(), own.0, wide, c"".as_ptr())));
         let square = builder.multiply(extended, extended);
-        let before = builder.load(wide, cell(2));
-        llvm!(LLVMSetAlignment(before.0, 8));
-        let after = builder.add(before, square);
-        llvm!(LLVMSetAlignment(llvm!(LLVMBuildStore(builder.raw(), after.0, cell(2).0)), 8));
+        let half = |value: LLVMValueRef| Value(llvm!(LLVMBuildTrunc(builder.raw(), value, module.i64(), c"".as_ptr())));
+        let word = llvm!(LLVMConstInt(wide, 64, 0));
+        let high = half(llvm!(LLVMBuildLShr(builder.raw(), square.0, word, c"".as_ptr())));
+        add_to_two_words(builder, cell(2), [half(square.0), high]);
         let cost = builder.load(module.i64(), events.at_cost(builder, offset_of!(EventCost, end)));
         events.spend(builder, builder.add(own, cost));
     }

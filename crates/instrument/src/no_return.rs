@@ -13,6 +13,7 @@ use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
 /// What is known of the functions of a module.
+#[derive(Clone)]
 pub struct NoReturnAnalysis {
     /// Functions defined here that might not come back.
     suspicious: IndexSet<Value>,

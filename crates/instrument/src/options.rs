@@ -38,6 +38,8 @@ pub struct PluginOptions {
     pub reach_all: bool,
     /// Count it at calls of functions that the unit defines, too.
     pub reach_calls: bool,
+    /// Have an event at those calls, whether it is counted there or not.
+    pub reach_events: bool,
     /// Write a stream of paths and calls instead of counting.
     pub stream: bool,
     /// Where the flight recorder of a stream build writes if no variable says so when it runs: a pattern of files.
@@ -156,8 +158,9 @@ impl PluginOptions {
             plan: PlanOptions { max_paths: placement.max_paths, entries: Entries::Shared, chords: placement.chords, hot_first: false },
             choices: choices(&experiment),
             reach_all: placement.reach == Reach::All,
+            reach_calls: experiment.segments().is_some() || placement.reach == Reach::Calls,
             // Which call a function was called from is known by the event before.
-            reach_calls: stream || experiment.segments().is_some() || placement.reach == Reach::Calls,
+            reach_events: stream,
             stream,
             recorder,
             keep_bitcode: keep == Keep::Bitcode,

@@ -139,6 +139,8 @@ struct Unit {
     module: Module,
     options: PluginOptions,
     no_return: NoReturnAnalysis,
+    /// The same, where streams have events.
+    no_return_of_events: Option<NoReturnAnalysis>,
     positions: Positions,
     context: ModuleContext,
     chosen: IndexSet<Value>,
@@ -177,12 +179,14 @@ impl Unit {
         let events = options.experiment.events().map(|source| Events::declare(module, source));
         let streams = options.stream.then(|| Streams::declare(module));
         let no_return = NoReturnAnalysis::new(module, options.reach_all).with_calls(options.reach_calls);
+        let no_return_of_events = options.reach_events.then(|| no_return.clone().with_calls(true));
         let positions = Positions::new(module);
         let count = (options.tier == CountingTier::Residual).then(|| emit::declare_count(module));
         Ok(Unit {
             module,
             options,
             no_return,
+            no_return_of_events,
             positions,
             context,
             count,

@@ -7,6 +7,7 @@
 //! Cells that make no sense (a count without a key, a path that there is not) are damage, which is counted.
 
 use crate::counts::Counts;
+use crate::event_words;
 use crate::events;
 use crate::interesting;
 use crate::labels;
@@ -82,6 +83,7 @@ fn by_storage(map: &UnitMap, words: &[(u64, u64)], out: &mut Sums) -> Result<(),
         match &function.storage {
             Storage::Interesting(words) => interesting::decode(function, words, own, out),
             Storage::Labels(words) => labels::decode(function, words, own, out)?,
+            Storage::Events(words) => event_words::decode(function, words, own, out)?,
             Storage::Array | Storage::Table(_) | Storage::Segments(_) => {}
         }
         rest = after;
@@ -95,6 +97,7 @@ fn coded_words(storage: &Storage) -> Option<Range<u64>> {
     match storage {
         Storage::Interesting(words) => Some(words.range()),
         Storage::Labels(words) => Some(words.first_word..words.first_word.saturating_add(words.words)),
+        Storage::Events(words) => Some(words.range()),
         Storage::Array | Storage::Table(_) | Storage::Segments(_) => None,
     }
 }

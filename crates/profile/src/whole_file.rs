@@ -1,6 +1,7 @@
-//! Atomic writing of files: a file is written under a temporary name beside its place, and renamed when it is complete on disk.
+//! Atomic writing of files: a file is written without a name where the file system can (`O_TMPFILE`), else under a temporary one, beside its
+//! place, and renamed when it is complete on disk.
 //!
-//! A full disk, a limit or a signal leaves the old file in place. An existing file that is not regular (a pipe, a terminal, an open file
+//! A full disk, a limit or a signal leaves the old file in place, and a file without a name leaves nothing. An existing file that is not regular (a pipe, a terminal, an open file
 //! under its name in `/proc`) cannot be replaced, and is written into.
 //!
 //! Links are followed if the system follows them. In a sticky folder that all may write to (`/tmp`), it does not follow a link of another
@@ -8,10 +9,11 @@
 //!
 //! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_orphaned`]).
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -39,7 +41,7 @@ enum Begun {
     /// An existing file that cannot be replaced.
     Stream(File),
     /// A temporary file that will be renamed.
-    Temporary { file: NamedTempFile, path: PathBuf },
+    Temporary { file: BegunFile, path: PathBuf },
 }
 
 impl WholeFile {
@@ -89,7 +91,7 @@ impl WholeFile {
             Begun::Stream(_) => Ok(()),
             Begun::Temporary { file, path } => {
                 file.as_file().sync_all()?;
-                file.persist(path).map(drop).map_err(|e| e.error)
+                file.rename(&path)
             }
         }
     }
@@ -113,9 +115,9 @@ pub fn write_for(path: &Path, begun: &str, access: Access, content: impl FnOnce(
     whole.finish()
 }
 
-/// A file that is complete on disk and still has its temporary name.
+/// A file that is complete on disk and has no name yet, or a temporary one.
 #[derive(Debug)]
-pub struct UnnamedFile(NamedTempFile);
+pub struct UnnamedFile(BegunFile);
 
 impl UnnamedFile {
     /// Writes it in `folder`; its temporary name begins as given.
@@ -134,23 +136,90 @@ impl UnnamedFile {
     /// # Errors
     /// It cannot be renamed for another reason.
     pub fn name(self, path: &Path) -> io::Result<Option<UnnamedFile>> {
-        match self.0.persist_noclobber(path) {
-            Ok(_) => Ok(None),
-            Err(taken) if taken.error.kind() == io::ErrorKind::AlreadyExists => Ok(Some(UnnamedFile(taken.file))),
-            Err(other) => Err(other.error),
+        Ok(self.0.name(path)?.map(UnnamedFile))
+    }
+}
+
+/// A file beside the place that it is to have.
+#[derive(Debug)]
+enum BegunFile {
+    Named(NamedTempFile),
+    Unnamed {
+        file: File,
+        folder: PathBuf,
+        /// What a name begins with that it has until it is renamed.
+        begun: String,
+    },
+}
+
+impl BegunFile {
+    fn create(folder: &Path, begun: &str, mode: u32) -> io::Result<BegunFile> {
+        let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+        if let Ok(file) = rustix::fs::open(folder, flags, Mode::from_raw_mode(mode)).map(File::from)
+            && std::fs::symlink_metadata(by_descriptor(&file)).is_ok()
+        {
+            return Ok(BegunFile::Unnamed { file, folder: folder.to_owned(), begun: begun.to_owned() });
+        }
+        // The file system has no such files, or `/proc`, by which they get names, is not there.
+        let mut options = tempfile::Builder::new();
+        options.permissions(PermissionsExt::from_mode(mode));
+        Ok(BegunFile::Named(options.prefix(begun).tempfile_in(folder)?))
+    }
+
+    fn as_file(&self) -> &File {
+        match self {
+            BegunFile::Named(file) => file.as_file(),
+            BegunFile::Unnamed { file, .. } => file,
+        }
+    }
+
+    /// Gives it a name, which another file may have.
+    fn rename(self, path: &Path) -> io::Result<()> {
+        match self {
+            BegunFile::Named(file) => file.persist(path).map(drop).map_err(|e| e.error),
+            BegunFile::Unnamed { file, folder, begun } => {
+                // A name is not given to it in the place of another file's, so it has one for a moment that no file has.
+                let named = tempfile::Builder::new().prefix(&begun).make_in(folder, |name| link(&file, name))?;
+                named.persist(path).map(drop).map_err(|e| e.error)
+            }
+        }
+    }
+
+    /// Gives it a name that no file has; the file, if one has it.
+    fn name(self, path: &Path) -> io::Result<Option<BegunFile>> {
+        let taken = |error: io::Error, file: BegunFile| match error.kind() {
+            io::ErrorKind::AlreadyExists => Ok(Some(file)),
+            _ => Err(error),
+        };
+        match self {
+            BegunFile::Named(file) => match file.persist_noclobber(path) {
+                Ok(_) => Ok(None),
+                Err(failed) => taken(failed.error, BegunFile::Named(failed.file)),
+            },
+            BegunFile::Unnamed { ref file, .. } => match link(file, path) {
+                Ok(()) => Ok(None),
+                Err(error) => taken(error, self),
+            },
         }
     }
 }
 
-/// A new file under a temporary name, locked.
-fn temporary(folder: &Path, begun: &str, access: Access) -> io::Result<NamedTempFile> {
-    let mut options = tempfile::Builder::new();
+/// Gives a file without a name one that no file has.
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::linkat(CWD, by_descriptor(file), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+fn by_descriptor(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// A new file, locked.
+fn temporary(folder: &Path, begun: &str, access: Access) -> io::Result<BegunFile> {
     let mode = match access {
         Access::Umask => 0o666,
         Access::Mode(mode) => mode,
     };
-    options.permissions(PermissionsExt::from_mode(mode));
-    let file = options.prefix(begun).tempfile_in(folder)?;
+    let file = BegunFile::create(folder, begun, mode)?;
     if access != Access::Umask {
         file.as_file().set_permissions(PermissionsExt::from_mode(mode))?;
     }
@@ -295,14 +364,19 @@ mod tests {
     }
 
     #[test]
-    fn files_are_locked_while_they_are_written() {
+    fn files_that_are_written_have_no_name_or_are_locked() {
         let folder = tempfile::tempdir().unwrap();
-        let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next().unwrap();
+        let begun = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).next();
         write(&folder.path().join("file"), ".begun-", |_| {
-            assert!(!is_orphaned(&begun()));
+            assert!(begun().is_none_or(|begun| !is_orphaned(&begun)));
             Ok(())
         })
         .unwrap();
+        let named = tempfile::Builder::new().prefix(".begun-").tempfile_in(folder.path()).unwrap();
+        named.as_file().try_lock().unwrap();
+        assert!(!is_orphaned(named.path()));
+        let named = BegunFile::Named(named);
+        assert!(named.rename(&folder.path().join("file")).is_ok() && begun().unwrap().ends_with("file"));
         fs::write(folder.path().join("left"), "").unwrap();
         assert!(is_orphaned(&folder.path().join("left")));
     }

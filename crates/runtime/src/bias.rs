@@ -21,6 +21,6 @@ pub fn set_bias(value: i64, direct: i64) {
     }
     if let Some(place) = image::direct_place() {
         // SAFETY: as above.
-        unsafe { place.write_volatile(direct) };
+        unsafe { (&raw mut (*place).bias).write_volatile(direct) };
     }
 }

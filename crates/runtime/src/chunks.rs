@@ -195,41 +195,55 @@ fn find_free(stream: &mut RegionStream) -> Option<usize> {
 /// A free chunk of the region that is being filled, or of the next one, whose chunks are the oldest.
 fn known_free(stream: &mut RegionStream) -> Option<usize> {
     let base = stream.region as usize;
+    // The chunk that was filled is one of this region: `region` and `end` change together, but for the first.
     let from = match stream.end {
         0 => 0,
-        end => (end as usize - base - RING_OFFSET as usize) / CHUNK,
+        end => (end as usize).wrapping_sub(chunk_at(base, 0)) / CHUNK,
     };
     let free = |base: usize, from: usize| (from..SLOTS as usize).find(|index| is_usable(base, *index)).map(|index| chunk_at(base, index));
     if let Some(chunk) = free(base, from) {
         return Some(chunk);
     }
-    let next = region_head(base).next as usize;
+    let next = following(stream, base) as usize;
     let chunk = free(next, 0)?;
     stream.region = next as u64;
     Some(chunk)
 }
 
-/// The first chunk of one region more, behind the one that is being filled.
+/// The first chunk of one region more, behind the one that is being filled. `None`: there is no region, or all chunks of it are to be
+/// read yet, since a thread that ended has filled them; it is one of the ring all the same, and its chunks come back.
 fn new_region(stream: &mut RegionStream) -> Option<usize> {
     let new = state::another_region()?;
     finish_chunks(new);
-    let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index));
     let base = stream.region as usize;
-    let following = region_head(base).next;
-    // SAFETY: the region is mapped and this thread's; nothing else refers to its beginning.
-    unsafe {
-        (new as *mut RegionStream).write_volatile(RegionStream { thread: 0, next: following, slots: 0, more_regions: 0, ..*stream });
-        (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64);
-    }
+    let head = RegionStream { thread: 0, next: following(stream, base), slots: 0, more_regions: 0, ..*stream };
+    // SAFETY: the region is mapped and this thread's, and nothing else refers to its beginning: it is new.
+    unsafe { (new as *mut RegionStream).write_volatile(head) };
     stream.more_regions += 1;
+    if base == first_region(stream) {
+        stream.next = new as u64;
+    } else {
+        // SAFETY: the region is mapped and this thread's, and its beginning is another than `stream`.
+        unsafe { (&raw mut (*(base as *mut RegionStream)).next).write_volatile(new as u64) };
+    }
+    let chunk = (0..SLOTS as usize).find(|index| is_usable(new, *index)).map(|index| chunk_at(new, index))?;
+    // The chunk that is filled next is one of the new region; until there is one, `end` and `region` stay as they are.
     stream.region = new as u64;
-    chunk
+    Some(chunk)
 }
 
-/// What is at the beginning of a region.
-fn region_head(base: usize) -> RegionStream {
-    // SAFETY: regions of stream images begin so, and are mapped as long as their thread lives.
-    unsafe { (base as *const RegionStream).read_volatile() }
+/// The region whose beginning a thread's stream is.
+fn first_region(stream: &RegionStream) -> usize {
+    core::ptr::from_ref(stream) as usize
+}
+
+/// The region behind the one at `base` in the ring of a thread's regions.
+fn following(stream: &RegionStream, base: usize) -> u64 {
+    if base == first_region(stream) {
+        return stream.next;
+    }
+    // SAFETY: regions of stream images begin so, and are mapped as long as their thread lives. This one is not the beginning of `stream`'s.
+    unsafe { (&raw const (*(base as *const RegionStream)).next).read_volatile() }
 }
 
 /// Whether a chunk and the one behind it are free.

@@ -4,7 +4,7 @@
 
 use crate::text::Failure;
 use crate::wire::stream::{REGION_WORDS, STREAM_MAGIC};
-use crate::wire::{FunctionRecord, Identity, RAW_MAGIC, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
+use crate::wire::{DirectThread, FunctionRecord, Identity, RAW_MAGIC, RawUnit, UNIT_MAGIC, UNIT_VERSION, UnitRecord, image_identity};
 use core::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 /// The image this code is linked into.
@@ -106,13 +106,13 @@ pub fn is_residual() -> bool {
 }
 
 /// The calling thread's bias by which code of the residual tier counts itself, if the image has such code.
-pub fn direct_place() -> Option<*mut i64> {
+pub fn direct_place() -> Option<*mut DirectThread> {
     let find = address_of!("__trodden_direct_place");
     if find == 0 {
         return None;
     }
     // SAFETY: units define a function of that name and type, which touches nothing.
-    Some(unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut i64>(find) }())
+    Some(unsafe { core::mem::transmute::<usize, extern "C" fn() -> *mut DirectThread>(find) }())
 }
 
 fn function_records() -> &'static [FunctionRecord] {

@@ -448,6 +448,13 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
+/// Whether the word at an address can be read: the kernel reads it, and changes nothing since it is told to do what it does not know.
+pub fn is_readable(address: usize) -> bool {
+    const EFAULT: Errno = Errno(14);
+    const UNKNOWN: i32 = -1;
+    system!(14, UNKNOWN, address, 0, size_of::<u64>()) != Err(EFAULT)
+}
+
 /// Ends the process as `abort` of C does: by SIGABRT to the calling thread, which a handler may see; then, whatever that did, for certain.
 pub fn abort() {
     const SIGABRT: i32 = 6;

@@ -9,7 +9,7 @@
 //! - `callback`: the subject's `trodden_untested(function, path, count)` is called whenever such a path is taken.
 //!
 //! All of it may happen in a signal handler, and does nothing that is not safe there. A callback that takes untested
-//! paths itself is not called for them: which threads are in one is known by their thread pointers.
+//! paths itself is not called for them: a thread knows the frame by which it called one (see [`CallbackFrame`]).
 
 use crate::clock;
 use crate::image::{self, Image, address_of};
@@ -31,8 +31,6 @@ const RELOADED: u8 = 4;
 pub static ACTING: AtomicU8 = AtomicU8::new(COUNT);
 /// Address of a bit for each counter of the template: 1 for paths that became known.
 static MORE_KNOWN: AtomicUsize = AtomicUsize::new(0);
-/// Thread pointers of the threads that are in a callback.
-static CALLING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// Whether vector registers wider than 128 bits have to be kept: 0 not known yet, 1 no, 2 yes.
 static WIDE: AtomicU8 = AtomicU8::new(0);
 
@@ -226,13 +224,56 @@ fn callback() -> usize {
     address_of!("trodden_untested")
 }
 
-/// Calls the subject's function, unless this thread is in it, or as many others are as can be.
+/// What lies on the stack while the subject's function is called. By `longjmp` and by an exception the function may be left without a
+/// return, so that a frame which the thread remembers is live only if the stack has grown beyond it, and its marks are all there: where
+/// other frames took its place, they wrote over some of it.
+#[repr(C)]
+struct CallbackFrame {
+    marks: [u64; MARKS],
+}
+
+/// Words of a frame: so many that other frames, which hold return addresses and saved registers, hardly leave out all.
+const MARKS: usize = 64;
+
+impl CallbackFrame {
+    fn mark(address: usize, index: usize) -> u64 {
+        (address as u64 ^ 0x7452_6f44_6445_6e21).wrapping_mul(2 * index as u64 + 1)
+    }
+
+    /// Writes the marks; gives the frame's address.
+    fn begin(&mut self) -> usize {
+        let address = &raw const *self as usize;
+        for (index, word) in self.marks.iter_mut().enumerate() {
+            // SAFETY: a word of this structure. Nothing but `is_live` reads it, by its address.
+            unsafe { (&raw mut *word).write_volatile(CallbackFrame::mark(address, index)) };
+        }
+        address
+    }
+
+    /// Whether the thread is still in the call of the frame at an address; `here` is the end of a frame of the function that asks.
+    fn is_live(address: usize, here: usize) -> bool {
+        let word = |index: usize| address + index * size_of::<u64>();
+        // Of a stack that is no more, if the program has several.
+        if address < here || !system::is_readable(address) || !system::is_readable(word(MARKS - 1)) {
+            return false;
+        }
+        // SAFETY: it lies in pages that can be read.
+        (0..MARKS).all(|index| unsafe { (word(index) as *const u64).read_volatile() } == CallbackFrame::mark(address, index))
+    }
+}
+
+/// Calls the subject's function, unless this thread is in it.
 fn call_back(name: usize, path: u64, count: u64) {
-    let own = thread_pointer();
-    if CALLING.iter().any(|thread| thread.load(Relaxed) == own) {
+    let Some(thread) = image::direct_place() else { return };
+    // SAFETY: the thread's own; a signal handler that comes in between leaves it as it was.
+    let outer = unsafe { (&raw const (*thread).callback).read_volatile() };
+    let mut frame = CallbackFrame { marks: [0; MARKS] };
+    if outer != 0 && CallbackFrame::is_live(outer as usize, (&raw const frame).wrapping_add(1) as usize) {
         return;
     }
-    let Some(place) = CALLING.iter().find(|thread| thread.compare_exchange(0, own, Relaxed, Relaxed).is_ok()) else { return };
+    let address = frame.begin();
+    // SAFETY: as above.
+    unsafe { (&raw mut (*thread).callback).write_volatile(address as u64) };
     match has_wide_vectors() {
         // SAFETY: the stub keeps all registers for code that was promised that they stay.
         true => unsafe { __trodden_call_wide(callback(), name, path, count) },
@@ -242,20 +283,13 @@ fn call_back(name: usize, path: u64, count: u64) {
             call(name, path, count);
         }
     }
-    place.store(0, Relaxed);
-}
-
-/// Only the forking thread goes on in a child.
-pub fn after_fork_in_child() {
-    let own = thread_pointer();
-    CALLING.iter().filter(|thread| thread.load(Relaxed) != own).for_each(|thread| thread.store(0, Relaxed));
-}
-
-fn thread_pointer() -> usize {
-    let own: usize;
-    // SAFETY: the psABI has a pointer to itself at the thread pointer.
-    unsafe { asm!("mov {0}, qword ptr fs:[0]", out(reg) own, options(nostack, readonly)) };
-    own
+    // SAFETY: as above.
+    unsafe { (&raw mut (*thread).callback).write_volatile(outer) };
+    // The marks are not left behind, where they might be found in the frame of another call.
+    frame.marks.iter_mut().for_each(|word| {
+        // SAFETY: a word of this structure.
+        unsafe { (&raw mut *word).write_volatile(0) };
+    });
 }
 
 /// Whether the system keeps vector registers wider than those that `fxsave` knows.

@@ -36,6 +36,25 @@ fn counts_are_those_of_the_full_tier() {
     }
 }
 
+/// In unoptimised code, too, what a signal handler's paths are charged with between two instructions is not forgotten: each word of memory
+/// is added to by one instruction, and the two words of a sum of squares by two that hand the carry on.
+#[test]
+fn sums_are_added_to_in_memory_without_optimisation() {
+    let place = Place::with(&[("leaf.c", "int leaf(int x) { return x + 1; }\n")]);
+    let mut build = place.command(trodden());
+    build.args(["cc", "--trodden-events=tsc", "-O0", "-S", "leaf.c", "-o", "leaf.s"]);
+    assert!(build.status().unwrap().success());
+    let text = std::fs::read_to_string(place.path("leaf.s")).unwrap();
+    let body = text.split("\nleaf:").nth(1).unwrap().split(".Lfunc_end").next().unwrap();
+    let to_memory = |name: &str| {
+        let operands =
+            |line: &str| line.trim().strip_prefix(name).map(|operands| operands.trim().ends_with(')') || operands.contains("%fs:"));
+        body.lines().filter(|line| operands(line) == Some(true)).count()
+    };
+    // What reading costs, the count, the sum, the square's lower half, and what was charged.
+    assert_eq!((to_memory("addq"), to_memory("adcq")), (5, 1), "{body}");
+}
+
 /// Counts of all functions, in the order of the program.
 type Counts = Vec<(String, Vec<(u64, u64)>)>;
 

@@ -5,6 +5,7 @@ mod place;
 use place::{Place, must, trodden};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -118,5 +119,54 @@ fn what_copies_get_and_print_is_their_users_alone() {
     for name in ["input", "out-0", "err-1"] {
         let mode = fs::metadata(place.path("copies").join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+/// Runs a command in a process group of its own, as a shell does, and sends the group a signal when `has_begun` says so. Gives what is left
+/// among temporary files.
+fn left_by(place: &Place, arguments: &[&str], signal: &str, has_begun: impl Fn() -> bool) -> Vec<String> {
+    let temporary = place.path("temporary");
+    fs::create_dir_all(&temporary).unwrap();
+    let mut command = place.command(trodden());
+    command.args(arguments).env("TMPDIR", &temporary).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);
+    let mut child = command.spawn().unwrap();
+    while !has_begun() {
+        assert!(child.try_wait().unwrap().is_none(), "{arguments:?} ends by itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    must(Command::new("kill").args([format!("-{signal}"), "--".to_owned(), format!("-{}", child.id())]));
+    let status = child.wait().unwrap();
+    assert!(!status.success(), "{arguments:?}: {status}");
+    names(&temporary)
+}
+
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten();
+    entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[test]
+fn a_signal_leaves_no_temporary_files() {
+    let place = place();
+    place.write("tests.txt", "./prog wait\n");
+    let mut many = String::new();
+    for number in 0..400 {
+        many += &format!("int f{number}(int x) {{ int s = 0; for (int i = 0; i < x; i++) s += i % 7 ? x : -i; return s; }}\n");
+    }
+    place.write("many.c", &(many + "int main(int c, char **v) { return f3(c); }\n"));
+    place.cc("-O2 many.c -o many");
+    let temporary = || !names(&place.path("temporary")).is_empty();
+    let is_counting =
+        || raw_folders(&place) > 0 && names(&place.path(".trodden")).iter().any(|name| has_raw(&place.path(".trodden").join(name)));
+    for signal in ["INT", "TERM"] {
+        let _ = fs::remove_file(place.path("begun"));
+        let build = ["build", "--", "sh", "-c", "touch begun; exec sleep 1000"];
+        assert_eq!(left_by(&place, &build, signal, || place.path("begun").exists()), [""; 0], "build, {signal}");
+        assert_eq!(left_by(&place, &["instrument", "many", "-o", "other"], signal, temporary), [""; 0], "instrument, {signal}");
+        assert_eq!(left_by(&place, &["simulate", "--", "./prog", "wait"], signal, temporary), [""; 0], "simulate, {signal}");
+        let suite = ["suite", "run", "tests", "--commands", "tests.txt"];
+        assert_eq!(left_by(&place, &suite, signal, is_counting), [""; 0], "suite run, {signal}");
+        assert_eq!(raw_folders(&place), 0, "suite run, {signal}");
+        assert!(!place.path("other").exists());
     }
 }

@@ -253,6 +253,75 @@ fn programs_act_on_untested_paths() {
     assert!(!String::from_utf8_lossy(&silent.stdout).contains("untested"));
 }
 
+/// What calls back in many threads at a time, and leaves callbacks by `longjmp` and by an exception; deeper and deeper, so that frames that
+/// are gone lie in the midst of others.
+const LEAVING: &str = r#"
+#include <atomic>
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <sched.h>
+enum { THREADS = 80 };
+static std::jmp_buf back;
+static std::atomic<int> inside, finished;
+static int mode, called;
+/* It may be replaced, so that the compiler does not know what it does. */
+extern "C" __attribute__((weak, noinline)) int choose(int n) {
+    if (n & 1) { __asm__ volatile("nop"); return n * 3; }
+    __asm__ volatile("nop; nop");
+    return n / 2;
+}
+extern "C" void trodden_untested(const char *function, unsigned long, unsigned long) {
+    if (std::strcmp(function, "choose")) return;
+    called++;
+    choose(3);
+    if (mode == 1) {
+        inside++;
+        while (inside + finished < THREADS) sched_yield();
+    }
+    if (mode == 2) std::longjmp(back, 1);
+    if (mode == 3) throw 1;
+}
+extern "C" __attribute__((noinline)) int deeper(int depth, int n) {
+    volatile int room[9] = { n };
+    return depth ? deeper(depth - 1, n) + room[0] : choose(n) + room[depth];
+}
+static void *thread(void *) {
+    choose(1);
+    finished++;
+    return nullptr;
+}
+int main(int argc, char **argv) {
+    mode = std::atoi(argv[1]);
+    std::printf("%d", deeper(3, 2));
+    if (mode == 1) {
+        pthread_t threads[THREADS];
+        for (pthread_t &t : threads) pthread_create(&t, nullptr, thread, nullptr);
+        for (pthread_t &t : threads) pthread_join(t, nullptr);
+        std::printf(" inside %d", inside.load());
+    }
+    for (volatile int i = 0; mode == 2 && i < 12; i++) if (!setjmp(back)) deeper(i * 5 % 12, 1);
+    for (int i = 0; mode == 3 && i < 12; i++) try { deeper(i * 5 % 12, 1); } catch (int) { }
+    std::printf(" called %d\n", called);
+    return 0;
+}
+"#;
+
+#[test]
+fn callbacks_are_made_in_all_threads_and_after_one_was_left_by_a_jump_or_an_exception() {
+    let place = Place::with(&[("prog.cc", LEAVING)]);
+    place.cxx("-O1 -pthread prog.cc -o prog");
+    place.trodden("record --suite known -- ./prog 0");
+    place.trodden("instrument ./prog --residual known --on-untested callback -o prog.field");
+    for (mode, expected) in [("0", "called 0"), ("1", "inside 80"), ("2", "called 12"), ("3", "called 12")] {
+        let output = run(&place, "prog.field", &[mode], &[("TRODDEN_OUTPUT", "")]);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && said.contains(expected), "{mode}: {said} {:?}", output.status);
+    }
+}
+
 /// A function that tests never enter, and one that there cannot be two versions of.
 const APART: &str = r#"#include <setjmp.h>
 #include <stdlib.h>

@@ -4,7 +4,9 @@
 mod place;
 
 use place::{Place, must, trodden};
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use trodden_profile::Profile;
 
 /// Numbers that follow from a seed (xorshift, Marsaglia 2003).
 struct Dice(u64);
@@ -86,6 +88,13 @@ fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
     must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
 }
 
+/// What was counted of each path of each function: of how many, and of which shape it is.
+fn counted(place: &Place, file: &str) -> BTreeMap<String, (u64, u64, Vec<(u64, u64)>)> {
+    let profile = Profile::read(&place.path(file)).unwrap();
+    let counts = profile.functions().map(|(_, unit, f)| (f.name.clone(), (f.shape, f.counters, unit.counts_of(f).collect())));
+    counts.collect()
+}
+
 #[test]
 fn counts_are_those_of_the_whole_program_path() {
     let seeds: Vec<u64> = std::env::var("TRODDEN_SEEDS").map_or(vec![3, 4], |text| {
@@ -97,13 +106,16 @@ fn counts_are_those_of_the_whole_program_path() {
         let file = if throws { "prog.cc" } else { "prog.c" };
         let place = Place::with(&[(file, &program(seed, throws))]);
         let level = ["-O2", "-O1", "-O0"][seed as usize % 3];
-        let line = format!("--trodden-stream {level} -w {file} -o prog");
-        if throws {
-            place.cxx(&line)
-        } else {
-            place.cc(&line)
-        };
+        for line in [format!("--trodden-stream {level} -w {file} -o prog"), format!("{level} -w {file} -o paths")] {
+            if throws {
+                place.cxx(&line)
+            } else {
+                place.cc(&line)
+            };
+        }
         let plain = run(&place, "prog", &["--whole-program", "--no-store", "-o", "stream"]);
+        assert_eq!(run(&place, "paths", &["--no-store", "-o", "paths.trodden"]), plain, "seed {seed}");
+        assert_eq!(counted(&place, "paths.trodden"), counted(&place, "stream"), "seed {seed}");
         for (depth, growth) in [(1, 0), (1, 15), (1, 5000), (2, 40), (3, 300)] {
             let (depth, growth) = (depth.to_string(), growth.to_string());
             let options = ["-o", "counting", "--segments", "stream.streams", "--depth", &depth, "--growth", &growth];

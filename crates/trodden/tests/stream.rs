@@ -4,11 +4,14 @@
 mod place;
 
 use place::{Place, must, trodden};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
-use trodden_profile::stream::{Nesting, NestingStep, Places, StreamLog, Symbol};
+use trodden_oracle::random::{RandomLanguage, program};
+use trodden_profile::stream::{LiveStream, Nesting, NestingStep, Places, StreamLog, Symbol, ThreadKey, ThreadLog, is_stream_file};
 use trodden_profile::{FunctionPaths, Profile};
+use trodden_unit::FunctionMap;
+use trodden_wire::stream::Event;
 
 /// Threads, recursion, `longjmp` over frames, `fork` in the middle of a function, `exec`, a signal handler that counts.
 const PROGRAM: &str = r#"
@@ -91,25 +94,28 @@ fn main() {
 }
 "#;
 
-/// Complete and unfinished paths of every function, by its blocks.
-type Counts = BTreeMap<(String, Vec<u32>, bool), i64>;
+/// Complete and unfinished paths of every function, by its number and its blocks.
+type Counts = BTreeMap<(String, u64, Vec<u32>, bool), i64>;
 
 fn counts(profile: &Profile) -> Counts {
     let mut counts = Counts::new();
-    // What Rust's standard library does depends on the order of threads, and its personality on where the code lies.
-    let is_of_std = |name: &str| name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"));
     for (_, unit, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
         let paths = FunctionPaths::decode(function, unit.counts_of(function)).unwrap();
         let name = without_hash(&function.name).to_owned();
         let blocks = |blocks: &[trodden_flow::Node]| blocks.iter().map(|b| b.0).collect::<Vec<u32>>();
         for path in &paths.complete {
-            *counts.entry((name.clone(), blocks(&path.blocks), true)).or_default() += path.count as i64;
+            *counts.entry((name.clone(), path.id, blocks(&path.blocks), true)).or_default() += path.count as i64;
         }
         for path in &paths.unfinished {
-            *counts.entry((name.clone(), blocks(&path.blocks), false)).or_default() += path.count;
+            *counts.entry((name.clone(), path.id, blocks(&path.blocks), false)).or_default() += path.count;
         }
     }
     counts
+}
+
+/// What Rust's standard library does depends on the order of threads, and its personality on where the code lies.
+fn is_of_std(name: &str) -> bool {
+    name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
 /// Rust's names end with a hash, of the way they were built, too.
@@ -120,15 +126,33 @@ fn without_hash(name: &str) -> &str {
 fn recorded(place: &Place, program: &str, options: &[&str], file: &str) -> (Output, Profile) {
     let mut command = place.command(trodden());
     command.arg("record").args(options).args(["--no-store", "-o", file, "--"]).arg(place.path(program));
-    let output = must(&mut command);
-    (output, Profile::read(&place.path(file)).unwrap())
+    let output = command.output().unwrap();
+    let read = Profile::read(&place.path(file));
+    let profile = read.unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
+    (output, profile)
 }
 
-/// Records a program by counting and by its stream: output and counts must be equal.
+/// What the numbers of each function's paths follow from, and how many there are.
+type Numberings = BTreeMap<String, BTreeSet<(u64, u64, Vec<i64>)>>;
+
+fn numberings(profile: &Profile) -> Numberings {
+    let mut numberings = Numberings::new();
+    for (_, _, function) in profile.functions().filter(|f| !is_of_std(&f.2.name)) {
+        let numbers = (function.shape, function.counters, function.values.clone());
+        numberings.entry(without_hash(&function.name).to_owned()).or_default().insert(numbers);
+    }
+    numberings
+}
+
+/// Records a program by counting and by its stream: output, path numbers and counts must be equal.
 fn same(place: &Place) -> Profile {
     let (plain, counted) = recorded(place, "counting", &[], "counted.trodden");
     let (output, streamed) = recorded(place, "streaming", &["--whole-program"], "streamed.trodden");
     assert_eq!(String::from_utf8_lossy(&plain.stdout), String::from_utf8_lossy(&output.stdout));
+    assert_eq!(plain.status, output.status);
+    let (numbers, of_stream) = (numberings(&counted), numberings(&streamed));
+    let other: Vec<&String> = numbers.keys().chain(of_stream.keys()).filter(|name| numbers.get(*name) != of_stream.get(*name)).collect();
+    assert!(other.is_empty(), "of {} functions these have other numbers: {other:?}", numbers.len());
     let (counted, from_stream) = (counts(&counted), counts(&streamed));
     assert!(counted.len() > 5, "{counted:?}");
     let differ = |a: &Counts, b: &Counts| a.iter().filter(|(k, n)| b.get(k) != Some(n)).map(|(k, n)| (k.clone(), *n)).collect::<Vec<_>>();
@@ -142,8 +166,8 @@ fn nests(place: &Place, profile: &Profile) -> Vec<(u64, usize)> {
     let mut threads = Vec::new();
     for file in std::fs::read_dir(place.path("streamed.trodden.streams")).unwrap().map(|e| e.unwrap().path()) {
         let log = StreamLog::open(&file).unwrap();
-        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap();
-        let places = Places::new(log.head(), image);
+        let image = profile.images.iter().find(|i| i.identity == log.head().image).unwrap().of_events();
+        let places = Places::new(log.head(), &image);
         for thread in log.threads() {
             let (mut nesting, mut unwound, mut uncalled) = (Nesting::new(&places), 0, 0);
             log.visit(thread, 0, |event| {
@@ -198,7 +222,7 @@ fn counts_of_a_rust_program_with_panics_and_threads() {
             "[package]\nname = \"subject\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[profile.dev]\nopt-level = 1\n[workspace]\n",
         ),
     ]);
-    for (name, options) in [("counting", &["--reach", "calls"][..]), ("streaming", &["--stream"])] {
+    for (name, options) in [("counting", &[][..]), ("streaming", &["--stream"])] {
         let mut command = place.command(place::cargo_trodden());
         must(command.args(["trodden", "build"]).args(options).env("CARGO_TARGET_DIR", place.path(name).with_extension("target")));
         let built =
@@ -208,6 +232,181 @@ fn counts_of_a_rust_program_with_panics_and_threads() {
     }
     let profile = same(&place);
     assert!(nests(&place, &profile).len() >= 4);
+}
+
+/// Random programs in C and C++, with threads, recursion, `longjmp` and exceptions.
+#[test]
+fn path_numbers_and_counts_of_random_programs_are_those_of_a_counting_build() {
+    let place = Place::new();
+    for seed in 0..6 {
+        let program = program(seed);
+        let is_c = program.language == RandomLanguage::C;
+        let source = if is_c { "subject.c" } else { "subject.cpp" };
+        place.write(source, &program.text);
+        let level = ["-O0", "-O2", "-O1"][seed as usize % 3];
+        for line in ["-o counting", "--trodden-stream -o streaming"].map(|line| format!("{level} -w -pthread {source} {line}")) {
+            if is_c {
+                place.cc(&line)
+            } else {
+                place.cxx(&line)
+            };
+        }
+        same(&place);
+    }
+}
+
+/// What a log has of each thread, and how much of it is said to be missing; none if it cannot be read, or says that it is damaged.
+fn read_log(file: &std::path::Path) -> Option<Vec<(ThreadKey, u64, Vec<Symbol>)>> {
+    let log = StreamLog::open(file).ok()?;
+    let read = |thread: &ThreadLog| {
+        let mut symbols = Vec::new();
+        let read = log.visit(thread, 0, |symbol| {
+            symbols.push(symbol);
+            true
+        });
+        read.ok().map(|()| (thread.key, thread.lost, symbols))
+    };
+    let threads = log.threads().iter().map(read).collect::<Option<Vec<_>>>();
+    threads.filter(|_| log.damaged_bytes() == 0 && !log.is_cut())
+}
+
+/// Whatever byte of a log is damaged: it is an error, or it is said; and where the head of a frame is damaged, the other frames are read.
+#[test]
+fn a_damaged_log_is_never_read_as_another() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--trodden-stream -O1 -pthread prog.c -o prog");
+    must(place.command(trodden()).args(["record", "--whole-program", "--no-store", "-o", "whole.trodden", "--"]).arg(place.path("prog")));
+    let logs = std::fs::read_dir(place.path("whole.trodden.streams")).unwrap().map(|e| e.unwrap().path());
+    let log = logs.max_by_key(|file| StreamLog::open(file).unwrap().threads().len()).unwrap();
+    let (bytes, whole) = (std::fs::read(&log).unwrap(), read_log(&log).unwrap());
+    assert!(whole.len() >= 4 && whole.iter().all(|thread| thread.1 == 0), "{}", whole.len());
+    let file = place.path("damaged.log");
+    for at in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1 << (at % 8);
+        std::fs::write(&file, damaged).unwrap();
+        assert_eq!(read_log(&file), None, "byte {at} of {}", bytes.len());
+    }
+    let heads: Vec<usize> = (0..bytes.len() - 4).filter(|at| bytes[*at..].starts_with(b"3MRF")).collect();
+    assert!(heads.len() >= whole.len());
+    for at in &heads {
+        for byte in [0, 33, 95] {
+            let mut damaged = bytes.clone();
+            damaged[at + byte] ^= 0x10;
+            std::fs::write(&file, damaged).unwrap();
+            let log = StreamLog::open(&file).unwrap();
+            let read: usize = log.threads().iter().map(ThreadLog::windows).sum();
+            assert_eq!((read, log.is_cut()), (heads.len() - 1, false), "head at {at}, byte {byte}");
+            assert!(log.damaged_bytes() > 96);
+        }
+    }
+    for length in [bytes.len() - 1, heads[heads.len() - 1] + 1, heads[1] + 90] {
+        std::fs::write(&file, &bytes[..length]).unwrap();
+        let log = StreamLog::open(&file).unwrap();
+        assert_eq!((log.is_cut(), log.damaged_bytes()), (true, 0));
+    }
+    let shown = must(place.command(trodden()).args(["stream", "statistics"]).arg(&file));
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("is cut: events that were in the rest are missing"));
+}
+
+/// The chunks of a flight recorder are overwritten while they are read: what is read is one stretch of the stream all the same.
+#[test]
+fn the_last_paths_of_a_process_that_runs_are_of_one_moment() {
+    const PERIOD: usize = 5;
+    let place = Place::with(&[(
+        "prog.c",
+        "#include <stdlib.h>\n#include <unistd.h>\n\
+         #define STEP(N) __attribute__((noinline)) static void step##N(void) { __asm__ volatile(\"# \" #N); }\n\
+         STEP(0) STEP(1) STEP(2) STEP(3) STEP(4)\n\
+         int main(void) { pid_t parent = getppid(); for (;;) {\n\
+         for (int i = 0; i < 1000000; i++) { step0(); step1(); step2(); step3(); step4(); } if (getppid() != parent) return 0; } }\n",
+    )]);
+    place.cc("--trodden-stream -O1 prog.c -o prog");
+    let mut child = Command::new(place.path("prog"));
+    let mut child = child.env("TRODDEN_OUTPUT", place.path("%p.stream")).env("TRODDEN_STREAM", "4100").spawn().unwrap();
+    let file = place.path(&format!("{}.stream", child.id()));
+    let mut checked = 0;
+    while checked < 300 {
+        let Some(stream) = is_stream_file(&file).then(|| LiveStream::open(&file, false).ok()).flatten() else {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            continue;
+        };
+        for thread in stream.threads().unwrap() {
+            let entered = |event: &Event| if let Event::Enter(counter) = event { Some(*counter) } else { None };
+            let entered: Vec<u32> = thread.events.iter().filter_map(entered).collect();
+            if thread.earlier == 0 || entered.len() < 2 * PERIOD {
+                continue;
+            }
+            let distinct: BTreeSet<u32> = entered[..PERIOD].iter().copied().collect();
+            assert_eq!(distinct.len(), PERIOD, "{:?}", &entered[..PERIOD]);
+            let other = (PERIOD..entered.len()).find(|at| entered[*at] != entered[at - PERIOD]);
+            assert_eq!(other, None, "of {} calls", entered.len());
+            checked += 1;
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Calls of functions that always return have events, and no part in path numbers: also where paths are cut to a limit, and where
+/// a path comes to several calls.
+#[test]
+fn path_numbers_of_recursive_functions_are_those_of_a_counting_build() {
+    const RECURSIVE: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static int seen[64], sum;
+__attribute__((noinline)) static void leaf(int i) { if (i & 1) sum += i; else sum -= 1; }
+__attribute__((noinline)) static void walk(int i) {
+    if (i >= 63 || seen[i]) return;
+    seen[i] = 1;
+    leaf(i);
+    if (i & 2) walk(i + 3);
+    walk(i + 1);
+}
+__attribute__((noinline)) static int mixed(int n) {
+    if (n <= 0) return 1;
+    leaf(n);
+    if (n > 900) exit(3);
+    switch (n % 5) {
+    case 0: sum ^= mixed(n - 1); break;
+    case 1: leaf(n); printf("%d ", mixed(n - 2)); break;
+    case 2: if (n & 4) leaf(sum); sum += mixed(n - 3); leaf(1); break;
+    default: sum -= n;
+    }
+    for (int i = 0; i < n % 4; i++) { leaf(i); if (sum & 1) sum += mixed(n / 2 - i); }
+    return sum & 15;
+}
+__attribute__((noinline)) static void many(unsigned n) {
+    for (int i = 0; i < 16; i++) {
+#define STEP(k) if (n >> k & 1) leaf(k); else sum += k;
+        STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11) STEP(12) STEP(13)
+        n = n * 1103515245 + 12345;
+    }
+}
+int main(void) {
+    walk(0);
+    for (int i = 0; i < 9; i++) leaf(i);
+    for (int i = 0; i < 20; i++) { mixed(i); many(i * 77); }
+    printf("%d\n", sum);
+    return 0;
+}
+"#;
+    for level in ["-O0", "-O1", "-O2"] {
+        let place = Place::with(&[("prog.c", RECURSIVE)]);
+        place.cc(&format!("{level} prog.c -o counting"));
+        place.cc(&format!("--trodden-stream {level} prog.c -o streaming"));
+        let profile = same(&place);
+        assert_eq!(nests(&place, &profile), [(0, 0)]);
+        let is_walk = |f: &&FunctionMap| f.name == "walk";
+        let walk = profile.functions().map(|f| f.2).find(is_walk).unwrap();
+        assert!(walk.event_words().is_some_and(|words| words.words > walk.counters), "calls have events of their own");
+        // What the stream executed is what a residual build knows.
+        place.trodden("instrument counting --residual streamed.trodden -o deployed");
+        must(place.command(trodden()).args(["record", "--no-store", "-o", "deployed.trodden", "--"]).arg(place.path("deployed")));
+        let untested = Profile::read(&place.path("deployed.trodden")).unwrap();
+        assert_eq!(counts(&untested), Counts::new(), "paths that the stream has are tested");
+    }
 }
 
 /// The child begins in the frames that its parent had at the fork, though the parent leaves them at once.

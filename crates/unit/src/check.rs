@@ -41,6 +41,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
             Storage::Interesting(words) => (words.first_word, words.range().end),
             Storage::Labels(labels) => (labels.range().start, labels.range().end),
             Storage::Segments(segments) => (segments.range().start, segments.range().end),
+            Storage::Events(events) => (events.range().start, events.range().end),
             Storage::Array => (function.first_counter, function.unattributed().end),
         };
         ranges.push((from, to, &function.name));
@@ -58,6 +59,7 @@ fn check_storage(map: &UnitMap) -> Result<(), String> {
         Storage::Interesting(interesting) => !is_sound(interesting, f.counters) || f.first_counter < words,
         Storage::Labels(labels) => labels.labels.len() != f.dag.len() || f.first_counter < words,
         Storage::Segments(segments) => !is_sound_of_segments(segments, f.counters) || f.first_counter < words,
+        Storage::Events(events) => !f.has_sound_events(events) || f.first_counter < words,
         Storage::Array => false,
     };
     match map.functions.iter().find(is_bad) {

@@ -9,6 +9,7 @@
 mod check;
 pub mod codegen;
 pub mod edge_profile;
+mod event_words;
 pub mod events;
 pub mod experiment;
 pub mod frame;
@@ -33,6 +34,7 @@ pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
     ValueCounters,
 };
+pub use event_words::EventWords;
 pub use events::EventSource;
 pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use trodden_flow::{CutReason, Dag, DagEdge, Edge, Graph, GraphError, Node, Numbering, Origin};
 
 /// Version of the wire format of [`UnitMap`].
-pub const MAP_VERSION: u32 = 16;
+pub const MAP_VERSION: u32 = 17;
 
 /// One compilation unit: its functions, and what they share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -355,7 +355,7 @@ impl FunctionMap {
     pub fn table(&self) -> Option<CountTable> {
         match &self.storage {
             Storage::Table(table) => Some(*table),
-            Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
         }
     }
 
@@ -363,7 +363,7 @@ impl FunctionMap {
     pub fn interesting(&self) -> Option<&InterestingWords> {
         match &self.storage {
             Storage::Interesting(words) => Some(words),
-            Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) => None,
+            Storage::Array | Storage::Table(_) | Storage::Labels(_) | Storage::Segments(_) | Storage::Events(_) => None,
         }
     }
 
@@ -371,7 +371,7 @@ impl FunctionMap {
     pub fn label_words(&self) -> Option<&LabelWords> {
         match &self.storage {
             Storage::Labels(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Segments(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Segments(_) | Storage::Events(_) => None,
         }
     }
 
@@ -379,7 +379,7 @@ impl FunctionMap {
     pub fn segment_words(&self) -> Option<&SegmentWords> {
         match &self.storage {
             Storage::Segments(words) => Some(words),
-            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) => None,
+            Storage::Array | Storage::Interesting(_) | Storage::Table(_) | Storage::Labels(_) | Storage::Events(_) => None,
         }
     }
 
@@ -396,7 +396,7 @@ impl FunctionMap {
     /// The counters of executions whose path is not known, as a range.
     pub fn unattributed(&self) -> std::ops::Range<u64> {
         match &self.storage {
-            Storage::Array => 0..0,
+            Storage::Array | Storage::Events(_) => 0..0,
             Storage::Table(table) => table.first_word..table.first_word.saturating_add(1),
             Storage::Interesting(words) => words.others()..words.range().end,
             // What such words hold besides is dropped when they are read.

@@ -1,5 +1,6 @@
 //! Where a function's counts are kept while the program runs: storage classes, part of a [`crate::UnitMap`].
 
+use crate::event_words::EventWords;
 use crate::segment_words::SegmentWords;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +17,8 @@ pub enum Storage {
     Labels(LabelWords),
     /// Words for pairs of a context and the function's first path in it: see [`SegmentWords`].
     Segments(SegmentWords),
+    /// In a stream, where the function has more events than paths: see [`EventWords`].
+    Events(EventWords),
 }
 
 /// Words of the interesting paths. Every other word of the range counts paths that are not, the last one among them.

@@ -39,13 +39,22 @@ pub const SLED: [u8; 8] = *b"\x0f\x1f\x84\x00trod";
 
 /// Thread-local `i64`, hidden in each image: address of a thread's region minus address of the template. 0: no region acquired.
 pub const BIAS_SYMBOL: &str = "__trodden_bias";
-/// Thread-local `i64`, hidden in each image that has units of the residual tier: by it their code finds the thread's
-/// copy of a counter, to see for itself whether the path was counted before in its region, and to count it then. It is
-/// as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no
-/// path was counted.
+/// Thread-local [`DirectThread`], hidden in each image that has units of the residual tier.
 pub const DIRECT_BIAS_SYMBOL: &str = "__trodden_direct_bias";
-/// Function `() -> *mut i64` of such images: where the calling thread's is.
+/// Function `() -> *mut DirectThread` of such images: where the calling thread's is.
 pub const DIRECT_PLACE_SYMBOL: &str = "__trodden_direct_place";
+/// A thread of an image with units of the residual tier.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DirectThread {
+    /// By it code finds the thread's copy of a counter, to see for itself whether the path was counted before in its region, and to count
+    /// it then. It is as the bias, but 0 as long as [`COUNT_SYMBOL`] has to see each count: what code finds is the template then, where no
+    /// path was counted.
+    pub bias: i64,
+    /// Where the runtime keeps the frame by which it calls [`UNTESTED_SYMBOL`], while it does; else 0. The thread alone uses it.
+    pub callback: u64,
+}
+
 /// Thread-local `u64`, hidden in images that count interprocedural segments: the context of the call that is being made; else 0.
 pub const CONTEXT_SYMBOL: &str = "__trodden_context";
 /// Function `() -> *mut u64` of such images: where the calling thread's is.
@@ -193,7 +202,7 @@ pub const RAW_GIVEN_UP: u64 = 1;
 /// First field of every [`UnitRecord`].
 pub const UNIT_MAGIC: u32 = 0x5452_4455;
 /// Version of the [`UnitRecord`] layout.
-pub const UNIT_VERSION: u32 = 1;
+pub const UNIT_VERSION: u32 = 2;
 /// Value of [`RawHeader::ready`] in a file whose header is complete.
 pub const RAW_READY: u32 = 0x5245_4459;
 

@@ -49,8 +49,8 @@ use llvm_sys::prelude::LLVMMetadataRef;
 use llvm_sys::{LLVMIntPredicate, LLVMOpcode, LLVMTailCallKind};
 use trodden_flow::frequency::Frequencies;
 use trodden_flow::program::{Choices, DominantCounting, TripCounting};
-use trodden_flow::{Graph, Node, ProbeProgram};
-use trodden_unit::Position;
+use trodden_flow::{Edge, Graph, Node, ProbeProgram};
+use trodden_unit::{FlowEdge, Position, UnitBlock};
 
 pub use checks::reason_not_to_double;
 use checks::{CheckSites, CheckedFunction};
@@ -73,6 +73,20 @@ pub struct PlannedFunction {
     pub measured: bool,
     /// Whether other code than sampled functions of this unit may call it.
     pub open: bool,
+    /// Of a stream build whose graph has more edges than a counting build has: what a counting build has.
+    pub counted: Option<Box<CountedPaths>>,
+}
+
+/// A function's paths as a counting build numbers them, where the program appends more events than paths.
+pub struct CountedPaths {
+    /// The blocks.
+    pub blocks: Vec<UnitBlock>,
+    /// The edges.
+    pub edges: Vec<FlowEdge>,
+    /// The program that would count.
+    pub program: ProbeProgram,
+    /// The edges that the events' graph has besides, with the blocks that they leave.
+    pub besides: Vec<(Edge, Node)>,
 }
 
 /// The tier's decisions for a unit.

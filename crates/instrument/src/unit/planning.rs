@@ -4,14 +4,14 @@ use super::{Error, Unit, path_sets};
 use crate::describe::FunctionCfg;
 use crate::llvm::{Value, llvm};
 use crate::options::{CountingTier, Threads};
-use crate::sample::{self, PlannedFunction};
+use crate::sample::{self, CountedPaths, PlannedFunction};
 use crate::shape::prepare;
 use crate::stream;
 use llvm_sys::LLVMLinkage;
 use llvm_sys::core::*;
 use trodden_flow::frequency::{Frequencies, branch_weights};
 use trodden_flow::program::{Cells, Choices, DominantCounting, TripCounting};
-use trodden_flow::{Graph, Node, Plan, ProbeProgram};
+use trodden_flow::{Edge, Graph, Node, Plan, ProbeProgram};
 use trodden_unit::{FunctionPart, KnownFunction, NameVersion, shape};
 
 impl Unit {
@@ -33,10 +33,7 @@ impl Unit {
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
         }
-        let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
-        let nodes = cfg.nodes.len() as u32;
-        let graph =
-            Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })?;
+        let graph = graph_of(function, &cfg)?;
         let (frequencies, measured) = self.frequencies(&function.name(), &cfg, &graph);
         // A copy of a residual build has whole functions, each as the build itself has it.
         let is_part = self.options.parts.is_some() && self.options.tier != CountingTier::Residual;
@@ -53,12 +50,35 @@ impl Unit {
             frequencies,
             measured,
             open,
+            counted: None,
         };
         if !is_part {
             self.plan_for_paths(&mut planned, versions)?;
         }
+        if let Some(no_return) = &self.no_return_of_events {
+            let with_calls = FunctionCfg::new(function, &prepared, no_return, &mut self.positions);
+            planned = self.plan_events(planned, with_calls)?;
+        }
         path_sets::verify(&planned)?;
         Ok(planned)
+    }
+
+    /// The program that writes a function's events: of the graph that has its calls besides, cut where the function itself is.
+    fn plan_events(&self, own: PlannedFunction, cfg: FunctionCfg) -> Result<PlannedFunction, Error> {
+        let besides = cfg.edges_besides(&own.cfg);
+        if besides.is_empty() && cfg.blocks == own.cfg.blocks {
+            return Ok(PlannedFunction { cfg, ..own });
+        }
+        let graph = graph_of(own.function, &cfg)?;
+        let (frequencies, measured) = (Frequencies::estimate(&graph, &branch_weights(&graph, &cfg.hints)), false);
+        let edges: Vec<Edge> = graph.edges().filter(|edge| besides.binary_search_by_key(edge, |call| call.0).is_err()).collect();
+        let cuts: Vec<_> = own.program.dag().cuts().iter().map(|cut| (edges[cut.edge.index()], cut.reason)).collect();
+        let options = &self.options.plan;
+        let (dag, numbering) = Plan::cut_at(&graph, &cuts, options.entries).map_err(|_| Error::TooManyEvents(own.function.name()))?;
+        let plan = Plan::from_numbering(dag, numbering, &graph, &frequencies, options);
+        let program = ProbeProgram::from_plan(&graph, &plan);
+        let counted = Some(Box::new(CountedPaths { blocks: own.cfg.blocks, edges: own.cfg.edges, program: own.program, besides }));
+        Ok(PlannedFunction { cfg, graph, program, frequencies, measured, counted, ..own })
     }
 
     /// How often each edge is executed, and whether that was measured. Where it was, what was never executed is still
@@ -143,6 +163,12 @@ impl Unit {
         };
         !is_local(function) || !function.users().all(|u| u.is_instruction() && called_by_us(u))
     }
+}
+
+fn graph_of(function: Value, cfg: &FunctionCfg) -> Result<Graph, Error> {
+    let edges = cfg.edges.iter().map(|e| (e.from, e.to)).collect();
+    let nodes = cfg.nodes.len() as u32;
+    Graph::new(nodes + 1, Node(0), Node(nodes), edges).map_err(|source| Error::Graph { function: function.name(), source })
 }
 
 pub(super) fn is_local(function: Value) -> bool {

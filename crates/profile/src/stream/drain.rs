@@ -51,6 +51,8 @@ pub struct Drained {
     pub chunks: u64,
     /// Words that were no events.
     pub damaged: u64,
+    /// Bytes of an earlier log and its journals in which no frame begins although one should.
+    pub damaged_bytes: u64,
     /// Size of the log.
     pub bytes: u64,
     /// Threads of which nothing was written, since there was no room.
@@ -148,12 +150,13 @@ impl Drain {
         let mut drained = Drained::default();
         if let Some(before) = before {
             let windows = StreamLog::open(before)?;
+            drained.damaged_bytes += windows.damaged_bytes();
             for thread in windows.threads() {
                 windows.visit_frames(thread, |frame| builder.take_window(&frame.head, &frame.packed, frame.plain))?;
             }
         }
         let journals = before.map_or(Ok(Vec::new()), journals_of)?;
-        let rest = rest_of(&live, &journals)?;
+        let rest = rest_of(&live, &journals, &mut drained.damaged_bytes)?;
         for rest in rest.chunk_by(|a, b| a.head.key == b.head.key) {
             let mut next = builder.next_of(rest[0].head.key);
             for rest in rest {
@@ -275,11 +278,15 @@ enum Source {
 }
 
 /// What journals and a stream file have, by thread and place in its stream; of what is there twice, the longer stretch first.
-fn rest_of(live: &LiveStream, journals: &[PathBuf]) -> Result<Vec<Rest>, ProfileError> {
+fn rest_of(live: &LiveStream, journals: &[PathBuf], damaged_bytes: &mut u64) -> Result<Vec<Rest>, ProfileError> {
     let mut rest = Vec::new();
     for path in journals {
-        // One that was begun when the recorder was killed has no head: its chunks were not given back.
-        let Ok(journal) = StreamLog::open(path) else { continue };
+        if log::is_begun(path)? {
+            // The recorder was killed before it had a head: its chunks were not given back.
+            continue;
+        }
+        let journal = StreamLog::open(path)?;
+        *damaged_bytes += journal.damaged_bytes();
         for thread in journal.threads() {
             journal.visit_frames(thread, |frame| {
                 rest.push(Rest { head: frame.head, source: Source::Journal(frame) });

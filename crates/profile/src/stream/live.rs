@@ -1,7 +1,9 @@
 //! Stream files, as programs write them. Layout: [`trodden_wire::stream`].
 //!
 //! A file may be written while it is read, and its programs may die at any moment: nothing it says is believed before it
-//! was checked against the file's length, and words that are no events are counted, not read.
+//! was checked against the file's length, and words that are no events are counted, not read. A flight recorder overwrites its chunks: a
+//! chunk is what its header said only if that says so still when its events were read. It does not until the chunk is free, and a chunk is
+//! free before it changes.
 
 use crate::error::ProfileError;
 use crate::raw::Raw;
@@ -17,6 +19,9 @@ use trodden_wire::stream::{
     SHADOW_BYTES, SLOTS, STREAM_MAGIC,
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
+
+/// So often the chunks of a thread that goes on are read, to find the last one unchanged.
+const READINGS: usize = 16;
 
 /// What is known of a stream's image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,6 +81,8 @@ pub struct LiveThread {
     pub events: Vec<Event>,
     /// Events before those.
     pub earlier: u64,
+    /// The thread wrote events while this was read: the frames are of a later moment than the events.
+    pub is_running: bool,
 }
 
 /// A stream file.
@@ -243,20 +250,47 @@ impl LiveStream {
     /// The file cannot be read.
     pub fn threads(&self) -> Result<Vec<LiveThread>, ProfileError> {
         let chunks = self.chunks()?;
-        let mut threads = Vec::new();
-        for chunks in chunks.chunk_by(|a, b| a.key == b.key) {
-            let mut words = Vec::new();
-            // What comes before a gap is not the end.
-            let gap = chunks.windows(2).rposition(|pair| pair[0].sequence + 1 != pair[1].sequence).map_or(0, |at| at + 1);
-            for chunk in &chunks[gap..] {
-                self.read_events(chunk, &mut words)?;
+        chunks.chunk_by(|a, b| a.key == b.key).map(|chunks| self.thread(chunks)).collect()
+    }
+
+    /// What a thread's chunks have. Of one that goes on meanwhile, the chunks of a moment behind the call, if one of [`READINGS`] readings
+    /// finds the last one still there; else no events.
+    fn thread(&self, chunks: &[Chunk]) -> Result<LiveThread, ProfileError> {
+        let key = chunks[0].key;
+        let mut seen = chunks.to_vec();
+        for _ in 0..READINGS {
+            let kept = self.unchanged(&seen)?;
+            if let Some((last, newest)) = kept.last()
+                && seen.last().is_some_and(|seen| seen.sequence == last.sequence)
+            {
+                // What comes before a gap is not the end.
+                let gap = kept.windows(2).rposition(|pair| pair[0].0.sequence + 1 != pair[1].0.sequence).map_or(0, |at| at + 1);
+                let events = kept[gap..].iter().flat_map(|(_, words)| words.iter().copied().filter_map(Event::from_stored)).collect();
+                let frames = self.frames(last)?;
+                let mut again = Vec::new();
+                self.read_events(last, &mut again)?;
+                let is_running = again != *newest || self.chunk(last.place.0, last.place.1)?.as_ref() != Some(last);
+                let earlier = kept[gap].0.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS);
+                return Ok(LiveThread { key, frames, events, earlier, is_running });
             }
-            let last = &chunks[chunks.len() - 1];
-            let earlier = chunks[gap].sequence * trodden_wire::stream::CHUNK_EVENTS;
-            let events = words.into_iter().filter_map(Event::from_stored).collect();
-            threads.push(LiveThread { key: last.key, frames: self.frames(last)?, events, earlier });
+            seen = self.chunks()?.into_iter().filter(|chunk| chunk.key == key).collect();
         }
-        Ok(threads)
+        let earlier = seen.last().map_or(0, |last| last.sequence.saturating_mul(trodden_wire::stream::CHUNK_EVENTS));
+        Ok(LiveThread { key, frames: Vec::new(), events: Vec::new(), earlier, is_running: true })
+    }
+
+    /// The chunks that are still what they were when their events were read, with these.
+    fn unchanged(&self, chunks: &[Chunk]) -> Result<Vec<(Chunk, Vec<u32>)>, ProfileError> {
+        let mut kept = Vec::new();
+        for chunk in chunks {
+            let mut words = Vec::new();
+            self.read_events(chunk, &mut words)?;
+            let is_same = |now: &Chunk| (now.key, now.sequence) == (chunk.key, chunk.sequence);
+            if self.chunk(chunk.place.0, chunk.place.1)?.as_ref().is_some_and(is_same) {
+                kept.push((chunk.clone(), words));
+            }
+        }
+        Ok(kept)
     }
 
     /// Slots of the frames of the thread that wrote a chunk, if its region is still its own.

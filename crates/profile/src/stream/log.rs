@@ -1,8 +1,8 @@
 //! Streams as they are kept.
 //!
 //! ```text
-//! file   "TRODWPP2" | u32 length | head (postcard of StreamHead) | frame ...
-//! frame  FrameHead (88 bytes) | content, compressed by zstd
+//! file   "TRODWPP3" | u32 length | head (postcard of StreamHead) | u64 checksum of the head | frame ...
+//! frame  FrameHead (96 bytes, of which the last 8 are the checksum of the others) | content, compressed by zstd
 //! ```
 //!
 //! A frame has what one thread wrote to consecutive chunks. Its content is a *window*, a grammar of [`Symbol`]s
@@ -11,6 +11,8 @@
 //!
 //! A frame may be there twice, or in a window and in a journal, where the recorder was killed: readers put frames in order and take each
 //! chunk once. A frame that is cut off at the end is what was being written then; its chunks are still in the journal or the stream file.
+//! Where no frame begins although one should, the file is damaged: readers go on with the next frame that begins anywhere behind
+//! ([`StreamLog::damaged_bytes`]). A frame whose content is damaged is an error when it is asked for.
 //!
 //! Memory: of writing, nothing but the frame; of reading, an entry of 100 bytes for each frame, and the frames that are asked for.
 
@@ -27,10 +29,16 @@ use trodden_sequence::grammar::read_window;
 use trodden_wire::checksum;
 use trodden_wire::stream::CHUNK_EVENTS;
 
-const MAGIC: [u8; 8] = *b"TRODWPP2";
-const OLD_MAGIC: [u8; 8] = *b"TRODWPP1";
-const FRAME_MAGIC: u32 = 0x4652_4d32;
-const FRAME_HEAD: usize = 88;
+const MAGIC: [u8; 8] = *b"TRODWPP3";
+const VERSION: u64 = 3;
+/// The same, of any version.
+const ANY_VERSION: &[u8; 7] = b"TRODWPP";
+const FRAME_MAGIC: u32 = 0x4652_4d33;
+const FRAME_HEAD: usize = 96;
+/// Where the checksum of a frame's head is.
+const HEAD_CHECKSUM: usize = FRAME_HEAD - 8;
+/// Bytes that are searched for a frame at a time.
+const SEARCHED: usize = 1 << 16;
 /// More than any head or frame has; a larger claim is damage.
 const MOST: u32 = 1 << 30;
 /// Level of zstd for events, which are written while the program may wait.
@@ -85,7 +93,7 @@ impl LogWriter {
         let file = private::create_file(path).map_err(ProfileError::io(path, "write"))?;
         let mut log = LogWriter { path: path.to_owned(), file, bytes: 0 };
         let head = postcard::to_extend(head, Vec::new()).map_err(|e| ProfileError::io(path, "write")(std::io::Error::other(e)))?;
-        log.write(&[&MAGIC[..], &(head.len() as u32).to_le_bytes(), &head].concat())?;
+        log.write(&[&MAGIC[..], &(head.len() as u32).to_le_bytes(), &head, &checksum(&head).to_le_bytes()].concat())?;
         Ok(log)
     }
 
@@ -123,6 +131,7 @@ impl LogWriter {
         for word in [head.key.started_ns, sequence, chunks, lost, parent, events, depth.frames, checksum(packed)] {
             bytes.extend(word.to_le_bytes());
         }
+        bytes.extend(checksum(&bytes).to_le_bytes());
         bytes.extend(packed);
         self.write(&bytes)
     }
@@ -153,6 +162,7 @@ pub struct StreamLog {
     threads: Vec<ThreadLog>,
     /// Whether its end is cut off.
     is_cut: bool,
+    damaged_bytes: u64,
 }
 
 /// The stream of a thread.
@@ -210,21 +220,26 @@ impl StreamLog {
         let foreign = |what: String| ProfileError::Foreign { path: path.to_owned(), expected: "log of a stream", what };
         let mut begin = [0; 12];
         file.read_exact(&mut begin).map_err(|_| foreign("it is shorter than its head".into()))?;
-        if begin[..8] == OLD_MAGIC {
-            return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found: 1, known: 2 });
+        if begin[..7] != *ANY_VERSION || !begin[7].is_ascii_digit() {
+            return Err(foreign("it does not begin with TRODWPP3".into()));
         }
         if begin[..8] != MAGIC {
-            return Err(foreign("it does not begin with TRODWPP2".into()));
+            let found = u64::from(begin[7] - b'0');
+            return Err(ProfileError::Version { path: path.to_owned(), kind: "log of a stream", found, known: VERSION });
         }
         let length = u32::from_le_bytes(begin[8..].try_into().expect("four bytes"));
         if length > MOST {
             return Err(foreign(format!("its head would have {length} bytes")));
         }
         let mut head = vec![0; length as usize];
-        file.read_exact(&mut head).map_err(|_| foreign("it is shorter than its head".into()))?;
+        let mut sum = [0; 8];
+        file.read_exact(&mut head).and_then(|()| file.read_exact(&mut sum)).map_err(|_| foreign("it is shorter than its head".into()))?;
+        if checksum(&head) != u64::from_le_bytes(sum) {
+            return Err(ProfileError::Damaged { path: path.to_owned(), offset: 12, what: "its head has another checksum".into() });
+        }
         let head = postcard::from_bytes(&head).map_err(|e| foreign(e.to_string()))?;
-        let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_cut: false };
-        let frames = log.find_frames(12 + u64::from(length))?;
+        let mut log = StreamLog { path: path.to_owned(), file, head, threads: Vec::new(), is_cut: false, damaged_bytes: 0 };
+        let frames = log.find_frames(12 + u64::from(length) + 8)?;
         log.threads = threads(frames);
         Ok(log)
     }
@@ -242,6 +257,11 @@ impl StreamLog {
     /// Whether the end of the log is cut off.
     pub fn is_cut(&self) -> bool {
         self.is_cut
+    }
+
+    /// Bytes of frames that cannot be read, since their heads are damaged: which threads' they were is not known.
+    pub fn damaged_bytes(&self) -> u64 {
+        self.damaged_bytes
     }
 
     /// The threads, by process and beginning.
@@ -328,20 +348,82 @@ impl StreamLog {
         let end = self.file.metadata().map_err(ProfileError::io(&self.path, "read"))?.len();
         let mut frames = Vec::new();
         while at < end {
-            let mut bytes = [0; FRAME_HEAD];
-            let place = match self.file.read_exact_at(&mut bytes, at) {
-                Ok(()) => place(&bytes, at + FRAME_HEAD as u64).filter(|p| p.offset + u64::from(p.length) <= end),
-                Err(_) => None,
-            };
-            let Some(place) = place else {
-                self.is_cut = true;
-                break;
-            };
-            at = place.offset + u64::from(place.length);
-            frames.push(place);
+            match self.frame_at(at, end)? {
+                FoundFrame::Whole(place) => {
+                    at = place.offset + u64::from(place.length);
+                    frames.push(place);
+                }
+                FoundFrame::Cut => {
+                    self.is_cut = true;
+                    break;
+                }
+                FoundFrame::Damaged => {
+                    let next = self.next_frame(at + 1, end)?;
+                    self.damaged_bytes += next - at;
+                    at = next;
+                }
+            }
         }
         Ok(frames)
     }
+
+    /// What begins at an offset of a file of that length.
+    fn frame_at(&self, at: u64, end: u64) -> Result<FoundFrame, ProfileError> {
+        if end - at < FRAME_HEAD as u64 {
+            return Ok(FoundFrame::Cut);
+        }
+        let mut bytes = [0; FRAME_HEAD];
+        self.file.read_exact_at(&mut bytes, at).map_err(ProfileError::io(&self.path, "read"))?;
+        Ok(match place(&bytes, at + FRAME_HEAD as u64) {
+            None => FoundFrame::Damaged,
+            Some(place) if place.offset + u64::from(place.length) > end => FoundFrame::Cut,
+            Some(place) => FoundFrame::Whole(place),
+        })
+    }
+
+    /// Where the next frame begins from an offset on; `end`, if none does.
+    fn next_frame(&self, from: u64, end: u64) -> Result<u64, ProfileError> {
+        let magic = FRAME_MAGIC.to_le_bytes();
+        let mut bytes = vec![0; SEARCHED];
+        let mut at = from;
+        while at + (FRAME_HEAD as u64) <= end {
+            let length = (end - at).min(SEARCHED as u64) as usize;
+            self.file.read_exact_at(&mut bytes[..length], at).map_err(ProfileError::io(&self.path, "read"))?;
+            for (index, _) in bytes[..length].windows(magic.len()).enumerate().filter(|(_, word)| *word == magic) {
+                let here = at + index as u64;
+                if end - here >= FRAME_HEAD as u64 && !matches!(self.frame_at(here, end)?, FoundFrame::Damaged) {
+                    return Ok(here);
+                }
+            }
+            // A frame may begin in the last bytes.
+            at += (length - magic.len() + 1) as u64;
+        }
+        Ok(end)
+    }
+}
+
+/// What begins where a frame is expected.
+enum FoundFrame {
+    Whole(FramePlace),
+    /// The beginning of one, and the file's end.
+    Cut,
+    Damaged,
+}
+
+/// Whether a log has no more than a part of its head, as one that is being made.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn is_begun(path: &Path) -> Result<bool, ProfileError> {
+    let mut file = File::open(path).map_err(ProfileError::io(path, "read"))?;
+    let length = file.metadata().map_err(ProfileError::io(path, "read"))?.len();
+    let mut begin = [0; 12];
+    if length < begin.len() as u64 {
+        return Ok(true);
+    }
+    file.read_exact(&mut begin).map_err(ProfileError::io(path, "read"))?;
+    let head = u32::from_le_bytes(begin[8..].try_into().expect("four bytes"));
+    Ok(begin[..8] == MAGIC && head <= MOST && length < 12 + u64::from(head) + 8)
 }
 
 /// The events of a frame that has events.
@@ -355,7 +437,7 @@ fn place(bytes: &[u8; FRAME_HEAD], offset: u64) -> Option<FramePlace> {
     let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let (length, plain, kind) = (u32_at(4), u32_at(8), u32_at(12));
-    if u32_at(0) != FRAME_MAGIC || length > MOST || plain > MOST {
+    if u32_at(0) != FRAME_MAGIC || checksum(&bytes[..HEAD_CHECKSUM]) != u64_at(HEAD_CHECKSUM) || length > MOST || plain > MOST {
         return None;
     }
     let key = ThreadKey { process: u32_at(20), started_ns: u64_at(24), thread: u32_at(16) };

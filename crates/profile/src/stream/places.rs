@@ -40,7 +40,7 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Of an image whose maps are in a profile.
+    /// Of an image whose maps have a path for each event ([`ImageProfile::of_events`]).
     pub fn new(head: &StreamHead, image: &'a ImageProfile) -> Places<'a> {
         let mut ranges = Vec::new();
         for (place, unit) in image.units.iter().enumerate() {

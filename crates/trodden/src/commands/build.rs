@@ -9,6 +9,7 @@ use crate::driver::experiment;
 use crate::driver::link::exit_code;
 use crate::driver::toolchain::Tool;
 use crate::notes::{listed, not_run, note, warn};
+use crate::running::temporary;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -53,11 +54,13 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     assets::plugin()?;
     let store = assets::store()?;
     let drivers = assets::drivers(&store)?;
-    let log = tempfile::Builder::new().prefix("trodden-build-").suffix(".log").tempfile().context("cannot make a temporary file")?;
+    let folder = temporary::folder("trodden-build-")?;
+    let log = folder.path().join("build.log");
+    fs::write(&log, "").with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(&build.command[0]);
     command.args(&build.command[1..]).envs(variables.iter().map(|(name, value)| (name, value)));
     command.env("CC", drivers.join("trodden-cc")).env("CXX", drivers.join("trodden-c++"));
-    command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, log.path());
+    command.env(STORE_VARIABLE, store.root()).env(LOG_VARIABLE, &log);
     let is_for_traces = settings.observe == Some(Observe::Trace);
     experiment::set(&mut command, &experiment::file(&experiment::resolve(settings)?)?);
     let mut first = Vec::new();
@@ -69,7 +72,7 @@ pub fn carry_out(build: &Build, variables: &[(&str, OsString)]) -> Result<Built>
     }
     command.env("PATH", search_path(first)?);
     let status = command.status().map_err(|e| not_run(&build.command[0], e))?;
-    let events = events::read(log.path())?;
+    let events = events::read(&log)?;
     let images = summary(&events, status.success(), is_for_traces);
     if build.parameters.residual.is_some() && !images.is_empty() {
         note(format_args!("of these programs: {WRITES_NOTHING}"));

@@ -12,6 +12,7 @@ use crate::driver::frames;
 use crate::driver::other_programs::{joined, succeeded};
 use crate::driver::recipe::{BuildProduct, FileInput, Recipe, RecipeStore, SCHEMA_VERSION, SourceInput};
 use crate::notes::{fail, reasons, warn};
+use crate::running::temporary;
 use anyhow::{Context, Result, anyhow, bail};
 use object::{Object, ObjectSection};
 use std::collections::{BTreeSet, HashSet};
@@ -95,8 +96,10 @@ fn report_other_options(job: &LinkJob, image: &Image) -> Result<()> {
 /// Clang cannot be run, or the store cannot be written.
 pub fn run(job: &LinkJob) -> Result<(ExitStatus, Option<Image>)> {
     let (store, request) = (assets::store()?, request_of(job)?);
-    let dependencies = tempfile::Builder::new().prefix("trodden-link-").suffix(".d").tempfile().context("cannot make a temporary file")?;
-    let listed = listed_dependencies(job.line, dependencies.path());
+    let folder = temporary::folder("trodden-link-")?;
+    let dependencies = folder.path().join("dependencies.d");
+    fs::write(&dependencies, "").with_context(|| format!("cannot write {}", dependencies.display()))?;
+    let listed = listed_dependencies(job.line, &dependencies);
     let mut added = job.added.clone();
     let dependencies = listed.as_deref().filter(|_| job.line.dependency_file.is_none());
     added.extend(link_options(job.line, &store, dependencies, request.counts_nothing())?);
@@ -354,14 +357,15 @@ fn object_of(job: &LinkJob, recipes: &RecipeStore, at: usize) -> Result<String> 
     if source == "-" {
         bail!("a source came from standard input and left no instrumented unit");
     }
-    let object = tempfile::Builder::new().suffix(".o").tempfile()?;
+    let folder = temporary::folder("trodden-object-")?;
+    let object = folder.path().join("object.o");
     let others: HashSet<usize> = job.line.inputs.iter().map(|i| i.at).filter(|other| *other != at).collect();
     let arguments = without_output(&job.line.arguments, &others);
     let mut command = Command::new(job.clang);
-    command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(object.path()).stdin(Stdio::null());
+    command.args(arguments).args(&job.added).args(["-c", "-Qunused-arguments", "-o"]).arg(&object).stdin(Stdio::null());
     let output = command.envs(job.environment.iter().map(|(k, v)| (k, v))).output()?;
     succeeded(output, format_args!("{} cannot be compiled a second time", source.display()))?;
-    recipes.put_content(&fs::read(object.path())?)
+    recipes.put_content(&fs::read(object)?)
 }
 
 /// Arguments of a command line without some inputs and without `-o`.

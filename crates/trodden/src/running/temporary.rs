@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
+use trodden_profile::private;
 
 /// Folders that are to be removed.
 static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -55,10 +56,32 @@ pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
     Ok(TemporaryFolder(folder))
 }
 
+/// Creates a folder in another one, for whoever may use that.
+///
+/// # Errors
+/// It cannot be created.
+pub fn folder_of_users(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
+    remove_on_signals();
+    let mut folders = all();
+    let folder = private::temporary_folder_in(base, prefix).with_context(|| format!("cannot write to {}", base.display()))?;
+    folders.insert(folder.path().to_owned());
+    Ok(TemporaryFolder(folder))
+}
+
 impl TemporaryFolder {
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// Renames it: it stays.
+    ///
+    /// # Errors
+    /// It cannot be renamed.
+    pub fn keep_as(mut self, path: &Path) -> std::io::Result<()> {
+        std::fs::rename(self.path(), path)?;
+        self.0.disable_cleanup(true);
+        Ok(())
     }
 }
 

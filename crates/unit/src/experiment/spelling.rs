@@ -72,7 +72,7 @@ spell! { DominantIteration:
 }
 spell! { Reach:
     Reach::MayNotReturn => "may-not-return", "Those that might exit, throw or jump away: what the compiler cannot exclude";
-    Reach::Calls => "calls", "Those, and all of functions that the unit defines; so it is with --stream";
+    Reach::Calls => "calls", "Those, and all of functions that the unit defines";
     Reach::All => "all", "All, so that callers' paths are known too when a signal ends the program";
 }
 spell! { Timing:

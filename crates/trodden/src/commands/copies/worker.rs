@@ -11,6 +11,7 @@ use crate::commands::stream;
 use crate::commands::stream::files::{LOG, with_extension};
 use crate::driver::assets;
 use crate::running::bursts::{BurstFiles, Bursting};
+use crate::running::temporary::{self, TemporaryFolder};
 use crate::running::{self, cpu_time, host, one_run, pattern};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::personality::{self, Persona};
@@ -20,9 +21,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use tempfile::TempDir;
 use trodden_launch::RESULT_VARIABLE;
-use trodden_profile::private;
 use trodden_profile::stream::Drained;
 use trodden_profile::{Run, collect, raw_files};
 use trodden_sequence::CompressionMethod;
@@ -96,17 +95,17 @@ fn keep_logs(place: &Place, folder: &Path, copy: usize) -> Result<()> {
 
 /// Folders of one run.
 struct Place {
-    raw: TempDir,
+    raw: TemporaryFolder,
     /// Its copy of the working folder, if it has one.
-    own: Option<TempDir>,
+    own: Option<TemporaryFolder>,
     directory: PathBuf,
 }
 
 impl Place {
     fn new(folder: &Path, spec: &Spec, copy: usize) -> Result<Place> {
         // Names of one length: the environment's size moves the stack.
-        let temporary = |prefix: &str| private::temporary_folder_in(folder, &format!("{prefix}-{copy:04}-"));
-        let raw = temporary("raw").with_context(|| format!("cannot write to {}", folder.display()))?;
+        let temporary = |prefix: &str| temporary::folder_of_users(folder, &format!("{prefix}-{copy:04}-"));
+        let raw = temporary("raw")?;
         let Some(pristine) = &spec.pristine else { return Ok(Place { raw, own: None, directory: spec.directory.to_path() }) };
         let own = temporary("own")?;
         let directory = folders::make_own(own.path(), &spec.directory.to_path(), &pristine.to_path())?;
@@ -118,7 +117,7 @@ impl Place {
         if let (0, Some(own)) = (copy, self.own) {
             let kept = file(folder, "made", copy);
             if !kept.exists() {
-                fs::rename(own.keep(), &kept)?;
+                own.keep_as(&kept)?;
             }
         }
         Ok(())

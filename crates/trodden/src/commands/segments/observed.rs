@@ -127,14 +127,14 @@ fn logs(wanted: &str) -> Result<Vec<PathBuf>> {
 fn of_logs(logs: &[PathBuf], depth: usize) -> Result<ObservedSegments> {
     let mut images: Vec<(ImageProfile, SegmentCounts)> = Vec::new();
     for file in logs {
-        let log = StreamLog::open(file)?;
+        let log = files::open_log(file)?;
         let lost: u64 = log.threads().iter().map(|t| t.lost).sum();
         if lost > 0 {
             let events = plural(lost.into(), "event", "events");
             warn(format_args!("{} lost {events}: calls around gaps may be missing or wrong", file.display()));
         }
-        let mut profile = event_names::maps_of(&log)?;
-        let image = profile.images.swap_remove(0);
+        let mut maps = event_names::maps_of(&log)?;
+        let image = maps.events.images.swap_remove(0);
         let place = images.iter().position(|i| i.0.identity == image.identity).unwrap_or_else(|| {
             images.push((image, SegmentCounts::new()));
             images.len() - 1

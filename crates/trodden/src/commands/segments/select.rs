@@ -10,6 +10,7 @@ use crate::cli::LAST;
 use crate::profiles;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashMap;
+use trodden_flow::Edge;
 use trodden_profile::segments::{FunctionPath, Segment, map, of_depth, unit};
 use trodden_profile::stream::FunctionPlace;
 use trodden_profile::{ImageProfile, Profile};
@@ -118,9 +119,25 @@ fn of_rows(rows: &Rows, run: &str) -> SegmentSet {
 
 /// Says how often edges are executed, where the run's profile does.
 fn weigh(builder: &mut SegmentSetBuilder, run: &str) {
-    if let Ok(known) = profiles::load(run).and_then(|profile| Ok(profile.known_paths()?)) {
-        builder.set_all_edges(|unit, name, version| known.of(unit, name, version).map(|k| k.edges.clone()));
+    let Ok(profile) = profiles::load(run) else { return };
+    let Ok(known) = profile.known_paths() else { return };
+    // A function of a stream is named by the graph of its events here, and counted by its own.
+    let mut streamed = HashMap::new();
+    for (_, unit, function) in profile.functions() {
+        if let Some(words) = function.event_words() {
+            let of_events = function.of_events();
+            streamed
+                .insert((unit.map.source.clone(), function.name.clone(), of_events.version()), (function, words, of_events.edges.len()));
+        }
     }
+    builder.set_all_edges(|unit, name, version| {
+        let Some((function, words, edges)) = streamed.get(&(unit.to_owned(), name.to_owned(), version)) else {
+            return known.of(unit, name, version).map(|k| k.edges.clone());
+        };
+        let own = &known.of(unit, name, function.version())?.edges;
+        let executions = |edge: u32| words.own_edge(Edge(edge)).map_or(0, |own_edge| own[own_edge.index()]);
+        Some((0..*edges as u32).map(executions).collect())
+    });
 }
 
 /// Functions of an image to their numbers in a set.

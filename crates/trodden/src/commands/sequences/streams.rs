@@ -31,7 +31,7 @@ pub fn is_log(file: &Path) -> bool {
 pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Convention, Grammar)> {
     let mut before = 0;
     for file in files::logs(wanted)? {
-        let log = StreamLog::open(&file)?;
+        let log = files::open_log(&file)?;
         if let Some(found) = log.threads().get(thread - before) {
             return Ok((Convention::Prefixes, read_thread(&log, found, table)?));
         }
@@ -49,16 +49,16 @@ pub fn read(wanted: &str, thread: usize, table: &mut EventTable) -> Result<(Conv
 /// # Errors
 /// It cannot be read.
 pub fn read_all(file: &Path, table: &mut EventTable) -> Result<Vec<Grammar>> {
-    let log = StreamLog::open(file)?;
+    let log = files::open_log(file)?;
     log.threads().iter().map(|thread| read_thread(&log, thread, table)).collect()
 }
 
 fn read_thread(log: &StreamLog, thread: &ThreadLog, table: &mut EventTable) -> Result<Grammar> {
-    let profile = event_names::maps_of(log)?;
-    let view = View::from_profile(&profile);
+    let maps = event_names::maps_of(log)?;
+    let view = View::from_profile(&maps.events);
     let provider = sources::sources(&[], &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let event_names = event_names::EventNames::new(log.head(), &profile, &view, &sources);
+    let event_names = event_names::EventNames::new(log.head(), &maps, &view, &sources);
     let mut reader = Reader { event_names: &event_names, table, functions: HashMap::new(), unknown: 0 };
     let stored = log.grammar(thread)?;
     let grammar = stored.substituted(|number| Symbol::from_number(number).map_or_else(Vec::new, |symbol| reader.symbols(symbol)))?;
@@ -124,10 +124,10 @@ impl Reader<'_, '_> {
             PathRole::Goes | PathRole::Stops => (SubpathEnd::BackEdge, false),
             PathRole::Leaves => (SubpathEnd::Return, false),
         };
-        let id = self.event_names.places.path(counter).map_or(0, |(_, id)| id);
+        let number = self.event_names.number(counter).unwrap_or_default();
         let blocks = self.event_names.places.walk(counter).map(|(_, walk)| walk.blocks).unwrap_or_default();
         let names: Vec<u64> = blocks.iter().map(|block| self.table.block(function, &block.index().to_string())).collect();
         let event = PathEvent { function, end, is_prefix, source: Some(self.event_names.path(counter)) };
-        self.table.path(&event, &id.to_string(), |_| names)
+        self.table.path(&event, &number, |_| names)
     }
 }

@@ -3,10 +3,11 @@
 use crate::driver::assets;
 use crate::running::temporary;
 use anyhow::{Context, Result, bail};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use trodden_profile::stream::{FunctionPlace, PathRole, Places, StreamHead, StreamLog, write_raw};
-use trodden_profile::{CollectProblem, FunctionPaths, ImageProfile, Profile, Run, collect};
+use trodden_profile::{CollectProblem, EventPaths, FunctionPaths, ImageProfile, Profile, Run, collect};
 use trodden_report::path_listing::{Ends, PathListing};
 use trodden_report::view::{Function, file_of};
 use trodden_report::{Name, SourceCache, View, words};
@@ -15,39 +16,60 @@ use trodden_wire::LostThreads;
 /// Most lines of a path in one line of output.
 const OUTLINE: usize = 12;
 
+/// The maps of a stream's image.
+pub struct StreamMaps {
+    /// With a path for each event; nothing is counted.
+    pub events: Profile,
+    /// As counting builds number paths.
+    counted: ImageProfile,
+}
+
+impl StreamMaps {
+    /// The image, with a path for each event.
+    pub fn image(&self) -> &ImageProfile {
+        &self.events.images[0]
+    }
+}
+
 /// The maps of the image of a log.
 ///
 /// # Errors
 /// There are none, or the log is damaged.
-pub fn maps_of(log: &StreamLog) -> Result<Profile> {
+pub fn maps_of(log: &StreamLog) -> Result<StreamMaps> {
     maps(log.head()).with_context(|| log.path().display().to_string())
 }
 
-/// The maps of a stream's image, as a profile without counts.
+/// The maps of a stream's image.
 ///
 /// # Errors
 /// There are none.
-pub fn maps(head: &StreamHead) -> Result<Profile> {
+pub fn maps(head: &StreamHead) -> Result<StreamMaps> {
     let folder = temporary::folder("trodden-names-")?;
     let raw = folder.path().join("maps.raw");
     write_raw(&raw, head, &[], LostThreads::default())?;
     let collected = collect(vec![raw.clone()], Run::default(), assets::store().ok().as_ref());
     // The file was made here, of the head.
     let said = |problem: &CollectProblem| problem.to_string().replace(&*raw.to_string_lossy(), "the head of the stream");
-    if collected.profile.images.is_empty() {
+    let mut profile = collected.profile;
+    if profile.images.is_empty() {
         match collected.problems.first() {
             Some(problem) => bail!("{}", said(problem)),
             None => bail!("`{}` has no units", head.image_path.display()),
         }
     }
     collected.problems.iter().map(said).for_each(crate::notes::warn);
-    Ok(collected.profile)
+    let counted = profile.images.swap_remove(0);
+    profile.images = vec![counted.of_events()];
+    Ok(StreamMaps { events: profile, counted })
 }
 
 /// Says what events are.
 pub struct EventNames<'a> {
     /// Counters to functions.
     pub places: Places<'a>,
+    counted: &'a ImageProfile,
+    /// Of functions that have more events than paths.
+    paths: RefCell<HashMap<FunctionPlace, Option<EventPaths>>>,
     functions: HashMap<FunctionPlace, &'a Function<'a>>,
     /// Short and qualified names that several functions have: instances of a template, overloads.
     shared: [HashSet<String>; 2],
@@ -66,9 +88,9 @@ pub struct SourceLine {
 }
 
 impl<'a> EventNames<'a> {
-    /// Of an image whose maps a profile has.
-    pub fn new(head: &StreamHead, profile: &'a Profile, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
-        let image = &profile.images[0];
+    /// Of the image of a stream; the view is of its [events](StreamMaps::events).
+    pub fn new(head: &StreamHead, maps: &'a StreamMaps, view: &'a View<'a>, sources: &'a SourceCache<'a>) -> EventNames<'a> {
+        let image = maps.image();
         let mut functions = HashMap::new();
         for (unit_place, unit) in image.units.iter().enumerate() {
             for (place, map) in unit.map.functions.iter().enumerate() {
@@ -77,7 +99,14 @@ impl<'a> EventNames<'a> {
                 }
             }
         }
-        EventNames { places: Places::new(head, image), functions, shared: shared_names(image), sources }
+        EventNames {
+            places: Places::new(head, image),
+            counted: &maps.counted,
+            paths: RefCell::default(),
+            functions,
+            shared: shared_names(image),
+            sources,
+        }
     }
 
     /// A function's name: the shortest that is its alone.
@@ -85,6 +114,17 @@ impl<'a> EventNames<'a> {
         let Name { short, qualified, full, .. } = Name::from_linkage(&self.places.function(place).name);
         let own = [short, qualified].into_iter().zip(&self.shared).find(|(name, shared)| !shared.contains(name));
         own.map_or(full, |(name, _)| name)
+    }
+
+    /// The number of the path for which an event stands, as all builds number paths. Where it came to a call at which only streams have
+    /// an event, a number of its own after a `c`. `None`: its unit has no map.
+    pub fn number(&self, counter: u32) -> Option<String> {
+        let (place, event) = self.places.path(counter)?;
+        let function = &self.counted.units[place.unit].map.functions[place.function];
+        let Some(words) = function.event_words() else { return Some(event.to_string()) };
+        let mut paths = self.paths.borrow_mut();
+        let paths = paths.entry(place).or_insert_with(|| EventPaths::new(function, words).ok());
+        Some(paths.as_ref()?.path(event).map_or_else(|| format!("c{event}"), |path| path.to_string()))
     }
 
     /// The listing of the path of a counter.

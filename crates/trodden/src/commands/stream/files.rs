@@ -6,6 +6,7 @@
 //! .trodden/last/NUMBER/NAME.stream      what flight recorders had at the end of a command
 //! ```
 
+use crate::notes::warn;
 use crate::profiles;
 use crate::running::streams_beside;
 use anyhow::{Context, Result, bail};
@@ -14,6 +15,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use trodden_profile::ProfileError;
 use trodden_profile::private;
+use trodden_profile::stream::StreamLog;
+use trodden_report::words::plural;
 
 /// Extension of stream files.
 pub const STREAM: &str = "stream";
@@ -42,6 +45,22 @@ pub fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// Opens a log. What is missing of it is said: a reader sees the rest.
+///
+/// # Errors
+/// It cannot be read, or is no log.
+pub fn open_log(path: &Path) -> Result<StreamLog> {
+    let log = StreamLog::open(path)?;
+    if log.damaged_bytes() > 0 {
+        let bytes = plural(log.damaged_bytes().into(), "byte", "bytes");
+        warn(format_args!("{} is damaged: {bytes} cannot be read, and events that were there are missing", path.display()));
+    }
+    if log.is_cut() {
+        warn(format_args!("{} is cut: events that were in the rest are missing", path.display()));
+    }
+    Ok(log)
 }
 
 /// The stream files of a folder.

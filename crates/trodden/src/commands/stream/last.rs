@@ -53,6 +53,8 @@ struct ThreadReport {
     frames: Vec<FrameReport>,
     /// The last events, oldest first.
     events: Vec<EventReport>,
+    /// It went on meanwhile: the frames are of a later moment than the events.
+    running: bool,
     /// Events before those that are still known.
     known_before: u64,
 }
@@ -124,11 +126,11 @@ fn check_core(job: &Last, core: Option<&Core>, report: &Report) -> Result<()> {
 }
 
 fn of_file(stream: &LiveStream, job: &Last, mut core: Option<&mut Core>) -> Result<StreamReport> {
-    let profile = maps(stream.head())?;
-    let view = View::from_profile(&profile);
+    let maps = maps(stream.head())?;
+    let view = View::from_profile(&maps.events);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(stream.head(), &profile, &view, &sources);
+    let event_names = EventNames::new(stream.head(), &maps, &view, &sources);
     // A thread whose frames are all left has ended, or waits in code that is not instrumented.
     let mut of = |thread: &LiveThread| {
         let stopped = core.as_mut().and_then(|core| core.stopped(thread.key.thread, &sources));
@@ -152,7 +154,16 @@ fn of_thread(thread: &LiveThread, event_names: &EventNames, most: usize) -> Thre
     let shown = if most == 0 { events.len() } else { most.min(events.len()) };
     let known_before = (events.len() - shown) as u64;
     let events = events.split_off(events.len() - shown);
-    ThreadReport { process: thread.key.process, thread: thread.key.thread, stopped: None, unfinished: None, frames, events, known_before }
+    ThreadReport {
+        process: thread.key.process,
+        thread: thread.key.thread,
+        stopped: None,
+        unfinished: None,
+        frames,
+        events,
+        running: thread.is_running,
+        known_before,
+    }
 }
 
 /// A live frame by what its slot holds.
@@ -219,6 +230,9 @@ fn thread_text(thread: &ThreadReport, out: &mut String) {
             1 => writeln!(out, "  by the path {path} of {function}"),
             _ => writeln!(out, "  by one of {paths} paths of {function}; all run through {path}"),
         };
+    }
+    if thread.running {
+        let _ = writeln!(out, "  it is running: its frames are of a later moment than its events");
     }
     for (number, frame) in thread.frames.iter().enumerate() {
         let at = place(&frame.lines).map_or(String::new(), |place| format!("  {place}"));

@@ -11,6 +11,7 @@ use crate::cli::{Record, StreamCollect};
 use crate::driver::assets;
 use crate::notes::{note, reasons, warn};
 use crate::profiles;
+use crate::running::temporary;
 use crate::running::{
     self, circumstances, deliver, ending, exit_code_with, host, nothing_counted, one_run, pattern, run_folder, streams_beside,
     wait_forwarding,
@@ -221,7 +222,7 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
     }
     ensure!(!streams.is_empty(), "there are no stream files (their names end in .stream) in the folders given");
     let store = profiles::create_store(&std::env::current_dir()?)?;
-    let folder = private::temporary_folder_in(store.folder(), "streams-").context("cannot make a folder in the run store")?;
+    let folder = temporary::folder_of_users(store.folder(), "streams-")?;
     let mut lossy = 0;
     for (number, stream) in streams.iter().enumerate() {
         // What a recorder that was killed wrote before.
@@ -230,7 +231,11 @@ pub fn collect(job: &StreamCollect) -> Result<ExitCode> {
         let drained = Drain::resume(stream, &log, before.is_file().then_some(before.as_path()), CompressionMethod::Phrases)?;
         note(format_args!("{}: {}", stream.display(), plural(drained.events.into(), "event", "events")));
         note_lost(&log, drained.lost)?;
-        lossy += fold(&log)? + drained.lost.threads();
+        if drained.damaged_bytes > 0 {
+            let bytes = plural(drained.damaged_bytes.into(), "byte", "bytes");
+            warn(format_args!("the log or a journal of {} is damaged: {bytes} cannot be read", stream.display()));
+        }
+        lossy += fold(&log)? + drained.lost.threads() + u64::from(drained.damaged_bytes > 0);
     }
     let run = Run { host: host(), ..one_run() };
     let profile = collect_profile(raw_files(folder.path())?, run, assets::store().ok().as_ref());

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use std::io::{self, BufWriter, Write};
 use std::iter;
 use std::process::ExitCode;
-use trodden_profile::stream::{Nesting, NestingStep, StreamLog, Symbol};
+use trodden_profile::stream::{Nesting, NestingStep, Symbol};
 use trodden_report::words::count;
 use trodden_report::{SourceCache, View};
 use trodden_sequence::Grammar;
@@ -21,16 +21,16 @@ use trodden_sequence::grammar::Frames;
 /// # Errors
 /// There is no such thread, or its log cannot be read.
 pub fn run(job: &StreamShow) -> Result<ExitCode> {
-    let logs = files::logs(&job.run)?.iter().map(|file| Ok(StreamLog::open(file)?)).collect::<Result<Vec<_>>>()?;
+    let logs = files::logs(&job.run)?.iter().map(|file| files::open_log(file)).collect::<Result<Vec<_>>>()?;
     let threads: usize = logs.iter().map(|log| log.threads().len()).sum();
     let mut all = logs.iter().flat_map(|log| log.threads().iter().map(move |thread| (log, thread)));
     let none = || format!("there is no thread {}: the streams have {threads}, from 0 on", job.thread);
     let (log, thread) = all.nth(job.thread).with_context(none)?;
-    let profile = maps_of(log)?;
-    let view = View::from_profile(&profile);
+    let maps = maps_of(log)?;
+    let view = View::from_profile(&maps.events);
     let provider = sources::sources(&job.source, &std::env::current_dir()?.display().to_string());
     let sources = SourceCache::new(&provider);
-    let event_names = EventNames::new(log.head(), &profile, &view, &sources);
+    let event_names = EventNames::new(log.head(), &maps, &view, &sources);
     // Frames that are live at the first event are read off the grammar.
     let grammar = numbered(&log.grammar(thread)?)?;
     let effect = |symbol| Symbol::from_number(symbol).map(Symbol::effect).unwrap_or_default();
@@ -87,7 +87,9 @@ fn line(out: &mut impl Write, event_names: &EventNames, number: u64, step: Nesti
         }
         NestingStep::Path { counter, role, depth } => {
             // As `trodden stream find` takes it.
-            let name = event_names.places.path(counter).map_or_else(String::new, |(place, id)| format!("{}:{id}", event_names.name(place)));
+            let function = event_names.places.path(counter).map(|(place, _)| event_names.name(place));
+            let name =
+                function.zip(event_names.number(counter)).map_or_else(String::new, |(function, number)| format!("{function}:{number}"));
             writeln!(
                 out,
                 "#{number:<9} {:width$}{:<7} {name}  {}",

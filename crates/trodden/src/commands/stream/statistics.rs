@@ -65,9 +65,9 @@ struct ThreadReport {
 pub fn run(job: &StreamStatistics) -> Result<ExitCode> {
     let mut report = Report { schema_version: SCHEMA_VERSION, logs: Vec::new() };
     for file in files::logs(&job.run)? {
-        let log = StreamLog::open(&file)?;
-        let profile = maps_of(&log)?;
-        let places = Places::new(log.head(), &profile.images[0]);
+        let log = files::open_log(&file)?;
+        let maps = maps_of(&log)?;
+        let places = Places::new(log.head(), maps.image());
         let threads = log.threads().iter().map(|t| of_thread(&log, t, &places)).collect::<Result<_>>()?;
         let bytes = std::fs::metadata(&file)?.len();
         report.logs.push(LogReport { image: log.head().image_path.clone(), bytes, is_cut: log.is_cut(), threads, file });

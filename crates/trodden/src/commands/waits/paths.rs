@@ -4,12 +4,12 @@
 //! behind a sample is of the innermost frame that is instrumented, and the path that this frame completes is the one that was executed.
 
 use super::process_file::ProcessFile;
-use crate::commands::stream::{event_names, files};
+use crate::commands::stream::event_names::{self, StreamMaps};
+use crate::commands::stream::files;
 use crate::sources;
 use anyhow::Result;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
-use trodden_profile::Profile;
 use trodden_profile::stream::{Nesting, NestingStep, PathRole, StreamLog, Symbol, ThreadLog};
 use trodden_report::{SourceCache, View};
 use trodden_wire::waits::SampleRecord;
@@ -25,7 +25,7 @@ pub struct TimedPath {
 
 /// Streams of a run.
 pub struct Paths {
-    logs: Vec<(StreamLog, Profile)>,
+    logs: Vec<(StreamLog, StreamMaps)>,
     /// What they lack.
     pub notes: BTreeSet<String>,
     threads: usize,
@@ -38,9 +38,9 @@ impl Paths {
     /// There are none, or they cannot be read.
     pub fn open(run: &str) -> Result<Paths> {
         let open = |file: &std::path::PathBuf| {
-            let log = StreamLog::open(file)?;
-            let profile = event_names::maps_of(&log)?;
-            Ok((log, profile))
+            let log = files::open_log(file)?;
+            let maps = event_names::maps_of(&log)?;
+            Ok((log, maps))
         };
         let logs = files::logs(run)?.iter().map(open).collect::<Result<Vec<_>>>()?;
         Ok(Paths { logs, notes: BTreeSet::new(), threads: 0 })
@@ -56,12 +56,12 @@ impl Paths {
             return Ok(taken);
         }
         let is_its = |log: &ThreadLog| log.key.process == process.number && log.key.thread == thread;
-        let found: Vec<(&StreamLog, &Profile, &ThreadLog)> = self
+        let found: Vec<(&StreamLog, &StreamMaps, &ThreadLog)> = self
             .logs
             .iter()
-            .flat_map(|(log, profile)| log.threads().iter().filter(|log| is_its(log)).map(move |thread| (log, profile, thread)))
+            .flat_map(|(log, maps)| log.threads().iter().filter(|log| is_its(log)).map(move |thread| (log, maps, thread)))
             .collect();
-        let [(log, profile, stream)] = found[..] else {
+        let [(log, maps, stream)] = found[..] else {
             self.notes.insert(match found.len() {
                 0 => "the streams are those of another run: they lack threads of the recording, whose steps are functions".into(),
                 _ => "streams of several programs have the same thread: its steps are functions".into(),
@@ -72,7 +72,7 @@ impl Paths {
             self.notes.insert(format!("{} events of a stream are lost: its thread's steps are functions", stream.lost));
             return Ok(taken);
         }
-        if let Some(note) = follow(log, profile, stream, samples, &mut taken)? {
+        if let Some(note) = follow(log, maps, stream, samples, &mut taken)? {
             self.notes.insert(note);
         }
         self.threads += 1;
@@ -88,15 +88,15 @@ impl Paths {
 /// Goes through a thread's stream. Gives what it could not follow.
 fn follow(
     log: &StreamLog,
-    profile: &Profile,
+    maps: &StreamMaps,
     stream: &ThreadLog,
     samples: &[SampleRecord],
     taken: &mut [Option<TimedPath>],
 ) -> Result<Option<String>> {
-    let view = View::from_profile(profile);
+    let view = View::from_profile(&maps.events);
     let provider = sources::sources(&[], ".");
     let sources = SourceCache::new(&provider);
-    let event_names = event_names::EventNames::new(log.head(), profile, &view, &sources);
+    let event_names = event_names::EventNames::new(log.head(), maps, &view, &sources);
     let mut order: Vec<usize> = (0..samples.len()).filter(|index| samples[*index].position > 0).collect();
     order.sort_by_key(|index| samples[*index].position);
     let mut walk = Walk { nesting: Nesting::new(&event_names.places), open: Vec::new(), found: Vec::new() };

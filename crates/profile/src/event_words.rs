@@ -1,0 +1,80 @@
+//! Events of streams to path numbers.
+//!
+//! A stream has more events than a function has paths: also where control comes to a call that always returns
+//! ([`trodden_unit::EventWords`]). All other events stand for one path each, which has the same edges in both graphs.
+
+use crate::counts::Counts;
+use crate::model::{ImageProfile, UnitProfile};
+use crate::sum::Sums;
+use std::collections::HashMap;
+use std::sync::Arc;
+use trodden_flow::{Dag, DagEdgeId, Edge, Numbering, Origin};
+use trodden_unit::{EventWords, FunctionMap, MapError};
+
+/// The paths of a function by the numbers of its events.
+#[derive(Debug)]
+pub struct EventPaths {
+    events: (Dag, Numbering),
+    own: Numbering,
+    /// For each edge of the events' acyclic graph the function's; `None` where the function has no such edge.
+    own_edges: Vec<Option<DagEdgeId>>,
+}
+
+impl EventPaths {
+    /// Of a function and its words.
+    ///
+    /// # Errors
+    /// The map is damaged.
+    pub fn new(function: &FunctionMap, words: &EventWords) -> Result<EventPaths, MapError> {
+        let of_events = function.of_events();
+        let events = of_events.dag()?;
+        let (dag, numbering) = (function.dag()?, of_events.numbering(&events)?);
+        let by_origin: HashMap<Origin, DagEdgeId> = dag.edge_ids().map(|id| (dag.edge(id).origin, id)).collect();
+        let own_edge = |edge: Edge| words.own_edge(edge);
+        let own_edges = events.edge_ids().map(|id| {
+            let origin = match events.edge(id).origin {
+                Origin::Real(e) => own_edge(e).map(Origin::Real),
+                Origin::Enter(e) => own_edge(e).map(Origin::Enter),
+                Origin::Leave(e) => own_edge(e).map(Origin::Leave),
+                Origin::Stop(node) => Some(Origin::Stop(node)),
+            };
+            let missing = || function.inconsistent("its events are on an edge that it does not have".to_owned());
+            origin.map(|origin| by_origin.get(&origin).copied().ok_or_else(missing)).transpose()
+        });
+        let own_edges = own_edges.collect::<Result<Vec<_>, _>>()?;
+        Ok(EventPaths { own: function.numbering(&dag)?, own_edges, events: (events, numbering) })
+    }
+
+    /// The number of the path for which an event stands; `None` if that came to a call at which no counting build counts.
+    pub fn path(&self, event: u64) -> Option<u64> {
+        let (dag, numbering) = &self.events;
+        let path: Option<Vec<DagEdgeId>> = numbering.path(dag, event)?.iter().map(|edge| self.own_edges[edge.index()]).collect();
+        Some(self.own.id(&path?))
+    }
+}
+
+impl ImageProfile {
+    /// The image as events of its streams describe it: with a path for each event, and nothing counted.
+    #[must_use]
+    pub fn of_events(&self) -> ImageProfile {
+        let unit = |unit: &UnitProfile| UnitProfile { unit: unit.unit, map: Arc::new(unit.map.of_events()), counts: Counts::default() };
+        ImageProfile { units: self.units.iter().map(unit).collect(), ..self.clone() }
+    }
+}
+
+/// Adds the events of a function's words to its counters, where they stand for paths.
+///
+/// # Errors
+/// The map is damaged.
+pub fn decode(function: &FunctionMap, words: &EventWords, counts: &[(u64, u64)], out: &mut Sums) -> Result<(), MapError> {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    let paths = EventPaths::new(function, words)?;
+    for (word, count) in counts {
+        if let Some(path) = paths.path(word - words.first_word) {
+            out.add(function.first_counter.saturating_add(path), *count);
+        }
+    }
+    Ok(())
+}
