@@ -58,6 +58,7 @@ const TESTS: &[Need] = &[
     need("libmpich-dev", "/usr/include/x86_64-linux-gnu/mpich/mpi.h"),
     need("gfortran", "gfortran"),
     need("babeltrace2", "babeltrace2"),
+    need("unison", "unison"),
     need("chromium", "chromium"),
     need("chromium-driver", "chromedriver"),
 ];

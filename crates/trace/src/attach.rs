@@ -1,6 +1,7 @@
 //! Taking control of a process that runs already, such that it sees nothing of it.
 
 use crate::CollectError;
+use crate::memory::mappings;
 use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::session::Session;
 use std::io;
@@ -92,9 +93,19 @@ pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     if field(&its, "VmSize").is_none() {
         return refuse("it is a thread of the kernel: pass the number of a program's process".to_owned());
     }
-    let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
-    if user != own_user && !may_trace_others(&own) {
-        return refuse(format!("it belongs to user {}: run as that user, or as root", user.unwrap_or_default()));
+    if !may_trace_others(&own) {
+        let (user, own_user) = (number(&its, "Uid"), number(&own, "Uid"));
+        if user != own_user {
+            return refuse(format!("it belongs to user {}: run as that user, or as root", user.unwrap_or_default()));
+        }
+        // The second number is the effective one.
+        let has_others = ["Uid", "Gid"].iter().any(|ids| field(&its, ids) != field(&own, ids));
+        if has_others || capabilities(&its, "CapPrm") & !capabilities(&own, "CapPrm") != 0 {
+            return refuse("its file has given it more rights than this user has (setuid, setgid or setcap): run as root".to_owned());
+        }
+    }
+    if let Some(why) = forbidden_by_yama(may_trace_others(&own)) {
+        return refuse(why);
     }
     // Those that a container gives all its processes are no obstacle.
     let filters = |status: &str| number(status, "Seccomp_filters").unwrap_or(0);
@@ -118,10 +129,36 @@ fn is_recorder(process: Tid) -> bool {
     false
 }
 
+/// Why Yama lets this process trace no other. Where it depends on what the other has allowed (1), that is tried.
+fn forbidden_by_yama(is_capable: bool) -> Option<String> {
+    const SETTING: &str = "/proc/sys/kernel/yama/ptrace_scope";
+    match std::fs::read_to_string(SETTING).ok()?.trim() {
+        "2" if !is_capable => Some(format!("{SETTING} is 2: run as root")),
+        "3" => Some(format!("{SETTING} is 3, so that no process can be traced until the machine is started again")),
+        _ => None,
+    }
+}
+
+/// Whether this process may trace those of other users, and programs that get more rights than it has.
+pub fn may_trace_all() -> bool {
+    may_trace_others(&status(std::process::id() as Tid))
+}
+
+/// Whether this process may raise limits of resources of others.
+pub fn may_raise_limits() -> bool {
+    const CAP_SYS_RESOURCE: u32 = 24;
+    capabilities(&status(std::process::id() as Tid), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
+}
+
 /// Whether a process with this status may trace those of other users.
 fn may_trace_others(status: &str) -> bool {
     const CAP_SYS_PTRACE: u32 = 19;
-    field(status, "CapEff").and_then(|set| u64::from_str_radix(&set, 16).ok()).is_some_and(|set| set >> CAP_SYS_PTRACE & 1 == 1)
+    capabilities(status, "CapEff") >> CAP_SYS_PTRACE & 1 == 1
+}
+
+/// A set of capabilities in `/proc/PID/status`.
+fn capabilities(status: &str, name: &str) -> u64 {
+    field(status, name).and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
 }
 
 /// Refuses processes that share their memory with others for long.
@@ -155,6 +192,23 @@ pub fn check_same_file(process: Tid, path: &Path) -> Result<(), CollectError> {
             Err(CollectError::Untraceable { process, why })
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses a process that can change the code of a file by a plain store.
+///
+/// # Errors
+/// It can.
+pub fn check_unwritable_in(process: Tid, path: &Path) -> Result<(), CollectError> {
+    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mappings = mappings(process).unwrap_or_default().into_iter();
+    let writable = mappings.filter(|m| Path::new(&m.name) == name).find(|m| m.executable && m.protection & libc::PROT_WRITE != 0);
+    match writable {
+        Some(mapping) => {
+            let (path, start) = (path.display(), mapping.start);
+            Err(refusal(process, format!("it can change code of {path} at {start:#x} itself: take `--collector single-step`")))
+        }
+        None => Ok(()),
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::CollectError;
 use crate::displaced::{SLOT, displace};
-use crate::memory::Memory;
+use crate::memory::{Memory, overlap};
+use crate::ptrace::{self, Tid};
 use crate::subject::{AREA, Executable, TracedProcess};
 use std::io;
 use std::ops::Range;
@@ -49,10 +50,14 @@ struct Placed {
     address: u64,
     slot: u64,
     length: u64,
+    /// The byte that the breakpoint replaces.
+    original: u8,
     /// Whether a signal that the program sends itself could be taken for a hit: the instruction has one byte.
     short: bool,
     /// Whether it is a jump whose target is recorded.
     jump: bool,
+    /// Whether the program changes the code there, which is not watched any more.
+    released: bool,
 }
 
 /// What of a thread that stopped in a slot.
@@ -107,8 +112,10 @@ impl Breakpoints {
                 address: in_memory(*address),
                 slot,
                 length: moved.length,
+                original: code[0],
                 short: moved.length == 1,
                 jump: jumps.binary_search(address).is_ok(),
+                released: false,
             });
             at[(address - start) as usize] = first as u32 + place;
         }
@@ -123,6 +130,45 @@ impl Breakpoints {
     /// Forgets those of a file that is not in memory any more, by the memory of its slots.
     pub fn forget(&mut self, area: &Range<u64>) {
         self.parts.retain(|part| !area.contains(&part.area.start));
+    }
+
+    /// Takes those out whose instruction lies in a range that the program is about to change. All threads are stopped; those in slots are
+    /// moved by [`Breakpoints::leave_released`].
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn release(&mut self, range: &Range<u64>, memory: &Memory) -> io::Result<()> {
+        let mut pieces = Vec::new();
+        for part in &mut self.parts {
+            for site in &mut self.sites[part.first..part.first + part.count] {
+                if !site.released && overlap(&(site.address..site.address + site.length), range) {
+                    site.released = true;
+                    part.at[(site.address - part.start) as usize] = NONE;
+                    pieces.push((site.address, site.original));
+                }
+            }
+        }
+        pieces.sort_unstable();
+        memory.patch(&pieces.iter().map(|(address, original)| (*address, std::slice::from_ref(original))).collect::<Vec<_>>())
+    }
+
+    /// Lets a stopped thread that stands in the slot of a released site stand in the image. `step`, which gives whether it did, executes an
+    /// instruction of the thread.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        loop {
+            let at = ptrace::instruction_pointer(thread)?;
+            if self.site_of_slot(at).is_none_or(|site| !site.released) {
+                return Ok(());
+            }
+            match self.in_slot(at) {
+                Some(InSlot::Before(address) | InSlot::After(address)) => return Ok(ptrace::set_instruction_pointer(thread, address)?),
+                Some(InSlot::Within) if step()? => {}
+                Some(InSlot::Within) | None => return Ok(()),
+            }
+        }
     }
 
     /// The site that a thread has trapped at, whose instruction pointer is given.
@@ -163,16 +209,18 @@ impl Breakpoints {
 
     /// What a thread in a slot has done of its instruction; `None` if it is in no slot.
     pub fn in_slot(&self, instruction_pointer: u64) -> Option<InSlot> {
-        let part = self.parts.iter().find(|part| part.area.contains(&instruction_pointer))?;
-        let offset = instruction_pointer - part.area.start;
-        let number = part.first + (offset / SLOT) as usize;
-        let site = &self.sites[number];
-        Some(match offset % SLOT {
+        let site = self.site_of_slot(instruction_pointer)?;
+        Some(match instruction_pointer - site.slot {
             0 => InSlot::Before(site.address),
             // Slots of plain instructions have the instruction as long as it was, then the jump.
             n if n == site.length => InSlot::After(site.address + site.length),
             _ => InSlot::Within,
         })
+    }
+
+    fn site_of_slot(&self, address: u64) -> Option<&Placed> {
+        let part = self.parts.iter().find(|part| part.area.contains(&address))?;
+        Some(&self.sites[part.first + ((address - part.area.start) / SLOT) as usize])
     }
 }
 

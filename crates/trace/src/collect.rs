@@ -10,21 +10,23 @@
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
-use crate::attach::check_same_file;
+use crate::attach::{check_same_file, check_unwritable_in, may_raise_limits};
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
 use crate::follow::{FollowEnding, Followed, follow, map_library};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
-use crate::memory::mappings;
+use crate::journal::AddressLimit;
+use crate::memory::{MemoryEffect, mappings};
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
+use crate::rings::{RINGS, STRIDE};
 use crate::run::{RunTarget, TraceRun};
 use crate::shown_mappings::ShownMappings;
 use crate::single_step::Stepping;
 use crate::sink::Sink;
 use crate::sleds;
-use crate::subject::{Executable, TracedProcess};
+use crate::subject::{AREA, Executable, TracedProcess};
 use crate::system::SignalWait;
 use crate::trampolines;
 use crate::uprobes;
@@ -34,6 +36,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use trodden_binary::Binary;
+use trodden_binary::linked::in_file;
 
 /// What a run gave.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,12 +59,20 @@ pub trait Collector: Sync {
         None
     }
 
+    /// Whether it writes nothing into code.
+    fn leaves_code(&self) -> bool {
+        false
+    }
+
     /// Whether it can watch these files.
     ///
     /// # Errors
-    /// They lack what it needs.
-    fn suits(&self, _executable: &Executable, _libraries: &[Library]) -> Result<(), CollectError> {
-        Ok(())
+    /// They lack what it needs, or can change their code without its knowledge.
+    fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
+        match self.leaves_code() {
+            true => Ok(()),
+            false => [executable].into_iter().chain(libraries.iter().map(|l| &l.executable)).try_for_each(check_unwritable),
+        }
     }
 
     /// What is set in a subject that is stopped, for a run's sites.
@@ -83,6 +94,7 @@ pub trait Collector: Sync {
         }
         let (subject, threads) = match std::mem::replace(&mut run.target, RunTarget::Attach(0)) {
             RunTarget::Start(program) => {
+                check_room(subject_limit(), self.name())?;
                 let subject = TracedProcess::start(*program, executable, &recipe)?;
                 let thread = subject.process;
                 // Who wants to know may be gone.
@@ -91,6 +103,10 @@ pub trait Collector: Sync {
             }
             RunTarget::Attach(process) => {
                 run.libraries.iter().try_for_each(|library| check_same_file(process, &library.executable.path))?;
+                if !self.leaves_code() {
+                    let files = [executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
+                    files.into_iter().try_for_each(|file| check_unwritable_in(process, &file.path))?;
+                }
                 TracedProcess::attach(process, executable)?
             }
         };
@@ -105,16 +121,19 @@ pub trait Collector: Sync {
             for (library, start) in images::mapped_already(run.libraries, subject.process)? {
                 map_library((&subject, subject.process), &mut watch, &mut calls, library, start)?;
             }
+            if !subject.fresh {
+                release_changed(&mut watch, &subject, &run, sink)?;
+            }
             Ok((watch, calls))
         })();
         let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let waiting = SignalWait::from_this_thread();
         let (followed, calls) = watched.map_err(|error| session.fail(error)).and_then(|(mut watch, mut calls)| {
             let followed = std::thread::scope(|scope| {
+                // After a panic, too.
+                let _over = SetAtEnd(&over);
                 scope.spawn(|| wake(waiting, stop, (&over, &ended), limit));
-                let followed = follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note);
-                over.store(true, Ordering::Relaxed);
-                followed
+                follow(&subject, &threads, &mut watch, &mut calls, sink, &ended, run.note)
             });
             followed.map(|followed| (followed, calls)).map_err(|error| session.fail(error))
         })?;
@@ -126,9 +145,52 @@ pub trait Collector: Sync {
     }
 }
 
+/// The limit of the address space that programs get which this process starts.
+fn subject_limit() -> Option<AddressLimit> {
+    AddressLimit::of(std::process::id() as i32).filter(|limit| limit.is_limited())
+}
+
+/// Refuses to start a program in whose address space there is no room for more than the program's own.
+fn check_room(limit: Option<AddressLimit>, collector: &str) -> Result<(), CollectError> {
+    let Some(limit) = limit else { return Ok(()) };
+    let needed = AREA + if collector == Trampolines.name() || collector == Compiled.name() { RINGS * STRIDE } else { 0 };
+    match limit.soft.saturating_add(needed) <= limit.hard || may_raise_limits() {
+        true => Ok(()),
+        false => Err(CollectError::NoRoom { limit: limit.soft, needed }),
+    }
+}
+
+/// Refuses a file whose code can be changed by a plain store.
+fn check_unwritable(executable: &Executable) -> Result<(), CollectError> {
+    let fault = |at: u64| format!("has code at {:#x} that it can change itself (`ld -N`): take `--collector single-step`", in_file(at).1);
+    let of = |at| CollectError::Executable { path: executable.path.clone(), fault: fault(at) };
+    executable.writable_code.map_or(Ok(()), |at| Err(of(at)))
+}
+
+/// Watches no code of a running process that is not as its files have it: the program has changed it before.
+fn release_changed(watch: &mut Watch, subject: &TracedProcess, run: &TraceRun, sink: &mut dyn Sink) -> Result<(), CollectError> {
+    let executables = [run.executable].into_iter().chain(run.libraries.iter().map(|l| &l.executable));
+    for executable in executables {
+        for range in watch.changed_pages(&subject.memory, executable)? {
+            watch.release(subject, &range, sink).map_err(CollectError::Store)?;
+            watch.note_change(subject, subject.process, &range, MemoryEffect::Written)?;
+        }
+    }
+    Ok(())
+}
+
 /// The code of a program in memory.
 fn in_memory(executable: &Executable, subject: &TracedProcess) -> Vec<Range<u64>> {
     executable.code.iter().map(|c| c.start.wrapping_add(subject.bias)..c.end.wrapping_add(subject.bias)).collect()
+}
+
+/// Sets a flag when it goes.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// How often to poll whether a collection is to end.
@@ -195,6 +257,7 @@ impl Collector for Compiled {
     }
 
     fn suits(&self, executable: &Executable, libraries: &[Library]) -> Result<(), CollectError> {
+        Trampolines.suits(executable, libraries)?;
         for path in [&executable.path].into_iter().chain(libraries.iter().map(|l| &l.executable.path)) {
             let fault = |fault: String| CollectError::Executable { path: path.clone(), fault };
             if sleds::first(&Binary::read(path).map_err(|e| fault(e.to_string()))?).is_some() {
@@ -206,7 +269,6 @@ impl Collector for Compiled {
     }
 
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
-        self.suits(run.executable, run.libraries)?;
         if run.sites.is_empty() {
             return Ok(Watched::Nothing);
         }
@@ -224,8 +286,12 @@ impl Collector for SingleStep {
         "single-step"
     }
 
+    fn leaves_code(&self) -> bool {
+        true
+    }
+
     fn watch(&self, subject: &TracedProcess, run: &TraceRun) -> Result<Watched, CollectError> {
-        Ok(Watched::Steps(Stepping::new(in_memory(run.executable, subject))))
+        Ok(Watched::Steps(Stepping::new(subject.process, &in_memory(run.executable, subject))?))
     }
 }
 
@@ -300,6 +366,10 @@ pub struct Hardware;
 impl Collector for Hardware {
     fn name(&self) -> &'static str {
         "hardware"
+    }
+
+    fn leaves_code(&self) -> bool {
+        true
     }
 
     fn most_sites(&self) -> Option<usize> {

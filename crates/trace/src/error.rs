@@ -55,6 +55,23 @@ pub enum CollectError {
         /// What happened.
         what: String,
     },
+    /// No room in the address space of the program.
+    #[error(
+        "programs may use {limit} bytes of addresses here (`ulimit -v`), and a trace needs {needed} more in the program: raise the hard \
+         limit, run as root, or take `--collector ptrace`, which needs least"
+    )]
+    NoRoom {
+        /// The limit, in bytes.
+        limit: u64,
+        /// What the collector needs, in bytes.
+        needed: u64,
+    },
+    /// The subject filters its system calls.
+    #[error(
+        "the program filters its system calls (seccomp), and one in its name could end it: start it with `--no-repeat time`, and name no \
+         library that it loads later"
+    )]
+    Filtered,
     /// A process that a trace would harm.
     #[error("process {process} cannot be traced: {why}")]
     Untraceable {

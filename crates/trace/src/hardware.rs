@@ -8,7 +8,8 @@ use crate::CollectError;
 use crate::journal::JournalEntry;
 use crate::ptrace::{self, Tid};
 use crate::session::Session;
-use crate::sink::{Sink, ThreadNumber, Trap};
+use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
+use std::ops::Range;
 
 /// As many as there are.
 pub const MOST: usize = 4;
@@ -19,6 +20,8 @@ const CONTROL: usize = 7;
 #[derive(Clone, Debug)]
 pub struct HardwareBreakpoints {
     addresses: Vec<u64>,
+    /// Those where the program has changed the code: they are not recorded any more.
+    released: Vec<u64>,
 }
 
 impl HardwareBreakpoints {
@@ -28,7 +31,7 @@ impl HardwareBreakpoints {
     /// There are more than registers.
     pub fn new(addresses: Vec<u64>) -> Result<Self, CollectError> {
         match addresses.len() <= MOST {
-            true => Ok(Self { addresses }),
+            true => Ok(Self { addresses, released: Vec::new() }),
             false => Err(CollectError::TooManySites { sites: addresses.len(), most: MOST }),
         }
     }
@@ -59,6 +62,14 @@ impl HardwareBreakpoints {
         let status = ptrace::debug_register(thread, STATUS)?;
         let Some(register) = (0..self.addresses.len()).find(|register| status & 1 << register != 0) else { return Ok(Trap::Foreign) };
         ptrace::set_debug_register(thread, STATUS, 0)?;
+        if self.released.contains(&self.addresses[register]) {
+            return Ok(Trap::Recorded(SinkFlow::GoOn));
+        }
         Ok(Trap::Recorded(sink.record(number, register as u64)?))
+    }
+
+    /// Records nothing any more in a range of code that the program changes.
+    pub fn release(&mut self, range: &Range<u64>) {
+        self.released.extend(self.addresses.iter().filter(|address| range.contains(address)));
     }
 }

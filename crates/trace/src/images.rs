@@ -99,6 +99,11 @@ impl Images {
         self.0.iter().find(|image| image.code.iter().any(|c| c.contains(&address)))
     }
 
+    /// All of them.
+    pub fn all(&self) -> &[Image] {
+        &self.0
+    }
+
     /// The one that was mapped last.
     pub fn last(&self) -> &Image {
         &self.0[self.0.len() - 1]

@@ -38,9 +38,13 @@ impl Session {
         number: libc::c_long,
         arguments: [u64; 6],
     ) -> Result<i64, CollectError> {
+        if self.is_filtered() {
+            return Err(CollectError::Filtered);
+        }
         let range = arguments[0]..arguments[0].saturating_add(arguments[1]);
         if number == libc::SYS_mmap {
             self.enter(JournalEntry::Mapping(range.clone()));
+            self.fit_address_limit();
         }
         let saved = ptrace::registers(thread)?;
         let place = at.unwrap_or(saved.rip);
@@ -65,6 +69,7 @@ impl Session {
         self.remove(|entry| matches!(entry, JournalEntry::Registers(other, _) if *other == thread));
         if number == libc::SYS_munmap || number == libc::SYS_mmap && result as u64 != range.start {
             self.remove(|entry| matches!(entry, JournalEntry::Mapping(own) if *own == range));
+            self.fit_address_limit();
         }
         Ok(result)
     }
@@ -75,6 +80,9 @@ impl Session {
     /// # Errors
     /// The thread is gone, or there is no place for [`STUB`].
     pub fn inject_quietly(&self, thread: Tid, number: libc::c_long, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        if self.is_filtered() {
+            return Err(CollectError::Filtered);
+        }
         let (saved, mask, rip) = (ptrace::registers(thread)?, ptrace::signal_mask(thread)?, self.stub());
         if rip == 0 {
             return Err(CollectError::Unexpected { what: "it has no memory for system calls".to_owned() });

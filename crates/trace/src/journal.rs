@@ -16,13 +16,58 @@ const PAGE: usize = 4096;
 /// `struct sigaction` of the kernel.
 pub type TrapAction = [u8; 32];
 
+/// A limit of the address space (`RLIMIT_AS`), in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressLimit {
+    /// What is enforced.
+    pub soft: u64,
+    /// What `soft` can be raised to.
+    pub hard: u64,
+}
+
+impl AddressLimit {
+    /// That of a process; `None` if it is gone.
+    pub fn of(process: i32) -> Option<Self> {
+        let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: no new limit; the kernel writes the structure.
+        let result = unsafe { libc::prlimit64(process, libc::RLIMIT_AS, std::ptr::null(), &raw mut limit) };
+        (result == 0).then_some(Self { soft: limit.rlim_cur, hard: limit.rlim_max })
+    }
+
+    /// Gives it to a process; whether that is allowed.
+    pub fn set(self, process: i32) -> bool {
+        let limit = libc::rlimit64 { rlim_cur: self.soft, rlim_max: self.hard };
+        // SAFETY: the kernel reads the structure; no old limit is asked for.
+        unsafe { libc::prlimit64(process, libc::RLIMIT_AS, &raw const limit, std::ptr::null_mut()) == 0 }
+    }
+
+    /// The same with room for more.
+    pub fn raised(self, by: u64) -> Self {
+        // No limit is the largest number.
+        Self { soft: self.soft.saturating_add(by), hard: self.hard.saturating_add(by) }
+    }
+
+    /// Whether there is one.
+    pub fn is_limited(self) -> bool {
+        self.soft != libc::RLIM64_INFINITY
+    }
+
+    /// `struct rlimit` of the kernel.
+    pub fn bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.soft.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.hard.to_le_bytes());
+        bytes
+    }
+}
+
 /// A change to a traced process other than to its code.
 #[derive(Clone, Debug)]
 pub enum JournalEntry {
     /// Memory was mapped.
     Mapping(Range<u64>),
-    /// The protection of mapped code was changed; before, it could be read and executed.
-    Protection(Range<u64>),
+    /// The protection of mapped code was changed; before, it was this (mprotect(2)).
+    Protection(Range<u64>, i32),
     /// A thread's registers were replaced for a system call or a step in its name.
     Registers(Tid, Box<Registers>),
     /// The set of signals that a thread blocks was replaced.
@@ -33,6 +78,8 @@ pub enum JournalEntry {
     TimeStampCounter,
     /// Every thread runs on one core.
     Affinity,
+    /// The limit of the address space was raised; this is the program's own.
+    AddressLimit(AddressLimit),
     /// The kernel may forget what the program wants on SIGTRAP.
     TrapAction(TrapAction),
 }
@@ -130,12 +177,13 @@ impl std::fmt::Display for JournalEntry {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Self::Mapping(range) => write!(f, "the mapping at {:#x}", range.start),
-            Self::Protection(range) => write!(f, "the protection of the code at {:#x}", range.start),
+            Self::Protection(range, _) => write!(f, "the protection of the code at {:#x}", range.start),
             Self::Registers(thread, _) => write!(f, "the registers of thread {thread}"),
             Self::SignalMask(thread, _) => write!(f, "the signals that thread {thread} blocks"),
             Self::DebugRegisters(thread) => write!(f, "the debug registers of thread {thread}"),
             Self::TimeStampCounter => f.write_str("the trap of the time-stamp counter"),
             Self::Affinity => f.write_str("the binding to one core"),
+            Self::AddressLimit(_) => f.write_str("the limit of its address space"),
             Self::TrapAction(_) => f.write_str("the action on SIGTRAP"),
         }
     }

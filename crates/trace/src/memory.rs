@@ -4,6 +4,7 @@
 use crate::journal::SharedCodeChanges;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The memory of a stopped process.
@@ -23,6 +24,8 @@ pub struct ProcessMapping {
     pub end: u64,
     /// Whether code in it can run.
     pub executable: bool,
+    /// Its protection, as mprotect(2) takes it.
+    pub protection: i32,
     /// Offset in the file.
     pub offset: u64,
     /// The file, or what the kernel calls the mapping; may be empty.
@@ -41,6 +44,10 @@ impl ProcessMapping {
             start: hexadecimal(start)?,
             end: hexadecimal(end)?,
             executable: protection.contains('x'),
+            protection: [('r', libc::PROT_READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)]
+                .into_iter()
+                .filter(|(letter, _)| protection.contains(*letter))
+                .fold(libc::PROT_NONE, |all, (_, one)| all | one),
             offset: hexadecimal(offset)?,
             name: fields.nth(2).unwrap_or("").trim_start().to_owned(),
         })
@@ -141,6 +148,38 @@ impl Memory {
         }
         Ok(())
     }
+}
+
+/// What a system call has done to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryEffect {
+    /// It has the protection that the program gave it.
+    Protected,
+    /// Its bytes may be others.
+    Written,
+    /// Something else is mapped there, or nothing.
+    Replaced,
+}
+
+/// Whether two ranges have an address in common.
+pub fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+/// What of a range lies in another.
+pub fn common(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
+    a.start.max(b.start)..a.end.min(b.end)
+}
+
+/// What of a range lies outside another: before it and after it.
+pub fn outside(range: &Range<u64>, other: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let parts = [range.start..range.end.min(other.start), range.start.max(other.end)..range.end];
+    parts.into_iter().filter(|part| !part.is_empty())
+}
+
+/// The pages that a range lies in.
+pub fn pages(range: &Range<u64>) -> Range<u64> {
+    range.start & !0xfff..range.end.saturating_add(0xfff) & !0xfff
 }
 
 /// The mappings of a process.

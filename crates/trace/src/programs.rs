@@ -11,8 +11,12 @@
 use crate::launcher::{ProgramStart, StartConditions};
 use crate::ptrace::{self, PtraceStop, Resume, unless_gone};
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -63,6 +67,14 @@ pub enum TraceError {
     /// The system forbids following it.
     #[error("its processes cannot be followed: {0} (a sandbox without ptrace?)")]
     Forbidden(io::Error),
+    /// A traced program would lack what its file gives it.
+    #[error("{} has {what}, which the kernel gives no program that is traced by this user: run it as root", path.display())]
+    Privileged {
+        /// The program.
+        path: PathBuf,
+        /// What it has.
+        what: &'static str,
+    },
     /// A process cannot be waited for any more.
     #[error("its processes cannot be followed any more: {0}")]
     Lost(io::Error),
@@ -124,6 +136,7 @@ pub fn follow(follow: Follow) -> Result<ExitStatus, TraceError> {
 ///
 /// The process waits at its gate until it is followed, so that nothing of the program has run.
 pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Result<i32, TraceError> {
+    check_unprivileged(&program)?;
     let started = program.start(conditions).map_err(TraceError::Start)?;
     let process = started.process;
     if let Err(error) = ptrace::seize(process, ptrace::NEW_TASKS) {
@@ -142,6 +155,43 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
             Some(_) => go_on(process, 0)?,
             None => return Err(TraceError::Lost(io::Error::from_raw_os_error(libc::ECHILD))),
         }
+    }
+}
+
+/// Refuses a program whose file gives it another user, group or capabilities, where being traced would keep them from it.
+fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
+    if crate::attach::may_trace_all() {
+        return Ok(());
+    }
+    let Some((path, what)) = find(program).and_then(|path| privilege(&path).map(|what| (path, what))) else { return Ok(()) };
+    Err(TraceError::Privileged { path, what })
+}
+
+/// The file that is executed: as execvp(3) finds it.
+fn find(program: &ProgramStart) -> Option<PathBuf> {
+    let name = Path::new(&program.program);
+    if program.program.as_bytes().contains(&b'/') {
+        return Some(Path::new(program.directory.as_deref().unwrap_or(OsStr::new(""))).join(name));
+    }
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// What a file gives its program that this process does not have.
+fn privilege(path: &Path) -> Option<&'static str> {
+    let file = std::fs::metadata(path).ok()?;
+    // SAFETY: system calls without pointers.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let executable_by_group = libc::S_ISGID | libc::S_IXGRP;
+    let mut name = path.as_os_str().as_bytes().to_vec();
+    name.push(0);
+    // SAFETY: both are strings that end with a zero; nothing is written to a buffer of no bytes.
+    let has_capabilities = || unsafe { libc::getxattr(name.as_ptr().cast(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 };
+    match file.mode() {
+        mode if mode & libc::S_ISUID != 0 && file.uid() != user => Some("the setuid bit"),
+        mode if mode & executable_by_group == executable_by_group && file.gid() != group => Some("the setgid bit"),
+        _ if has_capabilities() => Some("capabilities (setcap)"),
+        _ => None,
     }
 }
 

@@ -319,7 +319,7 @@ impl Repeater {
                 self.random_files.retain(|f| *f != call.arguments[0] as i64);
                 self.shown.closed(call.arguments[0]);
             }
-            libc::SYS_openat | libc::SYS_open if result >= 0 => {
+            libc::SYS_openat | libc::SYS_open | libc::SYS_openat2 if result >= 0 => {
                 self.shown.opened(self.log.process, result as u64);
                 self.random_files.retain(|f| *f != result);
                 if [b"/dev/urandom".as_slice(), b"/dev/random"].iter().any(|path| crate::calls::path_hash(path) == call.hash.digest()) {

@@ -17,9 +17,9 @@ use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::FileExt;
 
 /// Bytes from ring to ring.
-const STRIDE: u64 = RING + 4096;
+pub const STRIDE: u64 = RING + 4096;
 /// Rings that there are: threads at a time. Those that no thread uses take addresses, and no memory.
-const RINGS: u64 = 4096;
+pub const RINGS: u64 = 4096;
 
 /// The rings of a subject.
 #[derive(Debug)]

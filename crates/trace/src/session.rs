@@ -5,7 +5,7 @@
 //! these do not end before they are resumed, so that events of others are accepted and kept for the next who asks.
 
 use crate::CollectError;
-use crate::journal::{CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
+use crate::journal::{AddressLimit, CodeChanges, JournalEntry, SharedCodeChanges, TrapAction};
 use crate::memory::Memory;
 use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::system::unpin;
@@ -34,6 +34,8 @@ struct State {
     /// Events that came while another thread was waited for, in order.
     events: VecDeque<(Tid, PtraceStop)>,
     is_closed: bool,
+    /// The program has filtered its system calls since it was traced.
+    is_filtered: bool,
 }
 
 impl Session {
@@ -58,6 +60,54 @@ impl Session {
     /// The process is gone.
     pub fn memory(&self) -> io::Result<Memory> {
         Memory::open_journaled(self.process, self.code.clone())
+    }
+
+    /// Puts into bytes that were read at an address what the program has there.
+    pub fn hide_changes(&self, address: u64, bytes: &mut [u8]) {
+        self.code.borrow().undo(address, bytes);
+    }
+
+    /// The program filters its system calls from now on: none is made in its name any more, since the filter could end it for that.
+    pub fn set_filtered(&self) {
+        self.state.borrow_mut().is_filtered = true;
+    }
+
+    /// Whether it does.
+    pub fn is_filtered(&self) -> bool {
+        self.state.borrow().is_filtered
+    }
+
+    /// Bytes that are mapped into the process.
+    pub fn mapped_bytes(&self) -> u64 {
+        let bytes = |entry: &JournalEntry| if let JournalEntry::Mapping(range) = entry { range.end - range.start } else { 0 };
+        self.state.borrow().entries.iter().map(bytes).sum()
+    }
+
+    /// The program's own limit of its address space, if it has one.
+    pub fn address_limit(&self) -> Option<AddressLimit> {
+        let limit = |entry: &JournalEntry| if let JournalEntry::AddressLimit(own) = entry { Some(*own) } else { None };
+        self.state.borrow().entries.iter().find_map(limit)
+    }
+
+    /// The program has set its limit; the kernel has one with room for what is mapped.
+    pub fn set_address_limit(&self, own: AddressLimit) {
+        self.remove(|entry| matches!(entry, JournalEntry::AddressLimit(_)));
+        self.enter(JournalEntry::AddressLimit(own));
+    }
+
+    /// Makes room within the limit of the address space for what is mapped, and is about to be.
+    pub fn fit_address_limit(&self) {
+        let own = self.address_limit().or_else(|| AddressLimit::of(self.process).filter(|limit| limit.is_limited()));
+        if let Some(own) = own {
+            self.set_address_limit(own);
+            // Where that is not allowed, the kernel may refuse the mapping, which says why.
+            own.raised(self.mapped_bytes()).set(self.process);
+        }
+    }
+
+    /// Keeps an event that has been reported: it comes again.
+    pub fn keep_event(&self, event: (Tid, PtraceStop)) {
+        self.state.borrow_mut().events.push_back(event);
     }
 
     /// The event that comes next, if it was kept.
@@ -109,7 +159,7 @@ impl Session {
     pub fn forget_memory(&self, gone: &Range<u64>) {
         self.code.borrow_mut().forget(gone);
         let is_gone = |range: &Range<u64>| gone.start <= range.start && range.end <= gone.end;
-        self.state.borrow_mut().entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range) if is_gone(range)));
+        self.state.borrow_mut().entries.retain(|entry| !matches!(entry, JournalEntry::Protection(range, _) if is_gone(range)));
     }
 
     /// Forgets what was changed in the memory of a process that has executed another program.
@@ -283,7 +333,7 @@ impl Session {
         }
         for entry in entries.iter().rev() {
             match entry {
-                JournalEntry::Protection(code) => note(entry, self.protect(threads, code)),
+                JournalEntry::Protection(code, protection) => note(entry, self.protect(threads, code, *protection)),
                 JournalEntry::DebugRegisters(thread) => note(entry, ptrace::clear_debug_registers(*thread).map_err(Into::into)),
                 JournalEntry::TimeStampCounter => {
                     threads.iter().for_each(|thread| note(entry, self.free_clock(&self.memory, *thread, stub)));
@@ -303,14 +353,20 @@ impl Session {
                 note(entry, self.unmap(threads, range));
             }
         }
+        for entry in &entries {
+            if let JournalEntry::AddressLimit(own) = entry
+                && !own.set(self.process)
+            {
+                note(entry, Err(io::Error::last_os_error().into()));
+            }
+        }
         self.state.borrow_mut().entries.clear();
         left
     }
 
-    /// Lets code run again whose protection was changed.
-    fn protect(&self, threads: &[Tid], code: &Range<u64>) -> Result<(), CollectError> {
-        let protection = (libc::PROT_READ | libc::PROT_EXEC) as u64;
-        let arguments = [code.start, code.end - code.start, protection, 0, 0, 0];
+    /// Gives code whose protection was changed its own one back.
+    fn protect(&self, threads: &[Tid], code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
+        let arguments = [code.start, code.end - code.start, protection as u64, 0, 0, 0];
         self.call_in_any(threads, Some(self.stub.get()), libc::SYS_mprotect, arguments)
     }
 

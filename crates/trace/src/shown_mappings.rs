@@ -10,6 +10,7 @@
 //!
 //! Not covered: `smaps`, `map_files` and the like, `pread`, `lseek`, and children that read their parent's file.
 
+use crate::memory::overlap;
 use crate::ptrace::Tid;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,6 +24,8 @@ pub struct ShownMappings {
     hidden: Vec<Range<u64>>,
     code: Vec<Line>,
     files: HashMap<u64, Position>,
+    /// Whether a file of the subject's memory may be open.
+    has_memory: bool,
 }
 
 /// How far a file has been read.
@@ -53,7 +56,10 @@ impl ShownMappings {
     pub fn new(process: Tid, hidden: Vec<Range<u64>>, code: &[Range<u64>]) -> std::io::Result<Self> {
         let lines = lines(process)?;
         let is_code = |line: &Line| line.protection.contains('x') && code.iter().any(|c| overlap(c, &line.range));
-        Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new() })
+        let descriptors =
+            std::fs::read_dir(format!("/proc/{process}/fd"))?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+        let has_memory = descriptors.into_iter().any(|descriptor| is_own_file(process, descriptor, "mem"));
+        Ok(Self { hidden, code: lines.into_iter().filter(is_code).collect(), files: HashMap::new(), has_memory })
     }
 
     /// Something is mapped at `hidden`, too, for a library with this code, which is in memory now.
@@ -76,13 +82,20 @@ impl ShownMappings {
 
     /// The subject has opened a file.
     pub fn opened(&mut self, process: Tid, descriptor: u64) {
-        let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
-        let path = path.to_string_lossy();
-        let own = path.strip_prefix(&format!("/proc/{process}/")).is_some_and(|rest| rest == "maps" || is_task_maps(rest));
-        match own {
+        self.has_memory |= is_own_file(process, descriptor, "mem");
+        match is_own_file(process, descriptor, "maps") {
             true => drop(self.files.insert(descriptor, Position::default())),
             false => self.closed(descriptor),
         }
+    }
+
+    /// Where in the subject's memory a descriptor stands, if it is a file of that (`/proc/self/mem`).
+    pub fn position_in_memory(&self, process: Tid, descriptor: u64) -> Option<u64> {
+        if !self.has_memory || !is_own_file(process, descriptor, "mem") {
+            return None;
+        }
+        let information = std::fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).ok()?;
+        information.lines().find_map(|line| line.strip_prefix("pos:")?.trim().parse().ok())
     }
 
     /// The subject has closed a file.
@@ -173,13 +186,13 @@ fn lines(process: Tid) -> std::io::Result<Vec<Line>> {
     Ok(String::from_utf8_lossy(&std::fs::read(format!("/proc/{process}/maps"))?).lines().filter_map(Line::parse).collect())
 }
 
-fn is_task_maps(path: &str) -> bool {
-    let task = path.strip_prefix("task/").and_then(|rest| rest.strip_suffix("/maps"));
-    task.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
-}
-
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
+/// Whether a descriptor of a process is a file of this name in its folder in `/proc`, or in that of one of its threads.
+fn is_own_file(process: Tid, descriptor: u64, name: &str) -> bool {
+    let path = std::fs::read_link(format!("/proc/{process}/fd/{descriptor}")).unwrap_or_default();
+    let path = path.to_string_lossy();
+    let Some(rest) = path.strip_prefix(&format!("/proc/{process}/")) else { return false };
+    let task = rest.strip_prefix("task/").and_then(|rest| rest.strip_suffix(name)?.strip_suffix('/'));
+    rest == name || task.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -249,7 +262,7 @@ mod tests {
     fn what_is_hidden_is_not_shown_and_code_is_restored() {
         let line = |text: &str| Line::parse(text).unwrap();
         let code = line("1000-3000 r-xp 00001000 fe:00 12        /bin/x");
-        let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], files: HashMap::new() };
+        let shown = ShownMappings { hidden: Vec::from([0x8000..0x9000; 1]), code: vec![code.clone()], ..ShownMappings::default() };
         let now = vec![line("0000-5000 r--p 00000000 fe:00 12        /bin/x"), line("8000-9000 r-xp 00000000 00:00 0 ")];
         let expected =
             [line("0000-1000 r--p 00000000 fe:00 12        /bin/x"), code, line("3000-5000 r--p 00003000 fe:00 12        /bin/x")];

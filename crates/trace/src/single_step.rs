@@ -9,6 +9,7 @@
 use crate::CollectError;
 use crate::images::{Image, Images};
 use crate::journal::JournalEntry;
+use crate::memory::{MemoryEffect, common, mappings, outside, overlap, pages};
 use crate::ptrace::{self, Resume, Tid};
 use crate::sink::{Sink, SinkFlow, ThreadNumber, Trap};
 use crate::subject::TracedProcess;
@@ -27,12 +28,20 @@ const TRAP_FLAG: u64 = 1 << 8;
 #[derive(Debug)]
 pub struct Stepping {
     /// Code of the files in memory.
-    code: Vec<Range<u64>>,
+    code: Vec<SteppedCode>,
     threads: HashMap<Tid, Stepped>,
     /// Whether libraries are stepped, too.
     everywhere: bool,
     /// Whether the image's code can run.
     allowed: bool,
+}
+
+/// Code that can run, within one mapping.
+#[derive(Clone, Debug)]
+struct SteppedCode {
+    range: Range<u64>,
+    /// The protection that the program knows.
+    protection: i32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +55,12 @@ struct Stepped {
 }
 
 impl Stepping {
-    /// Steps a program that has not begun.
-    pub fn new(code: Vec<Range<u64>>) -> Self {
-        Self { code, threads: HashMap::new(), everywhere: false, allowed: true }
+    /// Steps code in a process that is stopped.
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn new(process: Tid, code: &[Range<u64>]) -> io::Result<Self> {
+        Ok(Self { code: mapped_code(process, code)?, threads: HashMap::new(), everywhere: false, allowed: true })
     }
 
     /// A library has been mapped by a thread, which is stopped.
@@ -56,16 +68,61 @@ impl Stepping {
     /// # Errors
     /// The thread is gone.
     pub fn add(&mut self, subject: &TracedProcess, thread: Tid, image: &Image) -> Result<(), CollectError> {
-        self.code.extend(image.code.iter().cloned());
+        let code = mapped_code(subject.process, &image.code)?;
         if !self.allowed {
-            image.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))?;
+            code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))?;
         }
+        self.code.extend(code);
         Ok(())
     }
 
     /// A library is not in memory any more.
     pub fn forget(&mut self, image: &Image) {
-        self.code.retain(|code| !image.code.contains(code));
+        self.code.retain(|code| !image.code.iter().any(|of_image| overlap(of_image, &code.range)));
+    }
+
+    /// A system call of a stopped thread has changed whole pages: what is not code of the files any more, or can be written now, is not
+    /// stepped any more.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn note_change(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        changed: &Range<u64>,
+        effect: MemoryEffect,
+    ) -> Result<(), CollectError> {
+        let (touched, mut code): (Vec<_>, Vec<_>) = std::mem::take(&mut self.code).into_iter().partition(|c| overlap(&c.range, changed));
+        for SteppedCode { range, protection } in touched {
+            let pages = pages(&range);
+            let is_own = |entry: &JournalEntry| matches!(entry, JournalEntry::Protection(own, _) if *own == pages);
+            subject.session.remove(is_own);
+            let rest = outside(&range, changed).map(|range| SteppedCode { range, protection });
+            for rest in rest {
+                if !self.allowed {
+                    subject.session.enter(rest.entry());
+                }
+                code.push(rest);
+            }
+            let inside = match effect {
+                MemoryEffect::Protected => mapped_code(subject.process, &[common(&range, changed)])?,
+                MemoryEffect::Written if !self.allowed => {
+                    Self::protect(subject, thread, &common(&range, changed), protection)?;
+                    Vec::new()
+                }
+                MemoryEffect::Written | MemoryEffect::Replaced => Vec::new(),
+            };
+            // Code that could be written from the start is stepped as it is.
+            for inside in inside.into_iter().filter(|inside| (inside.protection & !protection) & libc::PROT_WRITE == 0) {
+                if !self.allowed {
+                    Self::forbid_code(subject, thread, &inside)?;
+                }
+                code.push(inside);
+            }
+        }
+        self.code = code;
+        Ok(())
     }
 
     /// A thread begins; it and all others are stopped. In a static program it stands before its first instruction already.
@@ -82,10 +139,18 @@ impl Stepping {
     ) -> Result<SinkFlow, CollectError> {
         self.threads.insert(thread, Stepped { stepping: false, last: 0, call: false });
         if self.threads.len() > 1 {
-            self.everywhere = true;
-            self.allow(subject, thread)?;
+            self.step_everywhere(subject, thread)?;
         }
         self.step(subject, (thread, number), false, images, sink)
+    }
+
+    /// Steps libraries, too, from now on: no system call is made for that any more.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn step_everywhere(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        self.everywhere = true;
+        self.allow(subject, thread)
     }
 
     /// A thread is gone.
@@ -221,7 +286,7 @@ impl Stepping {
     }
 
     fn is_inside(&self, address: u64) -> bool {
-        self.code.iter().any(|c| c.contains(&address))
+        self.code.iter().any(|c| c.range.contains(&address))
     }
 
     /// Makes the image's code run again.
@@ -233,9 +298,9 @@ impl Stepping {
             return Ok(());
         }
         for code in &self.code {
-            Self::protect(subject, thread, code, libc::PROT_READ | libc::PROT_EXEC)?;
-            let pages = pages(code);
-            subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range) if *range == pages));
+            Self::protect(subject, thread, &code.range, code.protection)?;
+            let pages = pages(&code.range);
+            subject.session.remove(|entry| matches!(entry, JournalEntry::Protection(range, _) if *range == pages));
         }
         self.allowed = true;
         Ok(())
@@ -248,7 +313,7 @@ impl Stepping {
     pub fn allow_in_child(&self, subject: &TracedProcess, child: Tid) -> Result<(), CollectError> {
         match self.allowed {
             true => Ok(()),
-            false => self.code.iter().try_for_each(|code| Self::protect(subject, child, code, libc::PROT_READ | libc::PROT_EXEC)),
+            false => self.code.iter().try_for_each(|code| Self::protect(subject, child, &code.range, code.protection)),
         }
     }
 
@@ -260,9 +325,9 @@ impl Stepping {
         self.code.iter().try_for_each(|code| Self::forbid_code(subject, thread, code))
     }
 
-    fn forbid_code(subject: &TracedProcess, thread: Tid, code: &Range<u64>) -> Result<(), CollectError> {
-        subject.session.enter(JournalEntry::Protection(pages(code)));
-        Self::protect(subject, thread, code, libc::PROT_READ)
+    fn forbid_code(subject: &TracedProcess, thread: Tid, code: &SteppedCode) -> Result<(), CollectError> {
+        subject.session.enter(code.entry());
+        Self::protect(subject, thread, &code.range, code.protection & !libc::PROT_EXEC)
     }
 
     fn protect(subject: &TracedProcess, thread: Tid, code: &Range<u64>, protection: i32) -> Result<(), CollectError> {
@@ -275,7 +340,19 @@ impl Stepping {
     }
 }
 
-/// The pages that code lies in.
-fn pages(code: &Range<u64>) -> Range<u64> {
-    code.start & !0xfff..(code.end + 0xfff) & !0xfff
+impl SteppedCode {
+    /// What undoes that it cannot run.
+    fn entry(&self) -> JournalEntry {
+        JournalEntry::Protection(pages(&self.range), self.protection)
+    }
+}
+
+/// What of some code can run, mapping by mapping.
+fn mapped_code(process: Tid, code: &[Range<u64>]) -> io::Result<Vec<SteppedCode>> {
+    let mappings = mappings(process)?;
+    let of = |code: &Range<u64>| {
+        let parts = mappings.iter().filter(|mapping| mapping.executable).map(|m| (common(code, &(m.start..m.end)), m.protection));
+        parts.filter(|(range, _)| !range.is_empty()).map(|(range, protection)| SteppedCode { range, protection }).collect::<Vec<_>>()
+    };
+    Ok(code.iter().flat_map(of).collect())
 }

@@ -38,6 +38,8 @@ pub struct Executable {
     pub entry: u64,
     /// The addresses that segments with code are loaded at.
     pub code: Vec<Range<u64>>,
+    /// Where there is code that the program can change as it is loaded.
+    pub writable_code: Option<u64>,
     /// First address of all segments, and the one behind the last.
     pub span: Range<u64>,
 }
@@ -87,10 +89,13 @@ impl Executable {
         let segments = header.program_headers(endian, &*bytes).map_err(broken)?;
         let loaded = || segments.iter().filter(|s| s.p_type(endian) == object::elf::PT_LOAD);
         let range = |s: &object::elf::ProgramHeader64<_>| s.p_vaddr(endian)..s.p_vaddr(endian).saturating_add(s.p_memsz(endian));
-        let code = loaded().filter(|s| s.p_flags(endian) & object::elf::PF_X != 0).map(range).collect();
+        let is_code = |s: &&object::elf::ProgramHeader64<_>| s.p_flags(endian) & object::elf::PF_X != 0;
+        let code = loaded().filter(is_code).map(range).collect();
+        let is_writable = |s: &&object::elf::ProgramHeader64<_>| s.p_flags(endian) & object::elf::PF_W != 0;
+        let writable_code = loaded().filter(is_code).find(is_writable).map(|s| s.p_vaddr(endian));
         let start = loaded().map(|s| range(s).start).min().ok_or_else(|| fault("has no segment to load"))?;
         let end = loaded().map(|s| range(s).end).max().unwrap_or(start);
-        Ok(Self { path: path.to_owned(), entry: header.e_entry(endian), code, span: start..end })
+        Ok(Self { path: path.to_owned(), entry: header.e_entry(endian), code, writable_code, span: start..end })
     }
 
     /// Whether an address of the file is code.
@@ -226,7 +231,8 @@ impl TracedProcess {
     /// # Errors
     /// The thread is gone.
     pub fn free_clock(&self, thread: Tid) -> Result<(), CollectError> {
-        match self.fixed_clock {
+        // That of a program with a filter was freed before.
+        match self.fixed_clock && !self.session.is_filtered() {
             true => self.session.free_clock(&self.memory, thread, Some(self.area)),
             false => Ok(()),
         }
@@ -237,7 +243,7 @@ impl TracedProcess {
     /// # Errors
     /// The thread is gone.
     pub fn free_clock_of_other(&self, thread: Tid) -> Result<(), CollectError> {
-        match self.fixed_clock {
+        match self.fixed_clock && !self.session.is_filtered() {
             true => self.session.free_clock(&Memory::open(thread)?, thread, None),
             false => Ok(()),
         }

@@ -191,6 +191,8 @@ pub struct TraceWriter {
 struct Buffer {
     symbols: Vec<u64>,
     touched: BTreeSet<TraceFunction>,
+    /// The one that was added last.
+    last_touched: Option<TraceFunction>,
     frames: TraceFrames,
     start: TraceFrames,
     blocks: u64,
@@ -226,7 +228,11 @@ impl TraceWriter {
         buffer.symbols.push(event.symbol());
         if let TraceEvent::Block(block) = event {
             buffer.blocks += 1;
-            buffer.touched.insert(self.functions[block.0 as usize]);
+            let function = self.functions[block.0 as usize];
+            if buffer.last_touched != Some(function) {
+                buffer.last_touched = Some(function);
+                buffer.touched.insert(function);
+            }
         }
         buffer.frames.follow(event, |block| self.functions[block.0 as usize]);
         if buffer.symbols.len() >= BLOCK { self.flush(index) } else { Ok(()) }
@@ -269,6 +275,7 @@ impl TraceWriter {
         self.writer.append(TraceBlockKind::Symbols, thread as u32, buffer.symbols.len() as u32, &index, &packed)?;
         buffer.symbols.clear();
         buffer.touched.clear();
+        buffer.last_touched = None;
         (buffer.first, buffer.start) = (buffer.blocks, buffer.frames.clone());
         Ok(())
     }

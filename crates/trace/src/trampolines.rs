@@ -12,7 +12,7 @@
 use crate::CollectError;
 use crate::block_copies::{CopiedPlace, CopyRequest, Patch, copies};
 use crate::images::{Image, Images, sites_of};
-use crate::memory::Memory;
+use crate::memory::{Memory, overlap};
 use crate::ptrace::{self, Registers, Tid};
 use crate::rings::{Ring, Rings, code_bytes, standing};
 use crate::run::TraceRun;
@@ -22,6 +22,7 @@ use crate::subject::{AREA, Executable, TracedProcess};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::Range;
+use trodden_binary::instruction::{LONGEST_INSTRUCTION, decode};
 use trodden_binary::linked::in_file;
 
 /// Copies begin behind the stub for system calls, and room for its arguments.
@@ -52,6 +53,8 @@ pub struct Trampolines {
     threads: HashMap<Tid, Recorded>,
     /// Sleds are used where blocks have some.
     uses_sleds: bool,
+    /// Copies of code that the program changes, which nothing leads to any more.
+    released: Vec<Range<u64>>,
 }
 
 #[derive(Debug)]
@@ -60,6 +63,8 @@ struct Written {
     before: [u8; 5],
     now: [u8; 5],
     length: usize,
+    /// Where it leads to, in a copy.
+    to: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +91,7 @@ impl Trampolines {
     pub fn set(subject: &TracedProcess, run: &TraceRun, uses_sleds: bool) -> Result<Self, CollectError> {
         let rings = Rings::map(subject, subject.area + PATH, subject.area)?;
         let (areas, patches, traps, threads) = (Vec::new(), Vec::new(), HashMap::new(), HashMap::new());
-        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds };
+        let mut set = Self { areas, sites: vec![0; run.sites.len()], patches, traps, rings, threads, uses_sleds, released: Vec::new() };
         set.add(subject, run, run.executable, 0)?;
         Ok(set)
     }
@@ -151,19 +156,18 @@ impl Trampolines {
             let read = subject.memory.read_some(address, 5);
             before[..read.len()].copy_from_slice(&read);
             let mut now = before;
-            let length = match *patch {
+            let (to, length) = match *patch {
                 Patch::Jump(to) => {
-                    now[0] = 0xe9;
-                    now[1..].copy_from_slice(&(to.wrapping_sub(address + 5) as u32).to_le_bytes());
-                    5
+                    now = jump(address, to);
+                    (to, 5)
                 }
                 Patch::Breakpoint { to, jump } => {
                     now[0] = INT3;
                     self.traps.insert(address, (to, jump.then(|| numbers[&address])));
-                    1
+                    (to, 1)
                 }
             };
-            all.push(Written { address, before, now, length });
+            all.push(Written { address, before, now, length, to });
         }
         all.sort_unstable_by_key(|patch| patch.address);
         all
@@ -309,9 +313,85 @@ impl Trampolines {
         let at = ptrace::instruction_pointer(thread)?;
         let is_there =
             |place: &CopiedPlace| matches!(place, CopiedPlace::Recorded { site, saved: false } if self.sites[*site as usize] == at);
-        match self.areas.iter().flat_map(|(_, places)| places).find(|(_, place)| is_there(place)) {
+        let places = self.areas.iter().flat_map(|(_, places)| places);
+        match places.filter(|(_, place)| is_there(place)).find(|(copied, _)| !self.is_released(*copied)) {
             Some((copied, _)) => ptrace::set_instruction_pointer(thread, *copied),
             None => Ok(()),
+        }
+    }
+
+    /// Takes out of the image what was written for code in a range that the program is about to change, and lets the heads of that code's
+    /// copies lead back to the image, since other copies branch there. All threads are stopped; those in such a copy are moved by
+    /// [`Trampolines::leave_released`].
+    ///
+    /// # Errors
+    /// The process is gone.
+    pub fn release(&mut self, range: &Range<u64>, subject: &TracedProcess) -> io::Result<()> {
+        let known = self.released.iter().map(|copy| copy.start).chain(self.areas.iter().map(|(area, _)| area.end));
+        let mut ends: Vec<u64> = self.patches.iter().map(|patch| patch.to).chain(known).collect();
+        ends.sort_unstable();
+        let copy = |patch: &Written| patch.to..ends[ends.partition_point(|end| *end <= patch.to)];
+        let is_touched = |patch: &Written| {
+            let written = patch.address..patch.address + patch.length as u64;
+            let mut originals = self.places_in(&copy(patch)).iter().filter_map(|(_, place)| self.executed_at(place));
+            overlap(&written, range) || originals.any(|at| is_instruction_in(at, range, subject))
+        };
+        let (gone, left): (Vec<&Written>, Vec<&Written>) = self.patches.iter().partition(|patch| is_touched(patch));
+        let is_head = |patch: &&&Written| matches!(self.places_in(&copy(patch)).first(), Some((_, CopiedPlace::Head { .. })));
+        let mut heads: Vec<(u64, [u8; 5])> = gone.iter().filter(is_head).map(|patch| (patch.to, jump(patch.to, patch.address))).collect();
+        heads.sort_unstable();
+        let original: Vec<(u64, &[u8])> = gone.iter().map(|patch| (patch.address, &patch.before[..patch.length])).collect();
+        subject.memory.patch(&original)?;
+        // The copies are the session's own mapping, whose bytes no journal needs.
+        let heads: Vec<(u64, &[u8])> = heads.iter().map(|(address, bytes)| (*address, bytes.as_slice())).collect();
+        Memory::open(subject.process)?.patch(&heads)?;
+        let copies: Vec<Range<u64>> = gone.iter().map(|patch| copy(patch)).collect();
+        let left: HashSet<u64> = left.iter().map(|patch| patch.address).collect();
+        self.released.extend(copies);
+        self.patches.retain(|patch| left.contains(&patch.address));
+        self.traps.retain(|address, _| left.contains(address));
+        Ok(())
+    }
+
+    /// Lets a stopped thread that stands in a copy of released code stand in the image. `step`, which gives whether it did, executes an
+    /// instruction of the thread.
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        loop {
+            let registers = ptrace::registers(thread)?;
+            if !self.is_released(registers.rip) {
+                return Ok(());
+            }
+            let (rip, rcx) = match self.standing(registers.rip) {
+                CodePlace::At(CopiedPlace::Head { site, saved } | CopiedPlace::Recorded { site, saved }) => {
+                    (self.sites[site as usize], self.register(thread, saved, &registers)?)
+                }
+                CodePlace::At(CopiedPlace::Body { original, .. }) => (original, registers.rcx),
+                CodePlace::Between if step()? => continue,
+                CodePlace::Between | CodePlace::Outside => return Ok(()),
+            };
+            return Ok(ptrace::set_registers(thread, &Registers { rip, rcx, ..registers })?);
+        }
+    }
+
+    fn is_released(&self, address: u64) -> bool {
+        self.released.iter().any(|copy| copy.contains(&address))
+    }
+
+    /// What is where in a copy.
+    fn places_in(&self, copy: &Range<u64>) -> &[(u64, CopiedPlace)] {
+        let places = self.area_of(copy.start).unwrap_or_default();
+        &places[places.partition_point(|place| place.0 < copy.start)..places.partition_point(|place| place.0 < copy.end)]
+    }
+
+    /// The address in the image of the instruction that is executed at a place.
+    fn executed_at(&self, place: &CopiedPlace) -> Option<u64> {
+        match place {
+            CopiedPlace::Head { .. } => None,
+            CopiedPlace::Recorded { site, .. } => Some(self.sites[*site as usize]),
+            CopiedPlace::Body { original, .. } => Some(*original),
         }
     }
 
@@ -356,6 +436,22 @@ impl Trampolines {
             Err(_) => CodePlace::Between,
         }
     }
+}
+
+/// Whether an instruction of the image has bytes in a range.
+fn is_instruction_in(at: u64, range: &Range<u64>, subject: &TracedProcess) -> bool {
+    if at >= range.start || at + LONGEST_INSTRUCTION <= range.start {
+        return range.contains(&at);
+    }
+    let mut code = subject.memory.read_some(at, LONGEST_INSTRUCTION as usize);
+    subject.session.hide_changes(at, &mut code);
+    decode(&code, at).is_some_and(|instruction| instruction.next_ip() > range.start)
+}
+
+/// `jmp` at an address.
+fn jump(at: u64, to: u64) -> [u8; 5] {
+    let [a, b, c, d] = (to.wrapping_sub(at + 5) as u32).to_le_bytes();
+    [0xe9, a, b, c, d]
 }
 
 /// Writes at each patch.

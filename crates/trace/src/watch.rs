@@ -7,18 +7,20 @@ use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};
 use crate::hardware::HardwareBreakpoints;
 use crate::images::{Image, Images, Library, sites_of};
 use crate::journal::TrapAction;
-use crate::memory::Memory;
+use crate::memory::{Memory, MemoryEffect, common, outside, overlap, pages};
 use crate::ptrace::{self, Resume, Tid};
 use crate::run::TraceRun;
 use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
-use crate::subject::{AREA, TracedProcess};
+use crate::subject::{AREA, Executable, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
+use trodden_binary::Binary;
+use trodden_binary::linked::in_file;
 
 /// What is watched.
 #[derive(Debug)]
@@ -28,6 +30,10 @@ pub struct Watch<'a> {
     images: Images,
     what: Watched,
     session: Rc<Session>,
+    /// Code that the program has changed, or was about to, in memory: it is not watched any more.
+    released: Vec<Range<u64>>,
+    /// The same as addresses of the files.
+    changed_code: Vec<Range<u64>>,
 }
 
 /// Kinds of watching.
@@ -52,7 +58,14 @@ const BY_BREAKPOINT: i32 = 0x80;
 impl<'a> Watch<'a> {
     /// Watches something in a program.
     pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
-        Self { run, images: Images::new(subject, run.executable), what, session: subject.session.clone() }
+        Self {
+            run,
+            images: Images::new(subject, run.executable),
+            what,
+            session: subject.session.clone(),
+            released: Vec::new(),
+            changed_code: Vec::new(),
+        }
     }
 
     /// Whether an address in memory is code that is watched.
@@ -90,6 +103,125 @@ impl<'a> Watch<'a> {
             }
         }
         gone
+    }
+
+    /// Code in these pages that is watched, as far as it has not been released before, library by library. Of a library of which a
+    /// part is unmapped it is all code.
+    pub fn watched_in(&self, changed: &Range<u64>, is_unmapped: bool) -> Vec<Range<u64>> {
+        let mut watched = Vec::new();
+        for image in self.images.all() {
+            let is_touched = image.code.iter().any(|code| overlap(code, changed));
+            let is_gone = image.code.iter().all(|code| common(code, changed) == *code);
+            match image.number > 0 && is_unmapped {
+                // The memory of a library that is unmapped needs nothing taken out.
+                true if !is_touched || is_gone => {}
+                true => watched.extend(image.code.iter().cloned()),
+                false => watched.extend(image.code.iter().map(|code| common(code, changed)).filter(|range| !range.is_empty())),
+            }
+        }
+        for released in &self.released {
+            watched = watched.iter().flat_map(|range| outside(range, released)).collect();
+        }
+        watched
+    }
+
+    /// Pages of a file's code in memory that differ from the file, changes of this session aside.
+    ///
+    /// # Errors
+    /// The file or the memory cannot be read.
+    pub fn changed_pages(&self, memory: &Memory, executable: &Executable) -> Result<Vec<Range<u64>>, CollectError> {
+        let path = executable.path.clone();
+        let binary = Binary::read(&path).map_err(|e| CollectError::Executable { path, fault: e.to_string() })?;
+        let mut changed = Vec::new();
+        for code in &executable.code {
+            // The file is at number 0 for itself.
+            let Some(image) = self.images.all().iter().find(|image| image.number == in_file(code.start).0) else { continue };
+            let mut at = code.start;
+            while let Some(expected) = binary.code_at(in_file(at).1).filter(|expected| at < code.end && !expected.is_empty()) {
+                let start = at.wrapping_add(image.bias);
+                let length = expected.len().min((0x1000 - start % 0x1000) as usize);
+                let mut found = memory.read_some(start, length);
+                self.session.hide_changes(start, &mut found);
+                if found != expected[..length] {
+                    changed.push(start..start + length as u64);
+                }
+                at += length as u64;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Whether something is written into the code that is watched.
+    pub fn changes_code(&self) -> bool {
+        matches!(&self.what, Watched::Breakpoints(_) | Watched::Trampolines(_) | Watched::Uprobes(..))
+    }
+
+    /// Watches code no more that the program is about to change, and takes out what was written there. All threads are stopped; where they
+    /// stand is put right by [`Watch::leave_released`].
+    ///
+    /// # Errors
+    /// The process is gone, or what was seen cannot be stored.
+    pub fn release(&mut self, subject: &TracedProcess, range: &Range<u64>, sink: &mut dyn Sink) -> io::Result<()> {
+        self.changed_code.push(self.images.in_file(range.start)..self.images.in_file(range.end - 1) + 1);
+        self.released.push(range.clone());
+        match &mut self.what {
+            Watched::Breakpoints(breakpoints) => breakpoints.release(range, &subject.memory),
+            Watched::Trampolines(trampolines) => trampolines.release(range, subject),
+            Watched::Hardware(hardware) => {
+                hardware.release(range);
+                Ok(())
+            }
+            Watched::Uprobes(probes, rest) => {
+                drain(probes, sink)?;
+                // The kernel takes out all or none.
+                probes.end();
+                rest.release(range, &subject.memory)
+            }
+            // These know it from what the system call has done.
+            Watched::Steps(_) | Watched::Nothing => Ok(()),
+        }
+    }
+
+    /// Lets a stopped thread that stands in a slot or copy of released code stand in the image: see [`Trampolines::leave_released`].
+    ///
+    /// # Errors
+    /// The thread cannot be followed.
+    pub fn leave_released(&self, thread: Tid, step: &dyn Fn() -> Result<bool, CollectError>) -> Result<(), CollectError> {
+        match &self.what {
+            Watched::Breakpoints(breakpoints) | Watched::Uprobes(_, breakpoints) => breakpoints.leave_released(thread, step),
+            Watched::Trampolines(trampolines) => trampolines.leave_released(thread, step),
+            _ => Ok(()),
+        }
+    }
+
+    /// A system call of a stopped thread has changed memory.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn note_change(
+        &mut self,
+        subject: &TracedProcess,
+        thread: Tid,
+        changed: &Range<u64>,
+        effect: MemoryEffect,
+    ) -> Result<(), CollectError> {
+        match &mut self.what {
+            Watched::Steps(steps) => steps.note_change(subject, thread, &pages(changed), effect),
+            _ => Ok(()),
+        }
+    }
+
+    /// The code that was released, as addresses of the files, ascending.
+    pub fn changed_code(&self) -> Vec<Range<u64>> {
+        let mut all = self.changed_code.clone();
+        all.sort_unstable_by_key(|range| range.start);
+        all.dedup_by(|next, range| {
+            range.end == next.start && {
+                range.end = next.end;
+                true
+            }
+        });
+        all
     }
 
     /// Libraries that are watched.
@@ -236,7 +368,9 @@ impl<'a> Watch<'a> {
         };
         if let Trap::Recorded(_) = trap {
             // A trap while the signal is blocked or ignored makes the kernel forget what the program wants on it.
-            self.session.restore_trap_action(thread)?;
+            if !self.session.is_filtered() {
+                self.session.restore_trap_action(thread)?;
+            }
         }
         Ok(trap)
     }
@@ -299,6 +433,17 @@ impl<'a> Watch<'a> {
     pub fn end_probes(&mut self) {
         if let Watched::Uprobes(probes, _) = &mut self.what {
             probes.end();
+        }
+    }
+
+    /// The program is about to filter its system calls; its thread is stopped where one can be made in its name for the last time.
+    ///
+    /// # Errors
+    /// The thread is gone.
+    pub fn before_filter(&mut self, subject: &TracedProcess, thread: Tid) -> Result<(), CollectError> {
+        match &mut self.what {
+            Watched::Steps(steps) => steps.step_everywhere(subject, thread),
+            _ => Ok(()),
         }
     }
 

@@ -118,3 +118,49 @@ fn a_child_that_is_killed_says_so() {
     let (_, outcome) = collect(&SingleStep, command(&["/usr/bin/dash", "-c", "kill -9 $$"], &file), &[], None);
     assert_eq!(outcome.followed.ending, FollowEnding::Killed(9));
 }
+
+/// A collector's own fault: it panics at the hundredth hit.
+struct Panics(u32);
+
+impl Sink for Panics {
+    fn record(&mut self, _: ThreadNumber, _: u64) -> std::io::Result<SinkFlow> {
+        self.0 += 1;
+        assert!(self.0 < 100, "this panic is meant");
+        Ok(SinkFlow::GoOn)
+    }
+}
+
+#[test]
+fn a_program_outlives_a_collector_that_panics() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("input");
+    std::fs::write(&file, "a small text\n").unwrap();
+    let line = ["/usr/bin/dash", "-c", "read word rest; i=0; while test $i -lt 200; do i=$((i + 1)); done; exit $((i / 10))"];
+    let (steps, whole) = collect(&SingleStep, command(&line, &file), &[], None);
+    assert_eq!(whole.followed.ending, FollowEnding::Exited(20));
+    let sites: Vec<u64> = jumped_to(&steps[0]).into_iter().collect();
+    let executable = Executable::read(Path::new(line[0])).unwrap();
+    for collector in [&PtraceBreakpoints as &dyn Collector, &SingleStep] {
+        let (sender, begun) = std::sync::mpsc::channel();
+        let run = TraceRun {
+            target: RunTarget::Start(Box::new(command(&line, &file))),
+            executable: &executable,
+            sites: &sites,
+            jumps: &[],
+            blocks: &[],
+            guarded: &HashSet::new(),
+            libraries: &[],
+            recipe: RepeatRecipe::ALL,
+            first: None,
+            stop: &AtomicBool::new(false),
+            limit: None,
+            begun: Some(sender),
+            note: |_| {},
+        };
+        let collected = std::thread::scope(|s| s.spawn(|| collector.collect(run, &mut Panics(0))).join());
+        assert!(collected.is_err(), "{}", collector.name());
+        // It runs on, untraced.
+        let status = trodden_trace::wait_child(begun.recv().unwrap() as i32).unwrap();
+        assert_eq!(status, 20 << 8, "{}", collector.name());
+    }
+}

@@ -388,3 +388,17 @@ fn what_cannot_be_traced_is_named() {
         assert!(errors(&output).contains("cannot write to standard output"), "{options:?}: {}", errors(&output));
     }
 }
+
+#[test]
+fn a_program_in_ocaml_runs_as_without_tracing() {
+    let program = "/usr/bin/unison";
+    if !installed(program) {
+        return;
+    }
+    let folder = Folder::new();
+    let said = must(Command::new(program).arg("-version").output().unwrap());
+    for options in [&["--runs", "1"][..], &["--runs", "1", "--collector", "ptrace"]] {
+        assert_eq!(must(folder.record(options, "one.trace", &[program, "-version"])), said, "{options:?}");
+        assert!(folder.addresses("one.trace").len() > 10_000, "{options:?}");
+    }
+}

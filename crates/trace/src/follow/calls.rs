@@ -39,13 +39,24 @@ impl Following<'_, '_> {
         if call as i64 == libc::SYS_clone3 {
             self.follow_clone3(thread, arguments[0])?;
         }
+        if self.failure.is_none() {
+            self.release_changed_code(thread, call, &arguments)?;
+        }
+        self.raise_limit(thread, call, &arguments)?;
+        let memory = &self.subject.memory;
         match self.calls.enter(thread, number, call, arguments, memory) {
             // What shares the memory must be followed, since it comes to the same breakpoints.
             CallEntry::Run if call as i64 == libc::SYS_clone && arguments[0] & UNTRACED != 0 => {
                 self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
                 ptrace::set_registers(thread, &Registers { rdi: arguments[0] & !UNTRACED, ..ptrace::registers(thread)? })?;
             }
+            CallEntry::Run if self.sets_filter(call, &arguments) => {
+                self.filtering.insert(thread, (call, arguments));
+                ptrace::set_registers(thread, &Registers { orig_rax: u64::MAX, ..ptrace::registers(thread)? })?;
+            }
             CallEntry::Run => {}
+            // A filter is asked about what is skipped, too. What the call gives is replaced all the same.
+            CallEntry::Skip if self.subject.session.is_filtered() => {}
             CallEntry::RunWith([rdi, rsi]) => {
                 self.tasks.get_mut(&thread).expect("the thread is known").replaced = Some([arguments[0], arguments[1]]);
                 ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
@@ -65,6 +76,14 @@ impl Following<'_, '_> {
         if let Some([rdi, rsi]) = self.tasks.get_mut(&thread).and_then(|task| task.replaced.take()) {
             ptrace::set_registers(thread, &Registers { rdi, rsi, ..ptrace::registers(thread)? })?;
         }
+        let result = match self.filtering.remove(&thread) {
+            Some((call, arguments)) => self.set_filter(thread, call, arguments)?,
+            None => result,
+        };
+        let memory = &self.subject.memory;
+        let call = ptrace::registers(thread)?;
+        self.hide_changes(&call, result)?;
+        self.lower_limit(thread, &call, result)?;
         if let Some(result) = self.calls.exit(thread, number, result, memory)? {
             let registers = ptrace::registers(thread)?;
             ptrace::set_registers(thread, &Registers { rax: result as u64, ..registers })?;
@@ -75,7 +94,7 @@ impl Following<'_, '_> {
             self.go_on(thread, 0)?;
             return Ok(SinkFlow::Enough);
         }
-        self.note_mapping(thread, result)?;
+        self.note_mapping(thread, &call, result)?;
         let registers = ptrace::registers(thread)?;
         let task = self.tasks.get_mut(&thread).expect("the thread is known");
         let again = std::mem::take(&mut task.returning) && task.come_back((registers.rip, registers.rsp));
@@ -106,11 +125,12 @@ impl Following<'_, '_> {
     }
 
     /// A system call has ended: if it has mapped a library that is watched, that begins; if it has unmapped one, it ends.
-    fn note_mapping(&mut self, thread: Tid, result: i64) -> Result<(), CollectError> {
-        if (-4095..0).contains(&result) {
+    fn note_mapping(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
+        let is_done = !(-4095..0).contains(&result);
+        self.note_changes(thread, is_done)?;
+        if !is_done {
             return Ok(());
         }
-        let call = ptrace::registers(thread)?;
         match call.orig_rax as i64 {
             libc::SYS_munmap => self.subject.session.forget_memory(&(call.rdi..call.rdi.saturating_add(call.rsi))),
             libc::SYS_mmap => self.subject.session.forget_memory(&(result as u64..(result as u64).saturating_add(call.rsi))),

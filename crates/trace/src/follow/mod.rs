@@ -17,13 +17,18 @@
 
 mod calls;
 mod let_go;
+mod own_code;
+mod restrictions;
 mod signals;
 
 pub use calls::map_library;
 
+use self::own_code::MemoryChange;
+use self::restrictions::restore_limit;
 use crate::CollectError;
 use crate::attach::shares_memory;
 use crate::followed_thread::{Role, Task};
+use crate::journal::AddressLimit;
 use crate::memory::Memory;
 use crate::ptrace::{self, NewTask, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::repeat::Repeater;
@@ -33,6 +38,7 @@ use crate::watch::Watch;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How a trace ended.
@@ -66,6 +72,12 @@ pub struct Followed {
     /// Where the program stood when it ended: the return addresses on its stack that lead to the image, innermost
     /// first, as addresses of the file.
     pub stack: Vec<u64>,
+    /// Code that the program changed, as addresses of the files: from then on it was not watched.
+    #[serde(default)]
+    pub changed_code: Vec<Range<u64>>,
+    /// Whether it filtered its system calls (seccomp).
+    #[serde(default)]
+    pub is_filtered: bool,
     /// Changes to a process that was let go which could not be undone.
     #[serde(default)]
     pub unrestored: Vec<String>,
@@ -107,6 +119,7 @@ pub fn follow(
     }
     subject.session.set_closed();
     let stored = state.watch.end_all(state.sink);
+    state.followed.changed_code = state.watch.changed_code();
     let Following { followed, failure, .. } = state;
     match failure.or_else(|| stored.err().or(sink.error.take()).map(CollectError::Store)) {
         Some(error) => Err(error.with_unrestored(subject.process, followed.unrestored)),
@@ -134,6 +147,12 @@ struct Following<'a, 'w> {
     early: HashMap<Tid, PtraceStop>,
     /// Threads whose `vfork` child has not executed another program yet.
     in_vfork: HashSet<Tid>,
+    /// Calls that set a filter of system calls and are put off, by thread.
+    filtering: HashMap<Tid, (u64, [u64; 6])>,
+    /// Threads in a call that limits the address space: where the limit is in memory, and what the program has there.
+    limited: HashMap<Tid, (u64, AddressLimit)>,
+    /// What system calls will have done to memory, by the threads in them.
+    changing: HashMap<Tid, Vec<MemoryChange>>,
     /// Threads in `clone3`, with the place of its flags in memory and what the program has there.
     cleared: HashMap<Tid, (u64, u64)>,
     followed: Followed,
@@ -159,6 +178,8 @@ impl<'a, 'w> Following<'a, 'w> {
             asynchronous_signals: 0,
             handled_faults: 0,
             stack: Vec::new(),
+            changed_code: Vec::new(),
+            is_filtered: false,
             unrestored: Vec::new(),
         };
         Following {
@@ -170,6 +191,9 @@ impl<'a, 'w> Following<'a, 'w> {
             tasks: HashMap::new(),
             early: HashMap::new(),
             in_vfork: HashSet::new(),
+            filtering: HashMap::new(),
+            limited: HashMap::new(),
+            changing: HashMap::new(),
             cleared: HashMap::new(),
             followed,
             cycles: 0,
@@ -258,7 +282,12 @@ impl Following<'_, '_> {
                 self.in_vfork.remove(&thread);
                 self.go_on(thread, 0)?;
             }
+            (PtraceStop::Exec, Role::Guest) => {
+                restore_limit(&self.subject.session, thread);
+                self.go_on(thread, 0)?;
+            }
             (PtraceStop::Exec, Role::Recorded(_)) => {
+                restore_limit(&self.subject.session, thread);
                 self.executed(thread);
                 self.begin_other(thread)?;
             }

@@ -51,6 +51,12 @@ impl Files {
         Ok(ProgramGraph::linked(graphs, &image.exports))
     }
 
+    /// The name of the file of a number.
+    pub fn name(&self, number: usize) -> String {
+        let path = self.0.get(number).map_or(Path::new(""), |file| file.binary.path());
+        path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// What their tables say.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! From partial traces to a trace: the reconstruction of several runs, or the hits of a single one that watched every block.
 
 use super::code::Code;
+use super::live::LiveHits;
 use super::model::Model;
 use super::replay::Replay;
 use anyhow::Result;
@@ -11,7 +12,7 @@ use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, WitnessSite};
 use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, ThreadNumber, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, ThreadNumber, TraceBlock, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -159,37 +160,90 @@ pub struct Hits<'a> {
     pub steps: bool,
 }
 
-impl Hits<'_> {
+impl<'a> Hits<'a> {
     /// Writes the trace; gives where jumps led.
     ///
     /// # Errors
     /// The hits cannot be read, or the trace not be written.
     pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
-        let mut targets = BTreeSet::new();
-        for thread in 0..partial.threads() {
-            let thread = ThreadNumber(thread);
-            let mut replay = Replay::new(self.code);
-            self.each(partial, thread, &mut |at, target| {
-                targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
-                match self.code.block_at(at) {
-                    Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
-                    None => Ok(()),
-                }
-            })?;
+        let mut replay = self.begin();
+        for thread in (0..partial.threads()).map(ThreadNumber) {
+            for symbol in partial.stream(thread) {
+                replay.see(thread, symbol?, writer)?;
+            }
         }
-        Ok(targets)
+        Ok(replay.targets)
     }
 
-    /// Calls `see` with each address, and the target if it is a jump.
-    fn each(&self, partial: &PartialTrace, thread: ThreadNumber, see: &mut dyn FnMut(u64, Option<u64>) -> Result<()>) -> Result<()> {
-        let mut stream = partial.stream(thread);
-        while let Some(symbol) = stream.next() {
-            let symbol = symbol?;
-            let at = if self.steps { symbol } else { self.sites[symbol as usize] };
-            let is_jump = self.jumps.binary_search(&at).is_ok();
-            let target = if is_jump { stream.next().transpose()? } else { None };
-            see(at, target)?;
+    /// Writes the trace while it is recorded; gives where jumps led.
+    ///
+    /// # Errors
+    /// The trace cannot be written.
+    pub fn replay_live(&self, hits: LiveHits, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
+        let mut replay = self.begin();
+        for (thread, symbols) in hits {
+            symbols.into_iter().try_for_each(|symbol| replay.see(thread, symbol, writer))?;
         }
-        Ok(())
+        Ok(replay.targets)
+    }
+
+    fn begin(&self) -> HitReplay<'a> {
+        let about = |at: &u64| SiteAbout { block: self.code.block_at(*at), is_jump: self.jumps.binary_search(at).is_ok(), led_to: NOWHERE };
+        let sites = if self.steps { Vec::new() } else { self.sites.iter().map(about).collect() };
+        let Hits { code, sites: addresses, steps, .. } = *self;
+        HitReplay { code, addresses, steps, sites, threads: Vec::new(), targets: BTreeSet::new() }
+    }
+}
+
+/// What is known of a site.
+struct SiteAbout {
+    block: Option<TraceBlock>,
+    is_jump: bool,
+    /// Where the jump led when it was seen last.
+    led_to: u64,
+}
+
+/// Hits of all threads on their way to the trace.
+struct HitReplay<'a> {
+    code: &'a Code,
+    addresses: &'a [u64],
+    steps: bool,
+    sites: Vec<SiteAbout>,
+    /// Of each thread its frames, and the jump whose target comes next.
+    threads: Vec<(Replay<'a>, Option<usize>)>,
+    targets: BTreeSet<(u64, u64)>,
+}
+
+impl HitReplay<'_> {
+    fn see(&mut self, thread: ThreadNumber, symbol: u64, writer: &mut TraceWriter) -> Result<()> {
+        let number = thread.0 as usize;
+        if self.threads.len() <= number {
+            let code = self.code;
+            self.threads.resize_with(number + 1, || (Replay::new(code), None));
+        }
+        let (replay, jump) = &mut self.threads[number];
+        let block = match (self.steps, jump.take()) {
+            (true, _) => self.code.block_at(symbol),
+            (false, Some(site)) => {
+                let about = &mut self.sites[site];
+                if symbol != about.led_to {
+                    about.led_to = symbol;
+                    self.targets.extend((symbol != NOWHERE).then(|| (self.addresses[site], symbol)));
+                }
+                about.block
+            }
+            (false, None) => {
+                let about = &self.sites[symbol as usize];
+                if about.is_jump {
+                    *jump = Some(symbol as usize);
+                    return Ok(());
+                }
+                about.block
+            }
+        };
+        match block {
+            Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
+            None => Ok(()),
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::notes::{note, warn};
 use crate::running::temporary;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -63,7 +64,11 @@ pub fn run(job: &TraceRecord) -> Result<ExitCode> {
             for_several_runs(job)?;
             recording.in_one_run(collector(kind), true)
         }
-        false => recording.in_several_runs(collector(kind)),
+        false => {
+            // That of the first run.
+            PtraceBreakpoints.suits(&recording.subject.executable, &recording.subject.libraries)?;
+            recording.in_several_runs(collector(kind))
+        }
     }
 }
 
@@ -205,13 +210,21 @@ impl Recording<'_> {
         );
         list_opaque(&model);
         (self.subject.blocks, self.subject.guarded) = replaceable(&self.graphs, &is_uncertain_jump);
-        let result = self.subject.single_run(collector, &sites, &jumps, shows)?;
-        let partial = PartialTrace::open(&result.partial)?;
-        while steps && self.learn(&partial, &mut notes)? {
-            (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+        let (result, mut writer, targets);
+        if steps {
+            result = self.subject.single_run(collector, &sites, &jumps, shows)?;
+            let partial = PartialTrace::open(&result.partial)?;
+            while self.learn(&partial, &mut notes)? {
+                (model, code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
+            }
+            writer = self.writer(&model, &code, collector, 1)?;
+            targets = Hits { code: &code, sites: &sites, jumps: &jumps, steps }.replay(&partial, &mut writer)?;
+        } else {
+            writer = self.writer(&model, &code, collector, 1)?;
+            let hits = Hits { code: &code, sites: &sites, jumps: &jumps, steps };
+            let replay = |live| hits.replay_live(live, &mut writer);
+            (result, targets) = self.subject.live_run(collector, (&sites, &jumps), shows, replay)?;
         }
-        let mut writer = self.writer(&model, &code, collector, 1)?;
-        let targets = Hits { code: &code, sites: &sites, jumps: &jumps, steps }.replay(&partial, &mut writer)?;
         // A block that nothing was known to lead to may be recorded all the same.
         let is_missing = |target: &(u64, u64)| !has_edge(&self.graphs, *target) && code.block_at(target.1).is_none();
         let unknown: Vec<(u64, u64)> = targets.into_iter().filter(is_missing).collect();
@@ -399,6 +412,14 @@ impl Recording<'_> {
     ) -> Result<ExitCode> {
         let ending = followed.ending;
         notes.extend(merged.ending_note(ending));
+        if !followed.changed_code.is_empty() {
+            notes.push(changed_code(&followed.changed_code, &self.files));
+        }
+        if let Some(at) = self.subject.executable.writable_code {
+            notes.push(format!(
+                "the program can change its code at {at:#x} at any time: where it did, blocks of the file are shown instead"
+            ));
+        }
         if followed.untraced_children > 0 {
             let children = plural(followed.untraced_children.into(), "process", "processes");
             notes.push(format!("not traced: {children} that the program started"));
@@ -419,6 +440,18 @@ impl Recording<'_> {
             FollowEnding::Executed | FollowEnding::Detached => ExitCode::from(status(followed.status)),
         })
     }
+}
+
+/// Code that was not watched to the end.
+fn changed_code(ranges: &[Range<u64>], files: &Files) -> String {
+    let shown = |range: &Range<u64>| {
+        let ((file, start), (_, end)) = (in_file(range.start), in_file(range.end - 1));
+        format!("{start:#x} to {end:#x} in {}", files.name(file))
+    };
+    let named: Vec<String> = ranges.iter().take(LISTED).map(shown).collect();
+    let more = ranges.len().saturating_sub(LISTED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    format!("the program changed its own code, or made it writable: from then on blocks are missing there ({}{more})", named.join(", "))
 }
 
 /// What a single run could not record.

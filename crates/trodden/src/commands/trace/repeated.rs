@@ -17,6 +17,7 @@ pub fn repeatable(first: &FirstRun) -> Result<()> {
         "the program has {} threads (or processes that borrow its memory, by vfork), which race; several runs cannot be merged: {one}",
         followed.threads
     );
+    ensure!(followed.changed_code.is_empty(), "the program changes its own code, which is not watched then: {one}");
     ensure!(followed.asynchronous_signals == 0, "signals came at any time, and would come elsewhere in another run: {one}");
     ensure!(
         followed.handled_faults == 0,

@@ -18,9 +18,17 @@ use trodden_trace::container::ContainerError;
 pub struct Replay<'a> {
     code: &'a Code,
     frames: Vec<Frame>,
+    /// Steps that were found before, each at the place that its question has: programs repeat themselves.
+    known: Vec<Option<(Question, Step)>>,
 }
 
-#[derive(Clone, Copy)]
+/// From which frame to which block, and whether calls may enter more than usual.
+type Question = (Frame, TraceBlock, bool);
+
+/// Steps that are kept; a power of two.
+const MAX_KNOWN: usize = 1 << 13;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Frame {
     block: TraceBlock,
     /// Calls of the block that were seen, by number.
@@ -28,6 +36,7 @@ struct Frame {
 }
 
 /// Which step leads to a block.
+#[derive(Clone, Copy)]
 enum Step {
     /// `again`: the call may enter functions more than once.
     Call {
@@ -48,7 +57,7 @@ type Push<'p> = &'p mut dyn FnMut(TraceEvent) -> Result<(), ContainerError>;
 impl<'a> Replay<'a> {
     /// A thread that begins outside.
     pub fn new(code: &'a Code) -> Self {
-        Self { code, frames: Vec::new() }
+        Self { code, frames: Vec::new(), known: vec![None; MAX_KNOWN] }
     }
 
     /// The next block.
@@ -57,7 +66,7 @@ impl<'a> Replay<'a> {
     /// The trace cannot be written.
     pub fn hit(&mut self, block: TraceBlock, push: Push) -> Result<()> {
         // A function that no call is known to enter may be called back by any function of another file.
-        if !self.follow(block, &usually_enters, push)? && !self.follow(block, &may_enter, push)? {
+        if !self.follow(block, false, push)? && !self.follow(block, true, push)? {
             self.unexplained(block, push)?;
         }
         push(TraceEvent::Block(block))?;
@@ -65,11 +74,11 @@ impl<'a> Replay<'a> {
     }
 
     /// Takes the step that leads to a block, returns before it included, if there is one.
-    fn follow(&mut self, block: TraceBlock, enters: Enters, push: Push) -> Result<bool> {
+    fn follow(&mut self, block: TraceBlock, is_unusual: bool, push: Push) -> Result<bool> {
         let mut returned = 0;
         loop {
             let place = self.frames.len() - returned;
-            match place.checked_sub(1).map_or(Step::None, |at| self.step(self.frames[at], block, enters)) {
+            match place.checked_sub(1).map_or(Step::None, |at| self.known_step((self.frames[at], block, is_unusual))) {
                 Step::Return => returned += 1,
                 Step::None => return Ok(false),
                 step => {
@@ -95,6 +104,21 @@ impl<'a> Replay<'a> {
         }
         self.frames.push(Frame { block, calls: 0 });
         Ok(())
+    }
+
+    /// As [`Replay::step`], found once.
+    fn known_step(&mut self, question: Question) -> Step {
+        let (frame, block, is_unusual) = question;
+        let mixed = (frame.block.0 as usize).wrapping_mul(0x9e37_79b1) ^ (block.0 as usize).wrapping_mul(0x85eb_ca6b) ^ frame.calls << 1;
+        let place = (mixed ^ mixed >> 15 ^ usize::from(is_unusual)) % MAX_KNOWN;
+        match self.known[place] {
+            Some((known, step)) if known == question => step,
+            _ => {
+                let step = self.step(frame, block, if is_unusual { &may_enter } else { &usually_enters });
+                self.known[place] = Some((question, step));
+                step
+            }
+        }
     }
 
     /// Which step leads from a frame to a block.

@@ -5,6 +5,7 @@
 //! the same. A single one has the streams of the command itself.
 
 use super::fresh::FreshFolder;
+use super::live::{LiveHits, live};
 use super::model::Unwinding;
 use super::outputs::{Output, drain};
 use crate::cli::{CollectorKind, RepeatPart, TraceRecord};
@@ -291,13 +292,53 @@ impl<'a> RepeatedProgram<'a> {
     /// # Errors
     /// It cannot be run.
     pub fn single_run(&self, collector: &dyn Collector, sites: &[u64], jumps: &[u64], shows: bool) -> Result<RunResult> {
-        let partial = self.folder.join("run-1.partial");
+        self.run_to_file(collector, (sites, jumps), None, &self.partial_of_one(), self.place_of_one(shows))
+    }
+
+    /// The same, while `replay` takes the hits.
+    ///
+    /// # Errors
+    /// It cannot be run, or `replay` fails.
+    pub fn live_run<T: Send>(
+        &self,
+        collector: &dyn Collector,
+        (sites, jumps): (&[u64], &[u64]),
+        shows: bool,
+        replay: impl FnOnce(LiveHits) -> Result<T> + Send,
+    ) -> Result<(RunResult, T)> {
+        let partial = self.partial_of_one();
+        let (mut sink, hits) = live(PartialWriter::create(&partial, self.job.max_size)?);
+        std::thread::scope(|scope| {
+            let replaying = scope.spawn(|| replay(hits));
+            let begun = Instant::now();
+            let outcome = self.run(collector, Watched { sites, jumps, first: None }, &mut sink, self.place_of_one(shows));
+            let time = begun.elapsed();
+            let stored = sink.finish();
+            let replayed = replaying.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            match (outcome, stored, replayed) {
+                // What cannot be written ends the run.
+                (_, _, Err(error)) | (Err(error), _, Ok(_)) => Err(error),
+                (Ok(_), Err(error), Ok(_)) => Err(error.into()),
+                (Ok(outcome), Ok(writer), Ok(replayed)) => {
+                    let hits = writer.symbols();
+                    writer.finish(&outcome.followed)?;
+                    Ok((RunResult { outcome, partial, hits, time }, replayed))
+                }
+            }
+        })
+    }
+
+    fn partial_of_one(&self) -> PathBuf {
+        self.folder.join("run-1.partial")
+    }
+
+    fn place_of_one(&self, shows: bool) -> RunPlace {
         let role = match (self.job.pid, &self.input) {
             (Some(_), _) => RunRole::Process,
             (None, Input::Inherited) => RunRole::Program,
             (None, _) => RunRole::Repetition,
         };
-        self.run_to_file(collector, (sites, jumps), None, &partial, RunPlace { core: self.core(0), shows, role })
+        RunPlace { core: self.core(0), shows, role }
     }
 
     fn core(&self, worker: usize) -> Option<usize> {

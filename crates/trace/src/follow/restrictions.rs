@@ -1,0 +1,95 @@
+//! Programs that restrict themselves: by a filter of system calls (seccomp), which may end them for calls that they do not make
+//! themselves, or by a limit of their address space, in which a trace has mapped memory of its own.
+//!
+//! - Before a filter begins, all is done that would take a system call later: the call that sets it is put off, and made behind that.
+//! - The limit that the kernel has is larger than the program's by what was mapped; the program sees its own.
+
+use super::Following;
+use crate::CollectError;
+use crate::journal::{AddressLimit, JournalEntry};
+use crate::ptrace::{self, Registers, Tid};
+use crate::session::Session;
+
+impl Following<'_, '_> {
+    /// Whether a system call that begins is to be put off, since it sets the first filter.
+    pub(super) fn sets_filter(&self, call: u64, arguments: &[u64; 6]) -> bool {
+        let sets = match call as i64 {
+            libc::SYS_prctl => arguments[0] == libc::PR_SET_SECCOMP as u64,
+            libc::SYS_seccomp => arguments[0] <= u64::from(libc::SECCOMP_SET_MODE_FILTER),
+            _ => false,
+        };
+        sets && !self.subject.session.is_filtered()
+    }
+
+    /// A call that sets a filter was put off: gives its result.
+    pub(super) fn set_filter(&mut self, thread: Tid, call: u64, arguments: [u64; 6]) -> Result<i64, CollectError> {
+        let session = &self.subject.session;
+        self.watch.before_filter(self.subject, thread)?;
+        if self.subject.fixed_clock {
+            self.subject.free_clock(thread)?;
+        }
+        let result = self.subject.inject(thread, Some(self.subject.area), call as libc::c_long, arguments)?;
+        // A thread that could not be filtered, too, is named by a positive number.
+        if result == 0 {
+            if self.followed.threads == 1 {
+                session.remove(|entry| matches!(entry, JournalEntry::TimeStampCounter));
+            }
+            session.set_filtered();
+            self.followed.is_filtered = true;
+        }
+        ptrace::set_registers(thread, &Registers { rax: result as u64, ..ptrace::registers(thread)? })?;
+        Ok(result)
+    }
+
+    /// A system call begins: where it limits the address space, what the trace has mapped is added.
+    pub(super) fn raise_limit(&mut self, thread: Tid, call: u64, arguments: &[u64; 6]) -> Result<(), CollectError> {
+        let Some((Some(place), _)) = self.limits_of(call, arguments) else { return Ok(()) };
+        let memory = &self.subject.memory;
+        let (Ok(soft), Ok(hard)) = (memory.word(place), memory.word(place.wrapping_add(8))) else { return Ok(()) };
+        let own = AddressLimit { soft, hard };
+        if memory.write(place, &own.raised(self.subject.session.mapped_bytes()).bytes()).is_ok() {
+            self.limited.insert(thread, (place, own));
+        }
+        Ok(())
+    }
+
+    /// A system call has ended: the program sees its own limit of the address space.
+    pub(super) fn lower_limit(&mut self, thread: Tid, call: &Registers, result: i64) -> Result<(), CollectError> {
+        let arguments = [call.rdi, call.rsi, call.rdx, call.r10, call.r8, call.r9];
+        let Some((_, old)) = self.limits_of(call.orig_rax, &arguments) else { return Ok(()) };
+        let session = &self.subject.session;
+        let before = session.address_limit();
+        if let Some((place, own)) = self.limited.remove(&thread) {
+            self.subject.memory.write(place, &own.bytes())?;
+            if result == 0 {
+                session.set_address_limit(own);
+            }
+        }
+        match (old, before) {
+            (Some(old), Some(before)) if result == 0 => Ok(self.subject.memory.write(old, &before.bytes())?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a system call has a new limit of the program's address space, and where it says the old one.
+    fn limits_of(&self, call: u64, arguments: &[u64; 6]) -> Option<(Option<u64>, Option<u64>)> {
+        let [first, second, third, fourth, ..] = *arguments;
+        let place = |at: u64| Some(at).filter(|at| *at != 0);
+        let is_own = first == 0 || first as Tid == self.subject.process;
+        const ADDRESSES: u64 = libc::RLIMIT_AS as u64;
+        match call as i64 {
+            libc::SYS_prlimit64 if is_own && second == ADDRESSES => Some((place(third), place(fourth))),
+            libc::SYS_setrlimit if first == ADDRESSES => Some((place(second), None)),
+            libc::SYS_getrlimit if first == ADDRESSES => Some((None, place(second))),
+            _ => None,
+        }
+    }
+}
+
+/// A thread executes another program, which has nothing mapped by a trace: its limit is the program's own again.
+pub fn restore_limit(session: &Session, thread: Tid) {
+    // One that is not followed may have set another one.
+    if let Some(own) = session.address_limit().filter(|own| AddressLimit::of(thread) == Some(own.raised(session.mapped_bytes()))) {
+        own.set(thread);
+    }
+}

@@ -1,0 +1,210 @@
+//! `trodden trace` of programs that are restricted, or restrict themselves: limits of the address space, filters of system calls, other
+//! users. They do what they do without tracing, or are refused by name before they start.
+
+mod traced;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use traced::{Folder, errors, must};
+
+const IN_ONE_RUN: [&[&str]; 3] = [&["--runs", "1"], &["--runs", "1", "--collector", "ptrace"], &["--collector", "single-step"]];
+
+/// It says what limit its address space has, how much it can map below that, and sets another one; so does a program that it executes.
+const LIMITED: &str = r#"
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void say(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    int pieces = 0;
+    char *all[4096];
+    while (pieces < 4096 && (all[pieces] = mmap(0, 16 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)) != MAP_FAILED)
+        pieces++;
+    for (int i = 0; i < pieces; i++) munmap(all[i], 16 << 20);
+    printf("%ld %ld %d\n", (long)limit.rlim_cur, (long)limit.rlim_max, pieces);
+    fflush(stdout);
+}
+int main(int count, char **arguments) {
+    say();
+    if (count > 1) return 0;
+    static const struct rlimit less = { 1000 << 20, 3000 << 20 };
+    if (setrlimit(RLIMIT_AS, &less)) return 1;
+    say();
+    pid_t child = vfork();
+    if (!child) { execl("./app", "app", "again", (char *)0); _exit(1); }
+    int status;
+    waitpid(child, &status, 0);
+    execl("./app", "app", "again", (char *)0);
+    return 1;
+}
+"#;
+
+fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
+    let mut command = Command::new(if user.is_some() { "setpriv" } else { "sh" });
+    if let Some(user) = user {
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--", "sh"]);
+    }
+    command.current_dir(folder.path("")).stdin(Stdio::null()).env_remove("TRODDEN_QUIET");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap()
+}
+
+#[test]
+fn a_limited_address_space_is_as_large_as_without_a_trace() {
+    let folder = Folder::new();
+    folder.compile("cc", "limited.c", LIMITED);
+    // Addresses are not random in a trace, which leaves gaps of other sizes.
+    let said = must(limited(&folder, "ulimit -v 8000000; setarch -R ./app", None));
+    assert_eq!(said.lines().count(), 4);
+    for options in IN_ONE_RUN {
+        let script = format!("ulimit -v 8000000; exec \"$0\" trace record {} --output one.trace -- ./app", options.join(" "));
+        let output = limited(&folder, &script, None);
+        assert!(!errors(&output).contains("do not work here"), "{options:?}: {}", errors(&output));
+        assert_eq!(must(output), said, "{options:?}");
+    }
+}
+
+fn is_root() -> bool {
+    let is_root = std::fs::read_to_string("/proc/self/status").unwrap().lines().any(|line| line.starts_with("Uid:\t0\t"));
+    let has_all = is_root && ["/usr/bin/setpriv", "/usr/sbin/setcap"].iter().all(|program| Path::new(program).exists());
+    if !has_all {
+        eprintln!("skipped: only root can become another user, by setpriv and setcap");
+    }
+    has_all
+}
+
+const NOBODY: &str = "65534";
+
+/// A folder that every user can write to.
+fn open_folder() -> Folder {
+    let folder = Folder::new();
+    std::fs::set_permissions(folder.path(""), std::fs::Permissions::from_mode(0o777)).unwrap();
+    folder
+}
+
+#[test]
+fn a_limit_that_leaves_no_room_is_a_refusal_before_the_program_starts() {
+    if !is_root() {
+        return;
+    }
+    let folder = open_folder();
+    folder.compile("cc", "limited.c", LIMITED);
+    let script = "ulimit -v 2000000; exec \"$0\" trace record --runs 1 --collector trampolines --output one.trace -- ./app";
+    let output = limited(&folder, script, Some(NOBODY));
+    assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{}", errors(&output));
+    assert!(errors(&output).contains("ulimit -v"), "{}", errors(&output));
+}
+
+#[test]
+fn programs_that_get_more_rights_are_refused_before_they_start() {
+    if !is_root() {
+        return;
+    }
+    let folder = open_folder();
+    folder.compile("cc", "who.c", "#include <stdio.h>\n#include <unistd.h>\nint main(void) { printf(\"%d\\n\", geteuid()); return 0; }\n");
+    let program = folder.path("app");
+    let refused = |what: &str| {
+        for command in ["trace record --runs 1 --output one.trace", "trace record --collector single-step --output one.trace"] {
+            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(NOBODY));
+            assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
+            assert!(errors(&output).contains(what) && errors(&output).contains("as root"), "{what}: {}", errors(&output));
+        }
+    };
+    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(NOBODY)));
+    std::fs::remove_file(folder.path("one.trace")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    refused("setuid");
+    // Root's tracer takes nothing from it.
+    assert_eq!(must(folder.record(&["--runs", "1"], "root.trace", &["./app"])), "0\n");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
+    refused("setgid");
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    match Command::new("setcap").arg("cap_net_raw+ep").arg(&program).output().unwrap().status.success() {
+        true => refused("capabilities"),
+        false => eprintln!("skipped: this file system has no capabilities"),
+    }
+}
+
+#[test]
+fn processes_of_others_are_refused_by_name() {
+    if !is_root() {
+        return;
+    }
+    let folder = open_folder();
+    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(NOBODY));
+    let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
+    let output = by_pid(sleeper.id());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("it belongs to user 0: run as that user, or as root"), "{}", errors(&output));
+    // Its own user has started it, and its file has given it another one.
+    let program = folder.path("sleep");
+    std::fs::copy("/usr/bin/sleep", &program).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let mut sleeper = Command::new("setpriv");
+    sleeper.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]).arg(&program).arg("100");
+    let mut sleeper = sleeper.spawn().unwrap();
+    while std::fs::read_link(format!("/proc/{}/exe", sleeper.id())).is_ok_and(|path| !path.ends_with("sleep")) {
+        std::thread::yield_now();
+    }
+    let output = by_pid(sleeper.id());
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors(&output).contains("setuid"), "{}", errors(&output));
+}
+
+/// It computes, allows itself a few system calls, and computes on; all others end it.
+const FILTERED: &str = r#"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#define ALLOW(call) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
+static struct sock_filter filter[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    ALLOW(SYS_write), ALLOW(SYS_exit_group), ALLOW(SYS_exit),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+};
+__attribute__((noinline)) static int work(int x) { int sum = 0; for (int i = 0; i < 10; i++) sum += i & 1 ? x : 2; return sum; }
+int main(int count, char **arguments) {
+    char text[64];
+    int sum = work(3);
+    struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    long set = count > 1 ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program);
+    for (int i = 0; i < 5; i++) {
+        sum += work(i);
+        int length = snprintf(text, sizeof text, "%ld %d\n", set, sum);
+        if (write(1, text, length) != length) syscall(SYS_exit, 1);
+    }
+    syscall(SYS_exit, 0);
+}
+"#;
+
+#[test]
+fn programs_that_filter_their_system_calls_run_to_their_end() {
+    let folder = Folder::new();
+    folder.compile("cc", "filtered.c", FILTERED);
+    for way in [&["./app"][..], &["./app", "strict"]] {
+        let said = must(Command::new(folder.path("app")).args(&way[1..]).output().unwrap());
+        assert_eq!((said.lines().count(), said.starts_with("0 ")), (5, true), "{said}");
+        let traces = IN_ONE_RUN.map(|options| {
+            let output = folder.record(options, "one.trace", way);
+            assert_eq!(must(output), said, "{way:?} {options:?}");
+            folder.addresses("one.trace")
+        });
+        assert!(traces[0] == traces[1] && traces[1] == traces[2], "{way:?}");
+        let merged = folder.record(&["--runs", "2"], "merged.trace", way);
+        assert_eq!(must(merged), said, "{way:?}");
+        assert!(traces[0] == folder.addresses("merged.trace"), "{way:?}");
+    }
+}
