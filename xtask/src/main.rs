@@ -5,6 +5,7 @@
 //! | `demo.rs` | from a fresh machine to the report of a real program |
 //! | `suite.rs` | everything that is checked before a change goes in |
 //! | `release_check.rs` | everything that must hold before a release |
+//! | `fuzz.rs` | mutated input for every reader |
 //! | `tidy.rs`, `circles.rs`, `pages.rs`, `pages/` | checks of sources and documentation |
 //! | `corpus.rs` | real programs: fetching, building, running them |
 //! | `bench.rs`, `bench/` | what counting costs, beside clang's counters |
@@ -28,6 +29,7 @@ mod corpus;
 mod delta;
 mod demo;
 mod dist;
+mod fuzz;
 mod input;
 mod oracle;
 mod packages;
@@ -65,6 +67,8 @@ enum Task {
     ReleaseCheck,
     /// Check sources and documentation: headers, links, dependencies between crates (a part of `test`).
     Tidy,
+    /// Feed mutated input to the readers (a part of `test`).
+    Fuzz(fuzz::FuzzOptions),
     /// Fetch, build and run the programs of the corpus.
     Corpus(corpus::CorpusOptions),
     /// Measure what counting costs on programs of the corpus.
@@ -114,6 +118,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Test(options) => suite::run(&options)?,
         Task::ReleaseCheck => release_check::run()?,
         Task::Tidy => suite::tidy()?,
+        Task::Fuzz(options) => fuzz::run(&options)?,
         Task::Corpus(options) => corpus::run(&options)?,
         Task::Bench(options) => bench::run(&options)?,
         Task::Pgo(options) => pgo::run(&options)?,

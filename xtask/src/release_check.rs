@@ -6,7 +6,14 @@ use std::process::Command;
 use std::time::Instant;
 
 /// The tasks, as they would be typed.
-const TASKS: &[&[&str]] = &[&["test"], &["corpus", "run", "all"], &["oracle"], &["oracle", "--seeds", "200"], &["dist", "--check"]];
+const TASKS: &[&[&str]] = &[
+    &["test"],
+    &["corpus", "run", "all"],
+    &["oracle"],
+    &["oracle", "--seeds", "200"],
+    &["fuzz", "--seconds", "300"],
+    &["dist", "--check"],
+];
 
 /// Runs all tasks, those after a failed one too.
 ///

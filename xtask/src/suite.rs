@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that is checked before a change goes in.
 
 use crate::circles;
+use crate::fuzz;
 use crate::packages::{self, PackagePurpose};
 use crate::pages;
 use crate::steps;
@@ -9,6 +10,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::process::Command;
 use std::time::Instant;
+
+/// Time for each fuzz target, in seconds.
+const FUZZ_SECONDS: u64 = 5;
 
 /// `cargo xtask test`
 #[derive(Debug, Args)]
@@ -49,6 +53,10 @@ pub fn run(options: &SuiteOptions) -> Result<()> {
     }
     steps::headline("Tests");
     tests(options)?;
+    if options.filter.is_none() {
+        steps::headline("Fuzz targets");
+        fuzz::targets(None, FUZZ_SECONDS, 1)?;
+    }
     eprintln!("\nAll checks passed, in {} s.", started.elapsed().as_secs());
     Ok(())
 }

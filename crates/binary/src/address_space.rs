@@ -57,7 +57,8 @@ impl Loadable for Binary {
 struct Mapped {
     start: u64,
     end: u64,
-    file: usize,
+    /// `None` is a file that is not one of ours.
+    file: Option<usize>,
     bias: u64,
 }
 
@@ -66,7 +67,7 @@ struct Mapped {
 pub struct AddressSpace<'a, F> {
     files: &'a [F],
     by_process: HashMap<u32, Vec<Mapped>>,
-    /// Where an address is looked up that no mapping of its own process explains.
+    /// Where an address is looked up of a process of which no mapping is known.
     of_any: Vec<Mapped>,
 }
 
@@ -74,18 +75,21 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
     /// Files that are loaded where they say are there from the start; others need a mapping.
     pub fn new(files: &'a [F]) -> AddressSpace<'a, F> {
         let fixed = files.iter().enumerate().filter(|(_, file)| file.is_fixed());
-        let whole = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: number, bias: 0 };
+        let whole = |(number, _): (usize, &F)| Mapped { start: 0, end: u64::MAX, file: Some(number), bias: 0 };
         AddressSpace { files, by_process: HashMap::new(), of_any: fixed.map(whole).collect() }
     }
 
-    /// A process maps a file. Files are recognised by name, without the folder.
+    /// A process maps a file. Files are recognised by build id, else by name, without the folder.
     ///
     /// # Errors
     /// The file is one of this name and another build.
     pub fn map(&mut self, mapping: &MappedFile) -> Result<(), BinaryError> {
         let name = mapping.path.rsplit('/').next().unwrap_or_default();
+        let end = mapping.start.saturating_add(mapping.length);
+        let mut found = None;
         for (number, file) in self.files.iter().enumerate() {
-            if file.is_fixed() || file.path().file_name().is_none_or(|n| n != name) {
+            let is_build = mapping.build_id.is_some() && mapping.build_id.as_deref() == file.build_id();
+            if !is_build && file.path().file_name().is_none_or(|n| n != name) {
                 continue;
             }
             if let (Some(ran), Some(here)) = (mapping.build_id.as_deref(), file.build_id())
@@ -94,28 +98,29 @@ impl<'a, F: Loadable> AddressSpace<'a, F> {
                 let what = format!("it is build {here}, and build {ran} ran ({}): name the file that ran", mapping.path);
                 return Err(BinaryError::Addresses { image: file.path().to_owned(), what });
             }
-            if let Some(bias) = file.load_bias(mapping.start, mapping.offset) {
-                let mapped = Mapped { start: mapping.start, end: mapping.start.saturating_add(mapping.length), file: number, bias };
-                self.by_process.entry(mapping.process).or_default().push(mapped);
-                self.of_any.push(mapped);
-            }
+            let bias = if file.is_fixed() { Some(0) } else { file.load_bias(mapping.start, mapping.offset) };
+            found = found.or(bias.map(|bias| Mapped { start: mapping.start, end, file: Some(number), bias }));
         }
+        // Another file hides what was there before.
+        let mapped = found.unwrap_or(Mapped { start: mapping.start, end, file: None, bias: 0 });
+        self.by_process.entry(mapping.process).or_default().push(mapped);
+        self.of_any.extend(found);
         Ok(())
     }
 
     /// A process has the mappings of its parent.
     pub fn fork(&mut self, process: u32, parent: u32) {
-        if process != parent {
-            let inherited = self.by_process.get(&parent).cloned().unwrap_or_default();
+        if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
             self.by_process.insert(process, inherited);
         }
     }
 
-    /// The files that may lie at an address of a process, best first: place of the file, address as the file has it.
-    /// The latest mapping comes first, and those of other processes only where this one has none.
+    /// The files that may lie at an address of a process, best first: place of the file, address as the file has it. Of a process whose
+    /// mappings are known it is the one that was mapped last; of others any that a process has there, the latest first.
     pub fn resolve(&self, process: u32, address: u64) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let own = self.by_process.get(&process).into_iter().flatten();
-        let here = own.rev().chain(self.of_any.iter().rev()).filter(move |m| (m.start..m.end).contains(&address));
-        here.map(move |m| (m.file, address.wrapping_sub(m.bias)))
+        let own = self.by_process.get(&process);
+        let most = if own.is_some() { 1 } else { usize::MAX };
+        let here = own.unwrap_or(&self.of_any).iter().rev().filter(move |m| (m.start..m.end).contains(&address)).take(most);
+        here.filter_map(move |m| Some((m.file?, address.wrapping_sub(m.bias))))
     }
 }

@@ -166,6 +166,11 @@ pub struct Detector {
 }
 
 impl Detector {
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        size_of::<Self>() as u64 + self.stack.memory()
+    }
+
     /// A detector with an empty stack.
     ///
     /// # Errors

@@ -59,6 +59,11 @@ impl PathStack {
         PathStack { entries: VecDeque::with_capacity(capacity.min(1024)), capacity: capacity.max(1), overflow, overflows: 0, deepest: 0 }
     }
 
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        (self.entries.capacity() * size_of::<PathEntry>()) as u64
+    }
+
     /// The entry on top.
     pub fn top(&mut self) -> Option<&mut PathEntry> {
         self.entries.back_mut()

@@ -33,6 +33,12 @@ impl PathProfile {
         self.counts.len()
     }
 
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        // A hash map fills seven of eight buckets, and keeps a byte of control beside each.
+        (self.counts.capacity() as u64 / 7 * 8) * (size_of::<(PathDescriptor, u64)>() as u64 + 1)
+    }
+
     /// Whether there is no path.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()

@@ -141,7 +141,21 @@ pub struct Profiler {
     by_length: Vec<u64>,
 }
 
+impl ProfilerParameters {
+    /// Bytes of memory that the tables take. Profiles of all paths come on top, and grow with the program.
+    pub fn table_memory(&self) -> u64 {
+        let of_metric: u64 = self.tables.iter().map(|t| 2 * HotPathTable::memory(t)).sum();
+        of_metric * self.metrics.iter().filter(|m| **m != Metric::Instructions).count() as u64
+    }
+}
+
 impl Profiler {
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        let profiles: u64 = self.metrics.iter().map(|m| m.complete.memory() + m.window.memory()).sum();
+        self.parameters.table_memory() + profiles + self.detectors.values().map(Detector::memory).sum::<u64>()
+    }
+
     /// A profiler that has seen nothing.
     ///
     /// # Errors

@@ -126,6 +126,11 @@ pub struct HotPathTable {
 }
 
 impl HotPathTable {
+    /// Bytes of memory that a table takes.
+    pub fn memory(parameters: &TableParameters) -> u64 {
+        (parameters.entries * size_of::<Entry>()) as u64
+    }
+
     /// An empty table.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Readers never panic, whatever is in a file: valid files are damaged in ten thousands of ways, from seeds.
 //!
-//! The same readers under a coverage-guided fuzzer are in `crates/profile/fuzz`.
+//! `cargo xtask fuzz` feeds more to these readers, and to all others.
 
 mod common;
 

@@ -5,6 +5,7 @@
 //! code on the path is shown under the line that called it.
 
 use crate::error::ReportError;
+use crate::escape;
 use crate::line_range::LineRange;
 use crate::lines::LineCounts;
 use crate::measure::Measure;
@@ -12,7 +13,7 @@ use crate::paint::{self, fit, left, right};
 use crate::path_listing::{ListingStep, PathListing, Turn};
 use crate::select;
 use crate::source::SourceCache;
-use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, path_lines, printable, scope_label};
+use crate::text::{INLINED, Page, TextOptions, new_calls, page_turns, path_lines, scope_label};
 use crate::view::{Function, View, file_of};
 use crate::words;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +52,7 @@ pub fn annotate(view: &View, request: &AnnotateRequest, sources: &SourceCache, o
     }
     if !others.is_empty() {
         let names: Vec<&str> = others.iter().map(|f| f.name.full.as_str()).collect();
-        let (note, request) = (page.paint(paint::WARNING, "note:"), printable(&request.function));
+        let (note, request) = (page.paint(paint::WARNING, "note:"), escape::line(&request.function));
         out.push_str(&format!("{note} `{request}` also means {}\n", words::listed(&names, 5)));
     }
     Ok(out)
@@ -82,7 +83,7 @@ impl ShownPath {
 
 fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: Measure, page: &Page) -> String {
     let place = match (function.file(), function.line()) {
-        (Some(file), Some(line)) => format!("  {}:{line}", printable(file)),
+        (Some(file), Some(line)) => format!("  {}:{line}", escape::line(file)),
         _ => String::new(),
     };
     let mut out = format!("{}{}\n", page.paint(paint::NAME, &function.name.full), page.paint(paint::DIM, &place));
@@ -114,7 +115,7 @@ fn title(view: &View, function: &Function, shown: Option<&ShownPath>, measure: M
 
 fn without_source(function: &Function, shown: Option<&ShownPath>, sources: &SourceCache, page: &Page) -> String {
     let why = match function.file() {
-        Some(file) => format!("source text could not be read: {}", printable(file)),
+        Some(file) => format!("source text could not be read: {}", escape::line(file)),
         None => "there is no debug information: build with -g to see source lines".into(),
     };
     let listing = shown.map(|c| path_lines(function, &c.listing, sources, page)).unwrap_or_default();
@@ -198,7 +199,7 @@ impl<'a> Sheet<'a> {
             let inside = step.chain[depth + 1];
             let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
             let name = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
-            let note = self.page.paint(paint::DIM, &format!("in {}", printable(file)));
+            let note = self.page.paint(paint::DIM, &format!("in {}", escape::line(file)));
             let gutter = self.page.paint(paint::DIM, &format!("{} │", " ".repeat(MARGIN - 3)));
             out.push_str(&format!("{gutter} {}  {note}\n", self.page.paint(paint::NAME, &name)));
         }
@@ -237,6 +238,6 @@ impl<'a> Sheet<'a> {
             return String::new();
         }
         let list: Vec<String> = others.into_iter().collect();
-        format!("{} the path also runs through {}\n", self.page.paint(paint::WARNING, "note:"), printable(&list.join(", ")))
+        format!("{} the path also runs through {}\n", self.page.paint(paint::WARNING, "note:"), escape::line(&list.join(", ")))
     }
 }

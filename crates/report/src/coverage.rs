@@ -3,10 +3,11 @@
 //! Regions, functions, lines and branches are those of the source, as `llvm-cov` counts them. Paths are those of the optimised code. A
 //! function that was inlined everywhere has no paths of its own; paths of its callers run through it.
 
+use crate::escape;
 use crate::paint;
 use crate::path_listing::{Begins, PathListing};
 use crate::schema::SCHEMA_VERSION;
-use crate::text::{Page, TextOptions, printable};
+use crate::text::{Page, TextOptions};
 use crate::view::Function;
 use crate::words;
 use serde_json::{Value, json};
@@ -82,7 +83,7 @@ impl CoverageTable {
             COLUMNS.iter().copied().filter(|c| rows[..rows.len().max(2) - 1].iter().any(|r| (c.cell)(r).is_some())).collect();
         let cells: Vec<Vec<String>> =
             rows.iter().map(|r| columns.iter().map(|c| (c.cell)(r).unwrap_or_else(|| "-".into())).collect()).collect();
-        let names: Vec<String> = rows.iter().map(|r| printable(&r.name)).collect();
+        let names: Vec<String> = rows.iter().map(|r| escape::line(&r.name)).collect();
         let first = names.iter().map(|n| paint::width(n)).chain([self.of.len()]).max().unwrap_or(0);
         let widths: Vec<usize> =
             columns.iter().enumerate().map(|(at, c)| cells.iter().map(|r| r[at].len()).chain([c.title.len()]).max().unwrap_or(0)).collect();
@@ -93,7 +94,7 @@ impl CoverageTable {
             let line = format!("{}{}", paint::left(name, first), texts.collect::<String>());
             let style = if at == self.rows.len() { paint::TITLE } else { anstyle::Style::new() };
             out += &format!("{}\n", page.paint(style, &line));
-            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", printable(remark)));
+            row.remarks.iter().for_each(|remark| out += &format!("    {}\n", escape::line(remark)));
         }
         out
     }
@@ -126,7 +127,7 @@ const STYLE: &str = "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#
     tbody tr:last-child{font-weight:600}div{font:12px ui-monospace,monospace;color:#666;max-width:60ch}";
 
 fn escaped(text: &str) -> String {
-    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    escape::line(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A column of the table.

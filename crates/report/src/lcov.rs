@@ -3,8 +3,8 @@
 //! Counts of lines and branches are those of [`crate::lines`]: derived from paths, with inlined code counted at its own lines. If the
 //! program has a coverage mapping, counts of lines are the mapping's. Branches are those of the optimised code.
 
+use crate::escape;
 use crate::lines::{FileCounts, LineCounts};
-use crate::text::printable;
 use crate::view::{Function, MappedLines};
 use std::fmt::Write;
 
@@ -49,12 +49,12 @@ pub fn executed_only(functions: &[Function], test_name: &str, name: FileName) ->
 }
 
 fn record(out: &mut String, test: &str, file: &str, counts: &FileCounts) -> std::fmt::Result {
-    writeln!(out, "TN:{test}\nSF:{}", printable(file))?;
+    writeln!(out, "TN:{test}\nSF:{}", escape::line(file))?;
     for (line, name) in counts.functions.keys() {
-        writeln!(out, "FN:{line},{}", printable(name))?;
+        writeln!(out, "FN:{line},{}", escape::line(name))?;
     }
     for ((_, name), calls) in &counts.functions {
-        writeln!(out, "FNDA:{calls},{}", printable(name))?;
+        writeln!(out, "FNDA:{calls},{}", escape::line(name))?;
     }
     let hit = counts.functions.values().filter(|c| **c > 0).count();
     writeln!(out, "FNF:{}\nFNH:{hit}", counts.functions.len())?;

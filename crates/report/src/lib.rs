@@ -8,6 +8,7 @@
 //! 3. [`PathListing`]: a path as source lines with the direction of each branch ([`path_listing`]);
 //! 4. a form: [`text`] (terminal), [`annotate`] (a path over its source), [`json`], [`html`];
 //!    [`advice`] (what counts of paths show and counts of edges cannot), [`difference`] (of two profiles);
+//!    What is printed of names passes [`escape`];
 //! 5. or an exchange format: [`folded`] stacks, [`pprof`], [`lcov`], LLVM's [`proftext`] and [`profraw`]; graphs of functions: [`dot`].
 #![forbid(unsafe_code)]
 
@@ -17,6 +18,7 @@ pub mod coverage;
 pub mod difference;
 pub mod dot;
 pub mod error;
+pub mod escape;
 pub mod events;
 pub mod folded;
 pub mod found;

@@ -3,6 +3,8 @@
 //! Rust (legacy and v0) and C++ (Itanium) names are demangled; other names are shown unchanged. The short form drops parameters, return
 //! types, template arguments and, in Rust, all but the last word of paths inside angle brackets: these rarely distinguish two functions.
 
+use crate::escape;
+
 /// A function's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
@@ -35,7 +37,7 @@ impl Name {
             },
         };
         // Names must not steer terminals.
-        let shown = |text: String| if text.contains(char::is_control) { text.replace(char::is_control, "\u{fffd}") } else { text };
+        let shown = |text: String| if text.contains(escape::is_unprintable) { escape::line(&text) } else { text };
         Name { linkage: linkage.to_string(), full: shown(full), qualified: shown(qualified), short: shown(short) }
     }
 

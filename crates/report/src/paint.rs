@@ -22,6 +22,9 @@ pub const ON_PATH: Style = Style::new().bold();
 /// Warnings.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
+/// All of them.
+pub const PALETTE: [Style; 9] = [TITLE, NAME, DIM, COUNT, BAR, DIRECTION, OTHER, ON_PATH, WARNING];
+
 /// Applies styles, or leaves them out.
 #[derive(Clone, Copy, Debug)]
 pub struct Painter {

@@ -2,11 +2,12 @@
 //!
 //! The view is of a profile that was filtered by known paths ([`trodden_analysis::untested`]): all of its paths are untested.
 
+use crate::escape;
 use crate::json::{self, SCHEMA_VERSION, number};
 use crate::paint::{self, right};
 use crate::path_listing::{PathListing, first_line, last_line};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, path_lines, printable};
+use crate::text::{Page, TextOptions, path_lines};
 use crate::view::{Function, View};
 use crate::words::{self, count, plural};
 use serde_json::{Value, json};
@@ -376,7 +377,7 @@ fn edge_line(edge: &NewEdge, page: &Page) -> String {
         Some(turn) if turn.text.starts_with('→') => turn.text,
         _ => format!("→ {} ({})", line(to), words::edge_condition(&edge.function.map.edges[edge.edge.index()])),
     };
-    let file = printable(edge.function.file().map_or("?", words::base_name));
+    let file = escape::line(edge.function.file().map_or("?", words::base_name));
     let name = page.paint(paint::NAME, &edge.function.name.short);
     format!("{}  {name}  {file}: {} {direction}\n", right(&words::brief(edge.count), 8), line(from))
 }

@@ -1,6 +1,7 @@
 //! The report on a terminal: the run, the hottest paths with their listings, the unfinished paths.
 
 use crate::error::ReportError;
+use crate::escape;
 use crate::events;
 use crate::measure::Measure;
 use crate::paint::{self, Painter, fit, left, right};
@@ -92,14 +93,14 @@ impl Page {
 fn header(view: &View, page: &Page) -> String {
     let (run, totals) = (&view.profile.run, &view.totals);
     let program = words::program(run, view.profile.images.first().map(|i| i.path.as_str()));
-    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", printable(&program))));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Paths of {}", escape::line(&program))));
     let mut row = |name: &str, text: String| {
         // A long command is cut. The other lines matter to their end.
         let text = if name == "command" { fit(&text, page.width - 14) } else { text };
         out.push_str(&format!("  {}  {text}\n", page.paint(paint::DIM, &left(name, 10))));
     };
     if !run.command.is_empty() {
-        row("command", printable(&words::command(&run.command)));
+        row("command", escape::line(&words::command(&run.command)));
     }
     // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
     let summary = run_summary(view);
@@ -152,9 +153,9 @@ pub(crate) fn run_summary(view: &View) -> String {
     }
     details.extend(words::ending(run.ending));
     if !run.host.is_empty() {
-        details.push(format!("on {}", printable(&run.host)));
+        details.push(format!("on {}", escape::line(&run.host)));
     }
-    details.extend(run.suite.as_ref().map(|s| format!("suite {}", printable(s))));
+    details.extend(run.suite.as_ref().map(|s| format!("suite {}", escape::line(s))));
     details.join(", ")
 }
 
@@ -240,7 +241,7 @@ impl Columns {
 /// A path's listing, indented.
 pub(crate) fn path_lines(function: &Function, listing: &PathListing, sources: &SourceCache, page: &Page) -> String {
     let file = function.file().map(|f| format!("{}: ", words::base_name(f))).unwrap_or_default();
-    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", printable(&file), words::begins(&listing.begins))));
+    let mut out = format!("      {}\n", page.paint(paint::DIM, &format!("{}{}", escape::line(&file), words::begins(&listing.begins))));
     let lines = lines(function, listing, sources, page);
     let hidden = match page.steps {
         0 => 0,
@@ -373,7 +374,7 @@ pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: u
     let (call, inside) = (chain[depth], chain[depth + 1]);
     let text = format!("{}↳ {}", " ".repeat(base + INLINED * depth), scope_label(map, inside));
     let file = file_of(map, inside).map(words::base_name).unwrap_or("?");
-    let note = format!("in {}, called in line {}", printable(file), call.line);
+    let note = format!("in {}, called in line {}", escape::line(file), call.line);
     let room = page.width.saturating_sub(GUTTER + 1 + paint::width(&note) + 2);
     format!("{} {}  {}\n", gutter("", page), page.paint(paint::NAME, &fit(&text, room)), page.paint(paint::DIM, &note))
 }
@@ -381,7 +382,7 @@ pub(crate) fn call_line(map: &UnitMap, chain: &[Position], depth: usize, base: u
 /// Name of the function whose code a position is.
 pub(crate) fn scope_label(map: &UnitMap, position: Position) -> String {
     let scope = map.scopes.get(position.scope as usize);
-    scope.map_or_else(|| "?".into(), |s| printable(&crate::names::scope_name(&s.name, &s.linkage_name)))
+    scope.map_or_else(|| "?".into(), |s| escape::line(&crate::names::scope_name(&s.name, &s.linkage_name)))
 }
 
 fn block_label(function: &Function, step: &ListingStep) -> String {
@@ -454,9 +455,4 @@ fn notes(view: &View, functions: &[&Function], page: &Page) -> String {
         ));
     }
     out
-}
-
-/// Text of the program without control characters, which could change the terminal's state.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }

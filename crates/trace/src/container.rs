@@ -22,8 +22,16 @@ const LEVEL: i32 = 1;
 const HEAD: usize = 1 + 4 * 5 + 8 * 3;
 /// Those before the last checksum.
 const CHECKED: usize = HEAD - 8;
-/// No block is larger: what says so is broken.
-const LARGEST: u32 = 1 << 28;
+/// Maximum size of a block's index, raw data and packed data.
+const MAX_SIZE: u32 = 1 << 28;
+/// Maximum number of symbols of a block; writers flush a block long before.
+const MAX_SYMBOLS: u32 = 1 << 17;
+/// Maximum number of threads of a file.
+pub const MAX_THREADS: u32 = 1 << 24;
+/// Raw data of values is at most this many times as large as packed data, beyond [`FREE_SIZE`]: a small file cannot fill the memory.
+const MAX_RATIO: u64 = 1024;
+/// Raw data to which [`MAX_RATIO`] does not apply.
+const FREE_SIZE: u64 = 1 << 16;
 
 /// What a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -238,7 +246,15 @@ impl Reader {
         if xxh3_64(&packed) != head.checksum {
             return Err(broken("its checksum is wrong"));
         }
-        zstd::bulk::decompress(&packed, head.raw as usize).map_err(|_| broken("it cannot be decompressed"))
+        // Memory grows with what is decompressed, not with what the head says.
+        let mut data = Vec::new();
+        let decoder = zstd::stream::read::Decoder::with_buffer(packed.as_slice());
+        let read = decoder.and_then(|decoder| decoder.take(u64::from(head.raw) + 1).read_to_end(&mut data));
+        match read {
+            Ok(size) if size == head.raw as usize => Ok(data),
+            Ok(_) => Err(broken("its size is not what its head says")),
+            Err(_) => Err(broken("it cannot be decompressed")),
+        }
     }
 
     /// The symbols of a block.
@@ -249,6 +265,11 @@ impl Reader {
         let data = self.data(head)?;
         let broken = || ContainerError::Broken { path: self.path.clone(), offset: head.offset, what: "a symbol ends too early" };
         unpack(&data, head.count as usize).ok_or_else(broken)
+    }
+
+    /// The error for a block whose content contradicts the rest of the file.
+    pub fn broken(&self, head: &ContainerHead, what: &'static str) -> ContainerError {
+        ContainerError::Broken { path: self.path.clone(), offset: head.offset, what }
     }
 
     /// The value in a block.
@@ -274,8 +295,19 @@ fn read_head(file: &File, offset: u64, size: u64) -> Result<Option<ContainerHead
         return Err("the checksum of its head is wrong");
     };
     let [stream, count, index, raw, packed] = [1, 5, 9, 13, 17].map(number);
-    if index >= LARGEST || raw >= LARGEST || packed >= LARGEST {
+    if index >= MAX_SIZE || raw >= MAX_SIZE || packed >= MAX_SIZE {
         return Err("it is too large");
+    }
+    match kind {
+        TraceBlockKind::Symbols if count > MAX_SYMBOLS => return Err("it has too many symbols"),
+        // A symbol takes at least a byte, and at most ten.
+        TraceBlockKind::Symbols if raw < count || u64::from(raw) > 10 * u64::from(count) => {
+            return Err("its size does not agree with its number of symbols");
+        }
+        TraceBlockKind::Symbols if stream >= MAX_THREADS => return Err("its thread's number is too large"),
+        TraceBlockKind::Symbols => {}
+        _ if u64::from(raw) > FREE_SIZE + MAX_RATIO * u64::from(packed) => return Err("it is too large for its compressed size"),
+        _ => {}
     }
     let is_whole = offset + HEAD as u64 + u64::from(index) + u64::from(packed) <= size;
     let (index_checksum, checksum) = (long(21), long(29));
@@ -296,7 +328,7 @@ pub fn pack(symbols: &[u64]) -> Vec<u8> {
 /// Bytes as symbols.
 fn unpack(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     let mut rest = Cursor(bytes);
-    let mut symbols = Vec::with_capacity(count);
+    let mut symbols = Vec::with_capacity(count.min(bytes.len()));
     let mut before = 0u64;
     for _ in 0..count {
         before = before.wrapping_add(rest.difference()?);

@@ -92,6 +92,11 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
             return Err(format!("`{word}` names symbols: print the field brstack, not brstacksym or brstackoff"));
         }
     }
+    if records.is_empty() && is_aggregated(line) {
+        return Err("this is BOLT's pre-aggregated profile, which has lost the order of branches: give the text of `perf script -F \
+             pid,tid,time,brstack --show-mmap-events`"
+            .into());
+    }
     if records.is_empty() && !line.split_whitespace().last().is_some_and(|w| hexadecimal(w).is_some() || w.ends_with(':')) {
         return Err("neither a branch stack nor a branch (FROM => TO) is in it: print the field brstack, or ip,addr of --itrace=b".into());
     }
@@ -99,6 +104,14 @@ fn parse_window(line: &str) -> Result<ScriptLine, String> {
     records.retain(|r| *r != Record { from: None, to: None });
     records.reverse();
     Ok(ScriptLine::Window(thread_of(line), records))
+}
+
+/// Whether a line is one of BOLT's pre-aggregated profiles: a letter, and addresses with counts, such as `B FROM TO COUNT MISPREDICTED`.
+fn is_aggregated(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let is_kind = words.next().is_some_and(|w| matches!(w, "B" | "F" | "f" | "T" | "S" | "E" | "R" | "r"));
+    let is_number = |word: &str| !word.is_empty() && word.split(':').all(|part| u64::from_str_radix(part, 16).is_ok());
+    is_kind && words.clone().count() >= 2 && words.all(is_number)
 }
 
 /// `0xFROM/0xTO/...`; behind each address the name of its file in parentheses, if that was asked for.
@@ -244,6 +257,8 @@ mod tests {
             ("0x12/zz/P/-/-/0", "no branch"),
             ("some words", "neither"),
             ("401136 main+0x4 => f", "without symbols"),
+            ("B 401150 401130 5000 3", "pre-aggregated"),
+            ("T 4b196f 4b19e0 4b19ef 2", "pre-aggregated"),
             ("PERF_RECORD_MMAP2 nonsense", "not understood"),
         ] {
             assert!(parse(line).is_err_and(|e| e.contains(word)), "{line}: {:?}", parse(line));

@@ -14,6 +14,7 @@ use crate::sink::ThreadNumber;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
+use trodden_binary::linked::in_file;
 use trodden_profile::whole_file::{Access, WholeFile};
 
 const MAGIC: [u8; 8] = *b"TRODTRC4";
@@ -53,6 +54,29 @@ pub struct TraceAbout {
     pub files: Vec<String>,
     /// Functions that were not traced inside, each with the reason.
     pub opaque: Vec<(String, String)>,
+}
+
+impl TraceAbout {
+    /// Checks that every number of a function, a block, a file or a library is that of one that is there.
+    fn check(&self) -> Result<(), &'static str> {
+        let has_block = |block: TraceBlock| (block.0 as usize) < self.blocks.len();
+        for block in &self.blocks {
+            if block.function.0 as usize >= self.functions.len() {
+                return Err("a block is of a function that it does not have");
+            }
+            if block.lines.iter().any(|(file, _)| *file as usize >= self.files.len()) {
+                return Err("a line is of a file that it does not have");
+            }
+        }
+        if !self.edges.iter().all(|(from, to)| has_block(*from) && has_block(*to)) {
+            return Err("an edge is of a block that it does not have");
+        }
+        let addresses = self.blocks.iter().map(|b| b.address).chain(self.functions.iter().map(|f| f.address));
+        if addresses.map(|address| in_file(address).0).any(|file| file > self.libraries.len()) {
+            return Err("an address is in a library that it does not have");
+        }
+        Ok(())
+    }
 }
 
 /// What is known of a function.
@@ -138,13 +162,17 @@ impl TraceEvent {
         }
     }
 
-    fn from_symbol(symbol: u64) -> Self {
-        match symbol {
+    /// The event of a symbol, in a trace of so many blocks; `None` if the trace has no such block or kind of event.
+    fn from_symbol(symbol: u64, blocks: usize) -> Option<Self> {
+        Some(match symbol {
             RETURN => Self::Return,
             UNWIND => Self::Unwind,
-            FIRST.. => Self::Block(TraceBlock((symbol - FIRST) as u32)),
-            call => Self::Call { outside: (call - CALL) & OUTSIDE != 0, tail: (call - CALL) & TAIL != 0 },
-        }
+            FIRST.. => Self::Block(TraceBlock(checked_number(symbol - FIRST, blocks)?)),
+            CALL..FIRST if symbol - CALL <= OUTSIDE | TAIL => {
+                Self::Call { outside: (symbol - CALL) & OUTSIDE != 0, tail: (symbol - CALL) & TAIL != 0 }
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -311,16 +339,20 @@ impl TraceFile {
     /// It cannot be read, or is no trace.
     pub fn open(path: &Path) -> Result<Self, ContainerError> {
         let reader = Reader::open(path, MAGIC, "trace")?;
-        let foreign = || ContainerError::Foreign { path: path.to_owned(), expected: "trace" };
         let about = reader.about()?;
         let mut end = TraceEnd { cut: true, notes: vec!["the recording was stopped before its end".to_owned()], ..TraceEnd::default() };
         if let (Some(head), false) = (reader.blocks().last(), reader.is_cut()) {
             end = reader.value(head)?;
         }
+        let about: TraceAbout = about;
+        about.check().map_err(|what| ContainerError::Broken { path: path.to_owned(), offset: 8, what })?;
         let mut pieces = Vec::new();
         for head in reader.blocks().iter().filter(|h| h.kind == TraceBlockKind::Symbols) {
-            pieces.push(piece(*head, &reader.index(head)?).ok_or_else(foreign)?);
+            let broken = || reader.broken(head, "its index does not agree with what the trace is about");
+            pieces.push(piece(*head, &reader.index(head)?, about.functions.len()).ok_or_else(broken)?);
         }
+        // Stable: those of a thread stay in their order.
+        pieces.sort_by_key(|piece| piece.thread.0);
         Ok(Self { reader, about, end, pieces })
     }
 
@@ -336,12 +368,13 @@ impl TraceFile {
 
     /// How many threads it has.
     pub fn threads(&self) -> u32 {
-        self.pieces.iter().map(|p| p.thread.0 + 1).max().unwrap_or(0)
+        self.pieces.last().map_or(0, |piece| piece.thread.0 + 1)
     }
 
     /// The pieces of a thread, in order.
     pub fn pieces(&self, thread: ThreadNumber) -> impl Iterator<Item = &TracePiece> {
-        self.pieces.iter().filter(move |p| p.thread == thread)
+        let begin = self.pieces.partition_point(|piece| piece.thread.0 < thread.0);
+        self.pieces[begin..].iter().take_while(move |piece| piece.thread == thread)
     }
 
     /// The last piece of a thread that begins at or before its block `number`.
@@ -354,7 +387,10 @@ impl TraceFile {
     /// # Errors
     /// It cannot be read, or is broken.
     pub fn events(&self, piece: &TracePiece) -> Result<Vec<TraceEvent>, ContainerError> {
-        Ok(self.reader.symbols(&piece.head)?.into_iter().map(TraceEvent::from_symbol).collect())
+        let symbols = self.reader.symbols(&piece.head)?;
+        let events: Option<Vec<TraceEvent>> =
+            symbols.into_iter().map(|symbol| TraceEvent::from_symbol(symbol, self.about.blocks.len())).collect();
+        events.ok_or_else(|| self.reader.broken(&piece.head, "it has a block or an event that the trace does not have"))
     }
 
     /// All events of a thread, one piece in memory at a time.
@@ -381,18 +417,31 @@ impl TraceFile {
     }
 }
 
-fn piece(head: ContainerHead, index: &[u8]) -> Option<TracePiece> {
+/// A number of one of `all` things.
+fn checked_number(number: u64, all: usize) -> Option<u32> {
+    u32::try_from(number).ok().filter(|number| (*number as usize) < all)
+}
+
+/// The piece of a block's index, in a trace of so many functions; `None` if they do not agree.
+fn piece(head: ContainerHead, index: &[u8], all: usize) -> Option<TracePiece> {
     let mut rest = Cursor(index);
     let first = rest.number()?;
     let depth = rest.number()?;
     let mut open = Vec::new();
     for _ in 0..depth {
-        open.push(rest.number()?.checked_sub(1).map(|f| TraceFunction(f as u32)));
+        open.push(match rest.number()? {
+            0 => None,
+            number => Some(TraceFunction(checked_number(number - 1, all)?)),
+        });
     }
     let touched = rest.number()?;
     let mut functions = Vec::new();
     for _ in 0..touched {
-        functions.push(TraceFunction(rest.number()? as u32));
+        functions.push(TraceFunction(checked_number(rest.number()?, all)?));
+    }
+    // Numbers of blocks count up from here.
+    if first > u64::MAX / 2 {
+        return None;
     }
     Some(TracePiece { head, thread: ThreadNumber(head.stream), first, frames: TraceFrames { open }, functions })
 }

@@ -7,11 +7,13 @@
 //! | `driver` | compilers, linkers, cargo; what is kept of a link; variants of a program |
 //! | `running` | what commands that run a program share: processes and signals, bursts, raw counts, where profiles go |
 //! | `profiles.rs`, `git.rs` | naming stored profiles; what version control knows |
+//! | `decompress.rs` | files compressed by gzip, zstd or xz |
 //! | `output.rs`, `notes.rs` | standard output, in which names do not steer terminals; notes on standard error |
 #![forbid(unsafe_code)]
 
 mod cli;
 mod commands;
+mod decompress;
 mod driver;
 mod git;
 mod notes;
@@ -92,6 +94,30 @@ fn run(name: &str, arguments: Vec<OsString>) -> Result<ExitCode> {
                 }
             }
         }
+    }
+}
+
+/// Readers of the command, for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    use anyhow::Result;
+    use std::ffi::OsString;
+    use std::process::ExitCode;
+
+    /// Runs the command with arguments, without its name.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn command(arguments: Vec<OsString>) -> Result<ExitCode> {
+        crate::run("trodden", [OsString::from("trodden")].into_iter().chain(arguments).collect())
+    }
+
+    /// Reads what `otf2-print` prints of an archive's definitions and events.
+    ///
+    /// # Errors
+    /// A line is not understood.
+    pub fn otf2(definitions: &[u8], events: &[u8]) -> Result<()> {
+        crate::commands::read_otf2_text(definitions, events)
     }
 }
 

@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fmt::{self, Display};
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use trodden_report::escape;
 pub use trodden_report::words::listed;
 
 /// Variable that silences notes.
@@ -67,13 +68,12 @@ pub fn not_run(program: impl AsRef<OsStr>, error: io::Error) -> anyhow::Error {
 }
 
 /// The reader may be gone (`2>&1 | head`): then nothing is said, and the work goes on.
+///
+/// Lines after the first are indented: a line break in a name cannot make what comes after it look like a message of its own.
 fn say(text: fmt::Arguments) {
-    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
-}
-
-/// Text that does not steer a terminal: names of files and functions may hold any characters.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !matches!(c, '\n' | '\r' | '\t') { '\u{fffd}' } else { c }).collect()
+    let text = text.to_string();
+    let text = escape::lines(text.trim_end_matches('\n')).replace('\n', "\n  ");
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// How far a long piece of work is: one line on a terminal, nothing elsewhere. May be shared by threads.
@@ -95,7 +95,8 @@ impl Progress {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         // A hundred times at most: the terminal is not what the work should wait for.
         if self.shows && (done.is_multiple_of(self.all.div_ceil(100)) || done == self.all) {
-            say(format_args!("\r{done} of {} {}{}", self.all, self.what, if done == self.all { "\n" } else { "" }));
+            let end = if done == self.all { "\n" } else { "" };
+            let _ = write!(io::stderr(), "\r{done} of {} {}{end}", self.all, self.what);
         }
     }
 }
@@ -104,35 +105,11 @@ fn is_quiet() -> bool {
     env::var_os(QUIET_VARIABLE).is_some_and(|v| !v.is_empty() && v != "0")
 }
 
-/// The same of text that has colours of our own: sequences that set a style stay.
-pub fn printable_styled(text: &str) -> String {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((before, behind)) = rest.split_once("\u{1b}[") {
-        let digits = behind.find(|c: char| !c.is_ascii_digit() && c != ';').unwrap_or(behind.len());
-        out.push_str(&printable(before));
-        match behind[digits..].starts_with('m') {
-            true => out.push_str(&rest[before.len()..before.len() + 2 + digits + 1]),
-            false => out.push_str(&printable(&rest[before.len()..before.len() + 2 + digits])),
-        }
-        rest = &behind[digits + usize::from(behind[digits..].starts_with('m'))..];
-    }
-    out + &printable(rest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
     use trodden_profile::ProfileError;
-
-    #[test]
-    fn names_do_not_steer_terminals() {
-        assert_eq!(printable("a\u{1b}[31m\u{7}b\n\tc\u{9b}"), "a\u{fffd}[31m\u{fffd}b\n\tc\u{fffd}");
-        assert_eq!(
-            printable_styled("\u{1b}[1;31mred\u{1b}[0m \u{1b}[2J\u{1b}]0;x\u{7}"),
-            "\u{1b}[1;31mred\u{1b}[0m \u{fffd}[2J\u{fffd}]0;x\u{fffd}"
-        );
-    }
 
     #[test]
     fn what_cannot_be_run_is_named_with_a_remedy() {

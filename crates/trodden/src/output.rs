@@ -1,23 +1,27 @@
 //! Standard output for text and JSON that hold names of files, functions and commands: the one place where these pass to a terminal.
 //!
 //! Such names come from file systems, images, profiles and the environment, and may hold any character. A control
-//! character (C0, DEL, C1: ECMA-48, section 5) could steer the terminal that it is printed to. In text it becomes U+FFFD,
-//! as do bytes that are no UTF-8; in JSON it becomes `\u00XX`, which every reader takes for the same character.
+//! character could steer the terminal that it is printed to, and a bidirectional one deceive its reader (see `trodden_report::escape`). In
+//! text it becomes U+FFFD, as do bytes that are no UTF-8; in JSON it becomes `\uXXXX`, which every reader takes for the same character.
 //!
 //! What a traced or copied program prints itself is its own, and passes by.
 
 use crate::cli::Color;
-use crate::notes::printable_styled;
 use anyhow::{Context, Result};
 use std::env;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::whole_file;
+use trodden_report::escape;
 use trodden_report::text::TextOptions;
 
 /// The first error of writing to standard output.
 static FIRST_ERROR: OnceLock<(io::ErrorKind, String)> = OnceLock::new();
+
+/// Whether standard output gets colours.
+static IS_COLORED: AtomicBool = AtomicBool::new(false);
 
 /// Flushes standard output. Says also what went wrong before and was not seen, as where a buffer is dropped.
 ///
@@ -51,7 +55,7 @@ pub fn text_or_json(json_wanted: bool) -> Printable<StdoutLock<'static>> {
     if json_wanted { json() } else { text() }
 }
 
-/// A writer in which control characters do not pass, but for line breaks and tabs.
+/// A writer in which unprintable characters do not pass, but for line breaks and tabs.
 pub struct Printable<W: Write> {
     to: W,
     escape: fn(char) -> String,
@@ -67,7 +71,7 @@ impl<W: Write> Write for Printable<W> {
         let mut chunks = all.utf8_chunks().peekable();
         while let Some(chunk) = chunks.next() {
             for c in chunk.valid().chars() {
-                match c.is_control() && !matches!(c, '\n' | '\r' | '\t') {
+                match escape::is_unprintable(c) && !matches!(c, '\n' | '\t') {
                     true => out.push_str(&(self.escape)(c)),
                     false => out.push(c),
                 }
@@ -113,7 +117,7 @@ pub fn text_options(color: Color, steps: usize) -> TextOptions {
 
 /// Whether standard output gets colour.
 pub fn wants_color(color: Color) -> bool {
-    match color {
+    let is_colored = match color {
         Color::Always => true,
         Color::Never => false,
         Color::Auto => {
@@ -121,7 +125,9 @@ pub fn wants_color(color: Color) -> bool {
                 && env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
                 && env::var_os("TERM").is_none_or(|t| t != "dumb")
         }
-    }
+    };
+    IS_COLORED.fetch_or(is_colored, Ordering::Relaxed);
+    is_colored
 }
 
 /// Columns of the terminal.
@@ -130,11 +136,12 @@ fn width() -> usize {
     columns.or_else(|| terminal_size::terminal_size().map(|(columns, _)| usize::from(columns.0))).unwrap_or(TextOptions::default().width)
 }
 
-/// JSON with a line's end. Control characters that JSON lets stand in strings (DEL, C1) are escaped.
+/// JSON with a line's end. Unprintable characters that JSON lets stand in strings (DEL, C1, bidirectional controls) are escaped.
 pub fn json_text(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_string_pretty(value)?;
-    if text.contains(|c: char| c.is_control() && c != '\n') {
-        let escaped = |c: char| if c.is_control() && c != '\n' { escape_in_json(c) } else { c.to_string() };
+    let is_escaped = |c: char| escape::is_unprintable(c) && c != '\n';
+    if text.contains(is_escaped) {
+        let escaped = |c: char| if is_escaped(c) { escape_in_json(c) } else { c.to_string() };
         text = text.chars().map(escaped).collect();
     }
     text.push('\n');
@@ -191,7 +198,12 @@ pub fn write_or_print(file: Option<&Path>, bytes: &[u8]) -> Result<()> {
 
 /// Prints text, with colours or without, in which names must not steer the terminal.
 pub fn print_text(text: &str) -> Result<()> {
-    print(printable_styled(text).as_bytes())
+    print(printable_text(text).as_bytes())
+}
+
+/// Text as it may be printed, with the colours that were asked for.
+pub fn printable_text(text: &str) -> String {
+    escape::styled(text, IS_COLORED.load(Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -222,11 +234,11 @@ mod tests {
 
     #[test]
     fn json_is_the_same_document() {
-        let name = "a\u{1b}[2J\u{7f}\u{9b}\u{e4}";
+        let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}\u{e4}";
         let text = serde_json::to_string(&name).unwrap();
         let whole = String::from_utf8(json_text(&name).unwrap()).unwrap();
         for out in [written(&[text.as_bytes()], escape_in_json), whole.trim_end().to_owned()] {
-            assert!(!out.contains(char::is_control), "{out:?}");
+            assert!(!out.contains(escape::is_unprintable), "{out:?}");
             assert_eq!(serde_json::from_str::<String>(&out).unwrap(), name);
         }
     }

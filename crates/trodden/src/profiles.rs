@@ -1,7 +1,7 @@
 //! Stored profiles as the command line names them: files, or runs of the run store (`12`, `last`, `last~1`, a suite).
 
 use crate::cli::LAST;
-use crate::notes::{note, printable, warn};
+use crate::notes::{note, warn};
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use trodden_profile::merge::{Builds, merge_files};
 use trodden_profile::{Loss, ProcessEnding, Profile, ProfileError, Run, RunEntry, RunStore};
+use trodden_report::escape;
 use trodden_report::words::{self, plural};
 use trodden_unit::distinct;
 
@@ -167,7 +168,7 @@ pub fn info(file: &Path, json: bool) -> Result<ExitCode> {
     } else {
         let mut out = Vec::new();
         print(&mut out, file, &summary)?;
-        output::print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
+        output::print_text(&String::from_utf8_lossy(&out))?;
     }
     Ok(if summary.lost.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -190,17 +191,18 @@ fn image(image: &trodden_profile::ImageProfile) -> ImageSummary<'_> {
 fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Result<()> {
     let run = summary.run;
     let size = fs::metadata(file).map_or(0, |m| m.len());
-    writeln!(out, "{} ({})", file.display(), plural(size.into(), "byte", "bytes"))?;
-    writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { words::command(&run.command) })?;
-    writeln!(out, "  folder     {}", run.directory)?;
-    writeln!(out, "  host       {}", run.host)?;
-    writeln!(out, "  suite      {}", run.suite.as_deref().unwrap_or("none"))?;
+    let line = escape::line;
+    writeln!(out, "{} ({})", line(&file.display().to_string()), plural(size.into(), "byte", "bytes"))?;
+    writeln!(out, "  command    {}", if run.command.is_empty() { "several".to_owned() } else { line(&words::command(&run.command)) })?;
+    writeln!(out, "  folder     {}", line(&run.directory))?;
+    writeln!(out, "  host       {}", line(&run.host))?;
+    writeln!(out, "  suite      {}", line(run.suite.as_deref().unwrap_or("none")))?;
     writeln!(out, "  runs       {}", run.runs)?;
     writeln!(out, "  duration   {:.3} s", run.duration_ns as f64 / 1e9)?;
     writeln!(out, "  ending     {}", ending(run.ending, run.runs))?;
-    writeln!(out, "  recorder   trodden {}", run.recorder)?;
+    writeln!(out, "  recorder   trodden {}", line(&run.recorder))?;
     for image in &summary.images {
-        writeln!(out, "\n{}", image.path)?;
+        writeln!(out, "\n{}", line(image.path))?;
         writeln!(out, "  image      {}", image.image)?;
         writeln!(out, "  build id   {}", image.build_id.unwrap_or("none"))?;
         writeln!(
@@ -214,7 +216,7 @@ fn print(out: &mut impl Write, file: &Path, summary: &ProfileSummary) -> io::Res
     }
     if !summary.lost.is_empty() {
         writeln!(out, "\nDamaged ({})", summary.lost.len())?;
-        summary.lost.iter().try_for_each(|l| writeln!(out, "  {l}"))?;
+        summary.lost.iter().try_for_each(|l| writeln!(out, "  {}", line(l)))?;
     }
     Ok(())
 }

@@ -93,6 +93,9 @@ impl Default for PowerCosts {
     }
 }
 
+/// Maximum number of entries of a buffer, a table or a cache, and of units.
+const MAX_ENTRIES: usize = 1 << 24;
+
 /// The processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -181,6 +184,17 @@ impl ProcessorParameters {
         Ok(parameters)
     }
 
+    /// Bytes of memory that a model of the processor takes.
+    pub fn memory(&self) -> u64 {
+        // Buffers and reservations of the models, which depend on no parameter.
+        const FIXED: u64 = 1 << 19;
+        let blocks = |cache: &CacheParameters| 8 * cache.size / cache.block.max(1);
+        let predictor = &self.predictor;
+        let tables = predictor.gshare_entries + predictor.bimodal_entries + predictor.meta_entries + 16 * predictor.target_entries;
+        let buffers = 128 * (self.reorder_buffer + self.load_store_queue + self.fetch_queue);
+        FIXED + blocks(&self.l1_instruction) + blocks(&self.l1_data) + blocks(&self.l2) + (tables + buffers) as u64
+    }
+
     /// Checks the numbers.
     ///
     /// # Errors
@@ -203,6 +217,9 @@ impl ProcessorParameters {
         }
         for (name, cache) in [("l1-instruction", self.l1_instruction), ("l1-data", self.l1_data), ("l2", self.l2)] {
             let blocks = cache.size.checked_div(cache.block).unwrap_or(0);
+            if blocks > MAX_ENTRIES as u64 {
+                return Err(HardwareError::parameter(name, cache.size, "at most 2^24 blocks"));
+            }
             let sets = blocks.checked_div(cache.associativity as u64).unwrap_or(0);
             if !cache.block.is_power_of_two() || !sets.is_power_of_two() {
                 return Err(HardwareError::parameter(
@@ -212,9 +229,17 @@ impl ProcessorParameters {
                 ));
             }
         }
+        let sized = positive.into_iter().chain([("branch-queue", self.branch_queue)]);
+        if let Some((name, value)) = sized.into_iter().find(|(_, value)| *value > MAX_ENTRIES) {
+            return Err(HardwareError::parameter(name, value, "at most 2^24"));
+        }
         let predictor = &self.predictor;
         let sets = predictor.target_entries.checked_div(predictor.target_associativity).unwrap_or(0);
         let tables = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, sets];
+        let largest = [predictor.gshare_entries, predictor.bimodal_entries, predictor.meta_entries, predictor.target_entries];
+        if let Some(size) = largest.into_iter().find(|size| *size > MAX_ENTRIES) {
+            return Err(HardwareError::parameter("predictor", size, "tables of at most 2^24 entries"));
+        }
         if let Some(size) = tables.into_iter().find(|size| !size.is_power_of_two()) {
             return Err(HardwareError::parameter("predictor", size, "tables of a power of two of entries or sets"));
         }

@@ -1,9 +1,10 @@
 //! Advice on a terminal.
 
 use super::{Advice, AdviceSelection, RankedAdvice, words as say};
+use crate::escape;
 use crate::paint::{self, fit, left, right};
 use crate::source::SourceCache;
-use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, printable, run_summary};
+use crate::text::{Page, TextOptions, call_line, gutter, new_calls, page_turn, run_summary};
 use crate::view::{Function, View, chain, file_of};
 use crate::words::{self, base_name, count, percent, plural, program};
 use std::cell::RefCell;
@@ -51,7 +52,7 @@ fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
     };
     if !run.command.is_empty() {
-        row("command", printable(&words::command(&run.command)));
+        row("command", escape::line(&words::command(&run.command)));
     }
     // Nothing is known of it if the profile was not recorded from a run: collected counts, paths of a model.
     let summary = run_summary(view);
@@ -77,7 +78,7 @@ fn title(rank: usize, ranked: &RankedAdvice, page: &Page) -> String {
     let kind = page.paint(paint::OTHER, &left(ranked.finding.kind().name(), 10));
     let main = say::main_position(function, &ranked.finding);
     let file =
-        main.and_then(|p| Some(format!("  {}:{}", printable(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
+        main.and_then(|p| Some(format!("  {}:{}", escape::line(base_name(file_of(function.units_map(), p)?)), p.line))).unwrap_or_default();
     let name = page.paint(paint::NAME, &fit(&function.name.short, page.width.saturating_sub(60).max(24)));
     let copies = if ranked.copies > 1 { format!(", in {} copies of the code", ranked.copies) } else { String::new() };
     let note = page.paint(paint::DIM, &format!("{file}{copies}"));

@@ -1,7 +1,7 @@
 //! Findings in words: places, evidence, what to try.
 
+use crate::escape;
 use crate::path_listing;
-use crate::text::printable;
 use crate::view::{Function, chain, file_of};
 use crate::words::{base_name, percent, plural};
 use trodden_analysis::advise::{Advice, AdviceFinding, BranchOutcome, Correlated, LoopPattern, LoopPatterns, Never, Redundant};
@@ -30,7 +30,7 @@ pub fn first_position(function: &Function, block: Node) -> Option<Position> {
 pub fn place(function: &Function, position: Option<Position>, block: Node) -> String {
     let Some(position) = position else { return format!("block {}", block.0) };
     let elsewhere = file_of(function.units_map(), position).filter(|f| function.file().is_some_and(|own| own != *f));
-    elsewhere.map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", printable(base_name(file)), position.line))
+    elsewhere.map_or_else(|| format!("line {}", position.line), |file| format!("{}:{}", escape::line(base_name(file)), position.line))
 }
 
 /// The place of a branch.

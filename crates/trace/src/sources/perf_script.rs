@@ -10,7 +10,7 @@
 use super::lines::Lines;
 use super::{Batch, BranchSource, Level, SourceError, SourceNotes};
 use crate::perf_script::{self, Record, ScriptLine, ScriptThread};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use trodden_binary::instruction::{BranchInstruction, branch, decode};
@@ -27,7 +27,12 @@ pub struct PerfScriptSource<R> {
     threads: HashMap<ScriptThread, State>,
     mappings: Vec<MappedFile>,
     instructions: u64,
+    /// A line of it is one of `perf script`.
+    is_recognised: bool,
+    samples: u64,
     records: u64,
+    /// Branches that were rebuilt, taken and not taken.
+    rebuilt: u64,
     /// Pairs of branches without a straight line of code between them.
     broken: u64,
     /// Branches into no file that is known.
@@ -52,7 +57,7 @@ impl<R: BufRead> PerfScriptSource<R> {
         for program in programs {
             let binary = Binary::read(program).map_err(|e| SourceError::Foreign { path: program.clone(), what: e.to_string() })?;
             if !binary.is_position_independent() {
-                code.ranges.push(Range { start: 0, end: u64::MAX, bias: 0, file: code.files.len() });
+                code.of_any.push(Range { start: 0, end: u64::MAX, bias: 0, file: Some(code.files.len()) });
             }
             code.files.push((program.clone(), Some(binary)));
         }
@@ -63,7 +68,10 @@ impl<R: BufRead> PerfScriptSource<R> {
             threads,
             mappings,
             instructions: 0,
+            is_recognised: false,
+            samples: 0,
             records: 0,
+            rebuilt: 0,
             broken: 0,
             outside: 0,
         })
@@ -76,12 +84,17 @@ impl<R: BufRead> PerfScriptSource<R> {
 
     fn take(&mut self, line: ScriptLine, batch: &mut Batch) {
         match line {
-            ScriptLine::Nothing | ScriptLine::Fork { .. } => {}
-            ScriptLine::Mapping(mapping) => {
-                self.code.map(&mapping);
+            ScriptLine::Nothing => {}
+            ScriptLine::Fork { process, parent } => self.code.fork(process, parent),
+            ScriptLine::Mapping(mut mapping) => {
+                // Names and code are those of the file that was read.
+                if let Some(used) = self.code.map(&mapping) {
+                    mapping.path = used.display().to_string();
+                }
                 self.mappings.push(mapping);
             }
             ScriptLine::Window(thread, records) => {
+                self.samples += 1;
                 self.state(thread).at = None;
                 records.iter().for_each(|record| self.record(thread, *record, batch));
                 self.state(thread).at = None;
@@ -99,21 +112,46 @@ impl<R: BufRead> PerfScriptSource<R> {
         }
     }
 
+    /// The text ended.
+    ///
+    /// # Errors
+    /// It has samples, and no branch of the program could be read from them.
+    fn end(&self) -> Result<(), SourceError> {
+        let what = match (self.samples, self.records, self.rebuilt) {
+            (0, 0, _) if !self.is_recognised => "it has no line of `perf script`".to_owned(),
+            (0, 0, _) | (_, 1.., 1..) => return Ok(()),
+            (_, 0, _) => "its samples were taken without branch stacks; record with `perf record -b`, on a processor that has branch \
+                 records, and print the field brstack"
+                .to_owned(),
+            (_, records, 0) => {
+                let names: BTreeSet<&str> = self.mappings.iter().map(|m| m.path.as_str()).collect();
+                let mapped: Vec<&str> = names.into_iter().take(4).collect();
+                let mapped = if mapped.is_empty() { "none; print them with --show-mmap-events".to_owned() } else { mapped.join(", ") };
+                format!(
+                    "none of its {records} branches lies in code of a file that could be read (mapped: {mapped}): name the files that \
+                     ran by --program, under the names that they had"
+                )
+            }
+        };
+        Err(self.lines.foreign(what))
+    }
+
     fn record(&mut self, thread: ScriptThread, record: Record, batch: &mut Batch) {
         self.records += 1;
         let (id, at) = (self.state(thread).id, self.state(thread).at);
         let mut walked = None;
         if let (Some(from), Some(to), Some(at)) = (record.from, record.to, at) {
-            walked = self.code.walk(at, from, to);
+            walked = self.code.walk(thread.process, at, from, to);
             self.broken += u64::from(walked.is_none());
         }
         match (walked, record.to) {
             (Some(branches), _) => {
+                self.rebuilt += branches.len() as u64;
                 self.instructions += branches.iter().map(|b| u64::from(b.instructions)).sum::<u64>();
                 batch.events.extend(branches.into_iter().map(|b| (id, StreamEvent::Branch(b))));
             }
             (None, Some(to)) => {
-                self.outside += u64::from(self.code.at(to).is_none());
+                self.outside += u64::from(self.code.at(thread.process, to).is_none());
                 let has_begun = std::mem::replace(&mut self.state(thread).has_begun, true);
                 let event = if has_begun { StreamEvent::Gap(Address(to)) } else { StreamEvent::Begin(Address(to)) };
                 batch.events.push((id, event));
@@ -131,8 +169,10 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
 
     fn read(&mut self, batch: &mut Batch) -> Result<bool, SourceError> {
         while batch.events.len() < Batch::EVENTS {
-            let Some(line) = self.lines.next()? else { return Ok(false) };
+            let Some(line) = self.lines.next()? else { return self.end().map(|()| false) };
+            let is_header = line.starts_with('#');
             let line = perf_script::parse(&line).map_err(|what| self.lines.damaged(what))?;
+            self.is_recognised |= is_header || line != ScriptLine::Nothing;
             self.take(line, batch);
         }
         Ok(true)
@@ -149,53 +189,81 @@ impl<R: BufRead> BranchSource for PerfScriptSource<R> {
                 "{outside} branches lead into code of no known file: name the file by --program, or print mappings (--show-mmap-events)"
             ));
         }
+        if *records == 0 {
+            notes.push("the recording has no branches".into());
+        }
         SourceNotes { notes, mappings: self.mappings.clone(), instructions: self.instructions, ..SourceNotes::default() }
     }
 }
 
+/// Memory that a file is mapped into; `None` is a file that could not be read, or that is not mapped as it says.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     start: u64,
     end: u64,
     bias: u64,
-    file: usize,
+    file: Option<usize>,
 }
 
-/// The code of the files that are mapped. Processes are not distinguished: what they map at one address is mostly the same file.
+/// The code of the files that are mapped. Each process has its own mappings.
 #[derive(Debug, Default)]
 struct Code {
     files: Vec<(PathBuf, Option<Binary>)>,
-    ranges: Vec<Range>,
+    by_process: HashMap<u32, Vec<Range>>,
+    /// Where an address is looked up of a process of which no mapping is known.
+    of_any: Vec<Range>,
 }
 
 impl Code {
-    fn map(&mut self, mapping: &MappedFile) {
+    /// A process maps a file, recognised by its build id, else by its name without the folder. Returns the file that was read.
+    fn map(&mut self, mapping: &MappedFile) -> Option<&Path> {
         let path = Path::new(&mapping.path);
-        let known = self.files.iter().position(|(known, _)| known.file_name() == path.file_name());
-        let file = known.unwrap_or_else(|| {
+        let is_build = |known: &Option<Binary>| {
+            let id = known.as_ref().and_then(Binary::build_id);
+            id.zip(mapping.build_id.as_deref()).map(|(here, ran)| here == ran)
+        };
+        let is_same = |(known, binary): &(PathBuf, Option<Binary>)| {
+            is_build(binary).unwrap_or_else(|| known.file_name().is_some() && known.file_name() == path.file_name())
+        };
+        let known = self.files.iter().position(is_same);
+        let number = known.unwrap_or_else(|| {
             self.files.push((path.to_owned(), Binary::read(path).ok()));
             self.files.len() - 1
         });
-        let bias = self.files[file].1.as_ref().and_then(|binary| binary.load_bias(mapping.start, mapping.offset));
-        if let Some(bias) = bias {
-            self.ranges.push(Range { start: mapping.start, end: mapping.start.saturating_add(mapping.length), bias, file });
+        let bias = self.files[number].1.as_ref().and_then(|binary| match binary.is_position_independent() {
+            true => binary.load_bias(mapping.start, mapping.offset),
+            false => Some(0),
+        });
+        let end = mapping.start.saturating_add(mapping.length);
+        let range = Range { start: mapping.start, end, bias: bias.unwrap_or(0), file: bias.map(|_| number) };
+        self.by_process.entry(mapping.process).or_default().push(range);
+        self.of_any.push(range);
+        bias.map(|_| self.files[number].0.as_path())
+    }
+
+    /// A process has the mappings of its parent.
+    fn fork(&mut self, process: u32, parent: u32) {
+        if let Some(inherited) = self.by_process.get(&parent).filter(|_| process != parent).cloned() {
+            self.by_process.insert(process, inherited);
         }
     }
 
-    /// Code at an address; the latest mapping comes first.
-    fn at(&self, address: u64) -> Option<&[u8]> {
-        let ranges = self.ranges.iter().rev().filter(|r| (r.start..r.end).contains(&address));
-        ranges.filter_map(|r| self.files[r.file].1.as_ref()?.code_at(address.wrapping_sub(r.bias))).next()
+    /// Code at an address of a process; the latest mapping holds.
+    fn at(&self, process: u32, address: u64) -> Option<&[u8]> {
+        let ranges = self.by_process.get(&process).unwrap_or(&self.of_any);
+        let range = ranges.iter().rev().find(|r| (r.start..r.end).contains(&address))?;
+        self.files[range.file?].1.as_ref()?.code_at(address.wrapping_sub(range.bias))
     }
 
-    /// The branches from an address up to the taken branch at `from`, which leads to `to`; `None` if no straight line leads there.
-    fn walk(&self, start: u64, from: u64, to: u64) -> Option<Vec<RetiredBranch>> {
+    /// The branches of a process from an address up to the taken branch at `from`, which leads to `to`; `None` if no straight line leads
+    /// there.
+    fn walk(&self, process: u32, start: u64, from: u64, to: u64) -> Option<Vec<RetiredBranch>> {
         let mut branches = Vec::new();
         let mut address = start;
         let mut instructions = 0;
         for _ in 0..LONGEST_WALK {
-            let instruction = decode(self.at(address)?, address)?;
-            let behind = address + instruction.len() as u64;
+            let instruction = decode(self.at(process, address)?, address)?;
+            let behind = address.checked_add(instruction.len() as u64)?;
             instructions += 1;
             let what = branch(&instruction);
             let mut push = |kind, target: u64, is_taken| {

@@ -3,7 +3,7 @@
 use super::choices::{Choice, one_of};
 use super::times::duration;
 use super::witnesses::Condition;
-use clap::builder::ArgPredicate;
+use clap::builder::{ArgPredicate, RangedU64ValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -226,8 +226,8 @@ pub struct TraceShow {
     /// End at this place.
     #[arg(long, value_name = "PLACE")]
     pub to: Option<String>,
-    /// Calls nested deeper are not shown.
-    #[arg(long, value_name = "N", default_value_t = 40)]
+    /// Maximum depth of the calls that are shown (at most 400).
+    #[arg(long, value_name = "N", default_value_t = 40, value_parser = RangedU64ValueParser::<usize>::new().range(..=400))]
     pub depth: usize,
     /// Print JSON.
     #[arg(long)]

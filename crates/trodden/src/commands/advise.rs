@@ -48,7 +48,7 @@ pub fn run(job: &Advise, color: Color) -> Result<ExitCode> {
     } else {
         let mut report = text::advice(&view, &wanted, &advice, &sources, &output::text_options(color, 0)).into_bytes();
         in_report::write_advice(&mut report, &patterns)?;
-        output::print(&report)?;
+        output::print_text(&String::from_utf8_lossy(&report))?;
     }
     remarks::remarks(&view, &sources);
     known.remark(&advice.without_bitcode);

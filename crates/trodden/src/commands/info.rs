@@ -4,8 +4,8 @@ mod libraries;
 
 use crate::cli::Info;
 use crate::driver::assets;
-use crate::notes::{listed, printable};
-use crate::output::{json_text, print};
+use crate::notes::listed;
+use crate::output::{json_text, print, print_text};
 use crate::profiles;
 use anyhow::{Context, Result, bail};
 use libraries::Library;
@@ -17,8 +17,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use trodden_flow::CutReason;
 use trodden_profile::exactness;
-use trodden_report::Name;
 use trodden_report::words::plural;
+use trodden_report::{Name, escape};
 use trodden_unit::{FunctionMap, Image, ImageError, Skipped, UnitMap, distinct};
 
 /// Version of the JSON.
@@ -45,7 +45,7 @@ pub fn run(info: &Info) -> Result<ExitCode> {
     } else {
         let mut out = Vec::new();
         summary.print(&mut out, if info.all { usize::MAX } else { SHOWN })?;
-        print(printable(&String::from_utf8_lossy(&out)).as_bytes())?;
+        print_text(&String::from_utf8_lossy(&out))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -195,7 +195,7 @@ impl ImageSummary {
     }
 
     fn print(&self, out: &mut impl Write, shown: usize) -> io::Result<()> {
-        writeln!(out, "{}", self.path)?;
+        writeln!(out, "{}", escape::line(&self.path))?;
         writeln!(out, "  image      {}", self.image)?;
         writeln!(out, "  build id   {}", self.build_id.as_deref().unwrap_or("none"))?;
         let copies = match self.bodies - self.functions {
@@ -244,7 +244,7 @@ impl ImageSummary {
         });
         list(out, "Shared libraries", lines.collect(), usize::MAX)?;
         match &self.libraries_unknown {
-            Some(reason) => writeln!(out, "\nShared libraries: the dynamic loader does not say ({reason})"),
+            Some(reason) => writeln!(out, "\nShared libraries: the dynamic loader does not say ({})", escape::line(reason)),
             None => Ok(()),
         }
     }
@@ -299,7 +299,7 @@ fn list(out: &mut impl Write, title: &str, lines: Vec<String>, shown: usize) -> 
     }
     writeln!(out, "\n{title} ({})", lines.len())?;
     for line in lines.iter().take(shown) {
-        writeln!(out, "  {line}")?;
+        writeln!(out, "  {}", escape::line(line))?;
     }
     match lines.len().saturating_sub(shown) {
         0 => Ok(()),

@@ -5,7 +5,7 @@ use super::remarks::remarks;
 use super::sequences::in_report;
 use crate::cli::{Color, Report, Shown};
 use crate::notes::note;
-use crate::output::{json_text, most, print, text_options, write_file};
+use crate::output::{json_text, most, print, print_text, text_options, write_file};
 use crate::profiles;
 use crate::sources::sources;
 use anyhow::Result;
@@ -47,7 +47,7 @@ pub fn run(job: &Report, color: Color) -> Result<ExitCode> {
         {
             sequence.write(&mut report)?;
         }
-        print(&report)?;
+        print_text(&String::from_utf8_lossy(&report))?;
     }
     remarks(&view, &sources);
     Ok(ExitCode::SUCCESS)

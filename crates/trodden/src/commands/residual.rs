@@ -13,7 +13,7 @@ use crate::commands::coverage::files::Files;
 use crate::commands::remarks;
 use crate::driver::assets;
 use crate::driver::experiment;
-use crate::notes::{printable_styled, reasons, warn};
+use crate::notes::{reasons, warn};
 use crate::output::{self, json_text};
 use crate::profiles;
 use crate::running::one_run;
@@ -121,7 +121,7 @@ fn form(job: &Residual, color: Color, both: &ResidualAnswer, sources: &SourceCac
             let mut text = if *is_alone { String::new() } else { untested.text(sources, &options, job.edges) };
             text.insert_str(0, &schemes.map_or(String::new(), |compared| compared.text()));
             text += &across.map_or(String::new(), |segments| segments.text(sources, color, job.steps));
-            Ok(printable_styled(text.trim_start_matches('\n')).into_bytes())
+            Ok(crate::output::printable_text(text.trim_start_matches('\n')).into_bytes())
         }
         ResidualFormat::Json => {
             let mut report = untested.json(sources);

@@ -32,6 +32,8 @@ mod sync;
 mod text;
 mod timeline;
 
+pub use import::read_otf2_text;
+
 pub use record::trial;
 
 use crate::cli::{Color, Waits, WaitsReport};

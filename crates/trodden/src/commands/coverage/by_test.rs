@@ -7,7 +7,7 @@ use super::diff::ranges;
 use super::{CoverageMapping, Lines};
 use crate::cli::SuiteCoverage;
 use crate::git;
-use crate::notes::{Progress, note, printable, warn};
+use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
 use crate::profiles;
 use anyhow::{Context, Result};
@@ -18,6 +18,7 @@ use std::fmt::Write;
 use trodden_analysis::changes::ChangedLines;
 use trodden_analysis::suite::{PathIndex, Suite};
 use trodden_profile::{Maps, Profile};
+use trodden_report::escape;
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -57,7 +58,7 @@ pub fn run(job: &SuiteCoverage) -> Result<()> {
             "schema_version": SCHEMA_VERSION, "kind": "suite-coverage", "suite": job.suite, "lines": all_lines,
             "tests": placed.iter().map(to_json).collect::<Vec<_>>(),
         }))?,
-        false => printable(&text(&placed, all_lines, job.lines)).into_bytes(),
+        false => escape::lines(&text(&placed, all_lines, job.lines)).into_bytes(),
     };
     print(&bytes)
 }

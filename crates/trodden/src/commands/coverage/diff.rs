@@ -2,7 +2,6 @@
 
 use super::{CoverageMapping, Lines};
 use crate::cli::CoverageDiff;
-use crate::notes::printable;
 use crate::output::{json_text, print};
 use crate::profiles;
 use anyhow::{Context, Result};
@@ -13,6 +12,7 @@ use std::process::ExitCode;
 use trodden_analysis::suite::{Suite, SuitePathKey};
 use trodden_profile::Profile;
 use trodden_report::Name;
+use trodden_report::escape;
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -38,7 +38,7 @@ pub fn run(job: &CoverageDiff) -> Result<ExitCode> {
         let both = sides.iter().map(Side::json).collect::<Vec<_>>();
         print(&json_text(&json!({ "schema_version": SCHEMA_VERSION, "kind": "coverage-diff", "only": both }))?)?;
     } else {
-        print(printable(&sides.iter().map(Side::text).collect::<Vec<_>>().join("\n")).as_bytes())?;
+        print(escape::lines(&sides.iter().map(Side::text).collect::<Vec<_>>().join("\n")).as_bytes())?;
     }
     Ok(if job.fail && is_less { ExitCode::from(EXCEEDED) } else { ExitCode::SUCCESS })
 }

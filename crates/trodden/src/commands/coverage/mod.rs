@@ -25,7 +25,7 @@ pub use mapping::CoverageMapping;
 use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
 use crate::driver::toolchain::LLVM_MAJOR;
 use crate::notes::{note, reasons, warn};
-use crate::output::{print, write_file};
+use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -92,7 +92,7 @@ fn show(job: &CoverageShow) -> Result<ExitCode> {
             if let Some(function) = job.function.as_ref().filter(|_| shown.is_empty()) {
                 bail!("no function has a name that matches `{function}` (--function takes a regular expression of linkage names)");
             }
-            print(&shown)?;
+            print_text(&String::from_utf8_lossy(&shown))?;
         }
         Some(folder) => {
             arguments.extend(["-format=html".into(), "-show-line-counts-or-regions".into()]);

@@ -3,6 +3,7 @@
 use super::pair::LinePair;
 use super::{Answer, HotBlock, HotLoop, Place};
 use std::fmt::Write;
+use trodden_report::escape;
 use trodden_report::paint::{COUNT, DIM, NAME, OTHER, Painter, TITLE, fit, width};
 use trodden_report::words::plural;
 
@@ -35,7 +36,7 @@ fn show(out: &mut String, painter: Painter, number: usize, one: &HotLoop, most: 
         "{} {}  ({}{line}; block {})",
         painter.paint(TITLE, &format!("{number}.")),
         painter.paint(NAME, &one.function),
-        one.source,
+        escape::line(&one.source),
         one.header
     );
     let _ = writeln!(out, "   {} iterations, {:.1} % of the program's instructions", one.iterations, one.share * 100.0);
@@ -84,13 +85,14 @@ fn show_block(out: &mut String, painter: Painter, of: &HotLoop, block: &HotBlock
 }
 
 fn columns(painter: Painter, line: &LinePair, widest: usize) -> String {
-    let left = fit(line.plain.as_deref().unwrap_or_default(), widest);
+    let side = |text: &Option<String>| escape::line(text.as_deref().unwrap_or_default());
+    let left = fit(&side(&line.plain), widest);
     let left = format!("{left}{}", " ".repeat(widest.saturating_sub(width(&left))));
-    let right = line.counted.as_deref().unwrap_or_default();
+    let right = side(&line.counted);
     let (mark, left, right) = match (&line.plain, &line.counted) {
-        (Some(_), Some(_)) => (' ', left, right.to_owned()),
+        (Some(_), Some(_)) => (' ', left, right),
         (Some(_), None) => ('-', painter.paint(DIM, &left), String::new()),
-        _ => ('+', left, painter.paint(OTHER, right)),
+        _ => ('+', left, painter.paint(OTHER, &right)),
     };
     format!("     {left}  {mark} {right}").trim_end().to_owned()
 }

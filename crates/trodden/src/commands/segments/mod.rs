@@ -18,7 +18,7 @@ pub use variant::check_variant;
 
 use crate::cli::{Color, SegmentFormat, Segments};
 use crate::commands::remarks;
-use crate::notes::{note, printable_styled, warn};
+use crate::notes::{note, warn};
 use crate::output;
 use crate::sources;
 use anyhow::{Result, ensure};
@@ -72,7 +72,7 @@ pub fn run(job: &Segments, color: Color) -> Result<ExitCode> {
             output::json_text(&document)?
         }
         (_, SegmentFormat::Sarif) => output::json_text(&shown.sarif(&sources))?,
-        (_, SegmentFormat::Text) => printable_styled(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
+        (_, SegmentFormat::Text) => output::printable_text(&shown.text(&sources, &output::text_options(color, job.steps))).into_bytes(),
     };
     output::write_or_print(job.output.as_deref(), &bytes)?;
     if is_text && observed.is_counted {

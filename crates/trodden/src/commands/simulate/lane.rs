@@ -19,6 +19,8 @@ pub struct Lane {
 }
 
 struct Processor {
+    /// Bytes of memory of all models.
+    memory: u64,
     main: MainModel,
     /// With a branch queue: the same without one, and with one and the predictions of that.
     bare: Option<FastModel>,
@@ -49,6 +51,12 @@ impl Lane {
     pub fn new(parameters: ProfilerParameters, processor: Option<(ModelKind, ProcessorParameters)>) -> Result<Lane> {
         let processor = processor.map(|(model, parameters)| Processor::new(model, parameters)).transpose()?;
         Ok(Lane { profiler: Profiler::new(parameters)?, processor, carried: Vec::new(), waiting: VecDeque::new() })
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> u64 {
+        let waiting = self.waiting.capacity() * size_of::<(ThreadId, StreamEvent)>() + self.carried.capacity() * size_of::<Instruction>();
+        self.profiler.memory() + self.processor.as_ref().map_or(0, |p| p.memory) + waiting as u64
     }
 
     /// Feeds a batch; paths that end are handed to `observe`.
@@ -157,7 +165,8 @@ impl Processor {
             ModelKind::Fast => MainModel::Fast(Box::new(fast(parameters)?)),
             ModelKind::Reference => MainModel::Reference(Box::new(ReferenceModel::new(parameters)?)),
         };
-        Ok(Processor { main, bare, frozen })
+        let models = if has_queue { 3 } else { 1 };
+        Ok(Processor { memory: models * parameters.memory(), main, bare, frozen })
     }
 
     fn retire(

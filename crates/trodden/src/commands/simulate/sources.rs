@@ -1,6 +1,7 @@
 //! Opens a source of branches: a program under QEMU, with the plugin that lies beside this program, or a file.
 
 use crate::cli::{Simulate, SourceFormat};
+use crate::decompress;
 use crate::driver::assets::{installed_library, named_library};
 use crate::driver::link::exit_code;
 use crate::driver::other_programs::named;
@@ -89,8 +90,11 @@ pub fn trial() -> Result<String> {
 /// It cannot be read, or is of no format that is known.
 pub fn open_file(path: &Path, format: SourceFormat, programs: &[PathBuf]) -> Result<Opened> {
     use std::io::BufRead;
-    let mut reader = BufReader::with_capacity(1 << 16, decompressed(path)?);
+    let mut reader = BufReader::with_capacity(1 << 16, decompress::open(path)?);
     let beginning = reader.fill_buf().with_context(|| format!("cannot read {}", path.display()))?;
+    if beginning.is_empty() {
+        bail!("{} is empty", path.display());
+    }
     let format = if format == SourceFormat::Auto { recognised(path, beginning)? } else { format };
     let source: Box<dyn BranchSource> = match format {
         SourceFormat::Auto | SourceFormat::Recorded => Box::new(RecordedSource::new(reader, path)?),
@@ -107,33 +111,12 @@ fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
     let head = &beginning[..beginning.len().min(1024)];
     let is_text = !head.is_empty() && head.iter().all(|b| b.is_ascii_graphic() || b.is_ascii_whitespace());
     Ok(match head {
-        [] => bail!("{} is empty", path.display()),
         [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
         _ => bail!("{} does not say what it is: name its format, --format champsim or cbp2025", path.display()),
     })
-}
-
-/// The content of a file; gzip, xz and zstd are run on files that they compressed.
-fn decompressed(path: &Path) -> Result<Box<dyn Read>> {
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut magic = [0; 6];
-    let read = file.read(&mut magic).with_context(|| format!("cannot read {}", path.display()))?;
-    let file = File::open(path)?;
-    let tool = match &magic[..read] {
-        [0x1f, 0x8b, ..] => "gzip",
-        [0xfd, b'7', b'z', b'X', b'Z', 0] => "xz",
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => "zstd",
-        _ => return Ok(Box::new(file)),
-    };
-    let child = Command::new(tool).arg("-dc").stdin(file).stdout(Stdio::piped()).spawn();
-    let mut child = child.with_context(|| format!("cannot run {tool}, which {} is compressed by: install it", path.display()))?;
-    let output = child.stdout.take().context("no pipe")?;
-    // It ends with its output, or when that is read no further.
-    std::thread::spawn(move || child.wait());
-    Ok(Box::new(output))
 }
 
 /// Runs a program under QEMU; its standard output goes to standard error, if the report takes that.

@@ -1,7 +1,7 @@
 //! `trodden simulate sweep`: an experiment over configurations of profiler and processor.
 //!
-//! Each source is read once. Configurations that differ in their tables only share detectors and processor; groups that
-//! share nothing are fed in parallel, batch by batch.
+//! Configurations that differ in their tables only share detectors and processor; groups that share nothing are fed in parallel,
+//! batch by batch. A source is read once if all groups fit into [`MAX_MEMORY`]; otherwise once for as many groups as fit.
 
 use super::character::{Character, character};
 use super::lane::Lane;
@@ -12,6 +12,7 @@ use super::sweep_results::{Results, SweepOutcome, sorted};
 use crate::cli::{ModelKind, SourceFormat, Sweep};
 use crate::notes::note;
 use anyhow::{Context, Result, bail};
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write;
 use std::path::Path;
@@ -82,18 +83,18 @@ fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Resu
     let (mut outcomes, mut characters) = (Vec::new(), Vec::new());
     for (number, source) in experiment.sources.iter().enumerate() {
         let path = folder.join(source);
-        note(format_args!("{}: {} configurations", path.display(), configurations.len()));
         let (of_source, character) = job.source(&path, number)?;
         outcomes.extend(of_source);
         characters.push(character);
     }
-    let mean = |configuration: usize, metric: usize| {
-        let is_it = |o: &&SweepOutcome| o.configuration == configuration && o.metric == metric;
-        let of_it: Vec<f64> = outcomes.iter().filter(is_it).filter_map(|o| o.overlap).collect();
-        of_it.iter().sum::<f64>() / of_it.len().max(1) as f64
-    };
+    // Sum and number of the overlaps of each metric and configuration.
+    let mut overlaps = vec![vec![(0.0, 0u32); combinations.len()]; metrics.len()];
+    for (outcome, overlap) in outcomes.iter().filter_map(|o: &SweepOutcome| Some((o, o.overlap?))) {
+        let (sum, number) = &mut overlaps[outcome.metric][outcome.configuration];
+        (*sum, *number) = (*sum + overlap, *number + 1);
+    }
     let effects_of = |metric: usize| {
-        let responses: Vec<f64> = (0..combinations.len()).map(|c| mean(c, metric)).collect();
+        let responses: Vec<f64> = overlaps[metric].iter().map(|(sum, number)| sum / f64::from((*number).max(1))).collect();
         effects(&combinations, &counts, &responses)
     };
     Ok(Results {
@@ -109,6 +110,9 @@ fn carry_out(experiment: &Experiment, folder: &Path, window: u64) -> Result<Resu
     })
 }
 
+/// Maximum memory of the groups that are fed at a time, in bytes.
+const MAX_MEMORY: u64 = 2 << 30;
+
 /// Configurations that share a lane: places, and what they share.
 struct Group {
     members: Vec<usize>,
@@ -122,6 +126,8 @@ struct Job<'a> {
     model: Option<ModelKind>,
     format: SourceFormat,
     window: u64,
+    /// Maximum memory of the groups that are fed at a time, in bytes. A group alone may take more.
+    max_memory: u64,
 }
 
 impl Job<'_> {
@@ -133,65 +139,125 @@ impl Job<'_> {
             None => SourceFormat::Auto,
             Some(name) => <SourceFormat as clap::ValueEnum>::from_str(name, false).map_err(anyhow::Error::msg).context("format")?,
         };
-        Ok(Job { configurations, metrics, model: needs_processor.then_some(experiment.model()?), format, window })
+        Ok(Job { configurations, metrics, model: needs_processor.then_some(experiment.model()?), format, window, max_memory: MAX_MEMORY })
     }
 
+    /// Feeds a source to all configurations, as many groups at a time as fit into the memory.
     fn source(&self, path: &Path, number: usize) -> Result<(Vec<SweepOutcome>, Character)> {
-        let mut opened = open_file(path, self.format, &[])?;
-        if self.model.is_some() && opened.source.level() == Level::Branches {
-            bail!(
-                "{} holds branches only: metrics and branch-queue need whole instructions (record with --instructions, or a trace of \
-                 CBP2025 or ChampSim)",
-                path.display()
-            );
-        }
-        let mut groups = self.groups(opened.source.knows_return_addresses())?;
-        let mut batch = Batch::default();
-        let mut goes_on = true;
-        while goes_on {
-            batch.clear();
-            goes_on = opened.source.read(&mut batch)?;
-            feed(&mut groups, &batch)?;
-        }
-        let mut outcomes = Vec::new();
-        for group in &mut groups {
-            group.lane.finish(&mut |_, _| {})?;
-            for (place, metric) in self.metrics.iter().enumerate() {
-                outcomes.extend(group.outcomes(number, place, *metric));
+        let mut pending = self.members();
+        self.announce(path, &pending);
+        let (mut outcomes, mut first_character) = (Vec::new(), None);
+        // Memory of a group at the end of a reading.
+        let mut grown = 0;
+        while !pending.is_empty() {
+            let mut opened = open_file(path, self.format, &[])?;
+            if self.model.is_some() && opened.source.level() == Level::Branches {
+                bail!(
+                    "{} holds branches only: metrics and branch-queue need whole instructions (record with --instructions, or a trace of \
+                     CBP2025 or ChampSim)",
+                    path.display()
+                );
+            }
+            let repairs = opened.source.knows_return_addresses();
+            let mut groups = Vec::new();
+            let mut memory = 0;
+            while let Some(members) = pending.front() {
+                memory += self.table_memory(members).max(grown);
+                if memory > self.max_memory && !groups.is_empty() {
+                    break;
+                }
+                groups.extend(pending.pop_front().map(|members| self.group(members, repairs)).transpose()?);
+            }
+            let mut batch = Batch::default();
+            let mut goes_on = true;
+            while goes_on {
+                batch.clear();
+                goes_on = opened.source.read(&mut batch)?;
+                feed(&mut groups, &batch)?;
+                // Profiles of all paths grow: what fits no longer waits for another reading.
+                while groups.len() > 1 && groups.iter().map(|g| g.lane.memory()).sum::<u64>() > self.max_memory {
+                    for group in groups.split_off(groups.len() / 2).into_iter().rev() {
+                        pending.push_front(group.members);
+                    }
+                }
+            }
+            grown = groups.iter().map(|g| g.lane.memory()).max().unwrap_or(0);
+            for group in &mut groups {
+                group.lane.finish(&mut |_, _| {})?;
+                for (place, metric) in self.metrics.iter().enumerate() {
+                    outcomes.extend(group.outcomes(number, place, *metric));
+                }
+                // The first configuration's detector: that of the base, unless a factor changes it.
+                if group.members.contains(&0) {
+                    first_character = Some(character(&group.lane.profiler, &self.metrics));
+                }
             }
         }
         outcomes.sort_by_key(|o| (o.configuration, o.metric));
-        // The first configuration's detector: that of the base, unless a factor changes it.
-        let first = groups.iter().find(|g| g.members.contains(&0)).context("an experiment has a configuration")?;
-        Ok((outcomes, character(&first.lane.profiler, &self.metrics)))
+        Ok((outcomes, first_character.context("an experiment has a configuration")?))
     }
 
-    fn groups(&self, repairs: bool) -> Result<Vec<Group>> {
+    /// Says what is about to be done with a source, and how much memory that takes.
+    fn announce(&self, path: &Path, groups: &VecDeque<Vec<usize>>) {
+        let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+        let memory: u64 = groups.iter().map(|members| self.table_memory(members)).sum();
+        let (path, number) = (path.display(), self.configurations.len());
+        let all = format!("{path}: {number} configurations; tables and processors take {} MB", megabytes(memory));
+        match memory.div_ceil(self.max_memory.max(1)) {
+            0 | 1 => note(format_args!("{all}")),
+            readings => note(format_args!("{all}, at most {} MB at a time: at least {readings} readings", megabytes(self.max_memory))),
+        }
+    }
+
+    /// Places of the configurations of each group: those that share a detector and a processor, as far as their tables leave room for
+    /// other groups.
+    fn members(&self) -> VecDeque<Vec<usize>> {
         let mut members: Vec<Vec<usize>> = Vec::new();
         // With a queue the first table's latencies matter, so each has a lane of its own.
         let shares = |one: &Configuration, other: &Configuration| {
             one.detector == other.detector && (self.model.is_none() || one.processor == other.processor && one.processor.branch_queue == 0)
         };
+        let mut memory: Vec<u64> = Vec::new();
         for (number, configuration) in self.configurations.iter().enumerate() {
-            match members.iter_mut().find(|group| shares(&self.configurations[group[0]], configuration)) {
-                Some(group) => group.push(number),
-                None => members.push(vec![number]),
+            let tables = self.parameters(&[number]).table_memory();
+            let fits = |place: &usize| memory[*place] + tables <= self.max_memory / 4;
+            let same = |place: &usize| shares(&self.configurations[members[*place][0]], configuration);
+            match (0..members.len()).rev().filter(fits).find(same) {
+                Some(place) => {
+                    members[place].push(number);
+                    memory[place] += tables;
+                }
+                None => {
+                    members.push(vec![number]);
+                    memory.push(tables);
+                }
             }
         }
-        let group = |members: Vec<usize>| {
-            let first = &self.configurations[members[0]];
-            let mut detector = first.detector;
-            if !repairs {
-                detector.repair = Repair::None;
-            }
-            let tables = members.iter().map(|m| self.configurations[*m].table).collect();
-            let mut metrics = vec![Metric::Frequency];
-            metrics.extend(self.metrics.iter().filter(|m| **m != Metric::Frequency));
-            metrics.extend(members.contains(&0).then_some(Metric::Instructions));
-            let parameters = ProfilerParameters { detector, tables, metrics, window: self.window };
-            Ok(Group { lane: Lane::new(parameters, self.model.map(|model| (model, first.processor)))?, members })
-        };
-        members.into_iter().map(group).collect()
+        members.into()
+    }
+
+    fn parameters(&self, members: &[usize]) -> ProfilerParameters {
+        let tables = members.iter().map(|m| self.configurations[*m].table).collect();
+        let mut metrics = vec![Metric::Frequency];
+        metrics.extend(self.metrics.iter().filter(|m| **m != Metric::Frequency));
+        metrics.extend(members.contains(&0).then_some(Metric::Instructions));
+        ProfilerParameters { detector: self.configurations[members[0]].detector, tables, metrics, window: self.window }
+    }
+
+    /// Bytes of memory of a group that was fed nothing.
+    fn table_memory(&self, members: &[usize]) -> u64 {
+        let processor = self.configurations[members[0]].processor;
+        let models = if processor.branch_queue > 0 { 3 } else { 1 };
+        self.parameters(members).table_memory() + self.model.map_or(0, |_| models * processor.memory())
+    }
+
+    fn group(&self, members: Vec<usize>, repairs: bool) -> Result<Group> {
+        let mut parameters = self.parameters(&members);
+        if !repairs {
+            parameters.detector.repair = Repair::None;
+        }
+        let processor = self.configurations[members[0]].processor;
+        Ok(Group { lane: Lane::new(parameters, self.model.map(|model| (model, processor)))?, members })
     }
 }
 

@@ -7,7 +7,7 @@ mod show;
 
 use crate::cli::{Order, Redundant, Suite as Job, SuiteCost, SuiteFunctions};
 use crate::git::{self, GitDifference};
-use crate::notes::{Progress, note, printable, warn};
+use crate::notes::{Progress, note, warn};
 use crate::output::{json_text, print};
 use crate::profiles;
 use anyhow::{Context, Result, ensure};
@@ -21,6 +21,7 @@ use trodden_analysis::suite::Suite;
 use trodden_analysis::suite::cover::{Problem, exact, greedy};
 use trodden_analysis::suite::order::{average_covered, order};
 use trodden_profile::{Maps, Profile};
+use trodden_report::escape;
 use trodden_report::words::plural;
 
 /// Version of the JSON.
@@ -54,7 +55,7 @@ fn list_suites(as_json: bool) -> Result<()> {
     }
     let mut out = format!("{:>8}  suite\n", "runs");
     suites.iter().for_each(|(name, runs)| out += &format!("{runs:>8}  {name}\n"));
-    print(printable(&out).as_bytes())
+    print(escape::lines(&out).as_bytes())
 }
 
 /// Reads the runs of a suite, and keeps the paths of the functions that are meant.
@@ -92,7 +93,7 @@ fn redundant(job: &Redundant) -> Result<()> {
         _ => exact(&problem, &mut || Instant::now() < until),
     };
     let found = show::RedundantTests { suite: &suite, name: &job.suite, by: job.by, greedy: &quick, best: &best };
-    print(&if job.json { json_text(&found.json())? } else { found.text().into_bytes() })
+    print(&if job.json { json_text(&found.json())? } else { escape::lines(&found.text()).into_bytes() })
 }
 
 fn put_in_order(job: &Order) -> Result<()> {
@@ -118,7 +119,7 @@ fn put_in_order(job: &Order) -> Result<()> {
     print(&match (job.json, job.names) {
         (true, _) => json_text(&ordered.json())?,
         (_, true) => placed.iter().map(|p| format!("{}\n", suite.tests[p.test].name)).collect::<String>().into_bytes(),
-        _ => printable(&ordered.text()).into_bytes(),
+        _ => escape::lines(&ordered.text()).into_bytes(),
     })
 }
 

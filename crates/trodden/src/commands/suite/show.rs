@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use trodden_analysis::suite::cover::Cover;
 use trodden_analysis::suite::order::OrderedTest;
 use trodden_analysis::suite::{PathIndex, Suite, SuiteTest};
+use trodden_report::escape;
 use trodden_report::words::plural;
 
 /// The tests of a suite.
@@ -38,7 +39,7 @@ pub fn tests(name: &str, suite: &Suite, as_json: bool) -> Result<Vec<u8>> {
         plural(suite.tests.len() as u128, "test takes", "tests take"),
         plural(suite.paths.len() as u128, "path", "paths")
     );
-    Ok(crate::notes::printable(&out).into_bytes())
+    Ok(escape::lines(&out).into_bytes())
 }
 
 /// Which tests are redundant.

@@ -18,6 +18,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceBlock, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -107,14 +108,14 @@ fn print(job: &TraceDiff, differences: &[Difference], same_build: bool) -> Resul
     let mut out = BufWriter::new(output::text());
     for (number, difference) in (1..).zip(differences) {
         let behind = difference.behind.as_deref().unwrap_or("the beginning");
-        writeln!(out, "{number}. thread {}, in {}", difference.thread, difference.calls.join(" > "))?;
-        writeln!(out, "   after {behind}")?;
+        writeln!(out, "{number}. thread {}, in {}", difference.thread, escape::line(&difference.calls.join(" > ")))?;
+        writeln!(out, "   after {}", escape::line(behind))?;
         for (name, after) in [("left ", &difference.left), ("right", &difference.right)] {
             writeln!(out, "   {name} #{}: {}; {} blocks to the end of this call", after.block_number, after.first, after.blocks)?;
             let called = after.called.iter().map(|(f, n)| if *n == 1 { f.clone() } else { format!("{f} x {n}") });
             let called: Vec<String> = called.collect();
             if !called.is_empty() {
-                writeln!(out, "         calls {}", called.join(", "))?;
+                writeln!(out, "         calls {}", escape::line(&called.join(", ")))?;
             }
         }
     }

@@ -10,6 +10,7 @@ use anyhow::Result;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_report::escape;
 use trodden_trace::{TraceFile, TraceFunction};
 
 /// Writes a trace to standard output.
@@ -29,6 +30,9 @@ pub fn run(job: &TraceExport) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Maximum depth of a folded stack. What is deeper counts for the frame at this depth: the text would be quadratic in the depth.
+const MAX_FOLDED: usize = 1000;
+
 fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result<()> {
     let mut counts: BTreeMap<Vec<TraceFunction>, u64> = BTreeMap::new();
     for thread in left_out.threads(trace) {
@@ -39,7 +43,8 @@ fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
                 return Ok(());
             }
             if since > 0 {
-                *counts.entry(stack.clone()).or_default() += std::mem::take(&mut since);
+                let shown = &stack[..stack.len().min(MAX_FOLDED)];
+                *counts.entry(shown.to_vec()).or_default() += std::mem::take(&mut since);
             }
             match step {
                 CallStep::Open(function) => stack.push(function),
@@ -50,7 +55,7 @@ fn folded(trace: &TraceFile, left_out: &LeftOut, out: &mut impl Write) -> Result
     }
     for (stack, blocks) in &counts {
         // A semicolon separates frames, and C++ has none in names.
-        let names: Vec<&str> = stack.iter().map(|f| trace.name(*f)).collect();
+        let names: Vec<String> = stack.iter().map(|f| escape::line(trace.name(*f))).collect();
         writeln!(out, "{} {blocks}", names.join(";"))?;
     }
     Ok(())

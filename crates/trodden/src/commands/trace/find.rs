@@ -9,6 +9,7 @@ use anyhow::Result;
 use serde::Serialize;
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
+use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -41,7 +42,15 @@ pub fn run(job: &TraceFind) -> Result<ExitCode> {
     } else {
         let mut out = BufWriter::new(output::text());
         for f in &found {
-            writeln!(out, "thread {} #{}: {} (execution {})\n    in {}", f.thread, f.block, f.place, f.nth, f.calls.join(" > "))?;
+            writeln!(
+                out,
+                "thread {} #{}: {} (execution {})\n    in {}",
+                f.thread,
+                f.block,
+                f.place,
+                f.nth,
+                escape::line(&f.calls.join(" > "))
+            )?;
         }
         writeln!(
             out,

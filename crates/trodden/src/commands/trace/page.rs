@@ -283,7 +283,7 @@ fn source(trace: &TraceFile, executed: &[u64]) -> Value {
     let mut near: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for block in about.blocks.iter().filter(|b| is_executed[b.function.0 as usize]) {
         for (file, line) in block.lines.iter().filter(|(_, line)| *line > 0) {
-            near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT).max(1)..=line + CONTEXT);
+            near.entry(*file).or_default().extend(line.saturating_sub(CONTEXT).max(1)..=line.saturating_add(CONTEXT));
         }
     }
     let mut left = MOST_LINES;

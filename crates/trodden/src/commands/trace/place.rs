@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::HashSet;
 use trodden_binary::linked::in_file;
+use trodden_report::escape;
 use trodden_trace::{BlockAbout, FunctionAbout, TraceBlock, TraceEvent, TraceFile, TraceFunction};
 
 /// What a user means by a place.
@@ -165,10 +166,10 @@ pub fn described(trace: &TraceFile, block: TraceBlock) -> String {
         1.. => format!("{}+{offset:#x}", function.name),
         _ => format!("{}-{:#x}", function.name, -offset),
     };
-    match data.lines.first() {
+    escape::line(&match data.lines.first() {
         Some((file, line)) => format!("{} {place} {}:{line}", address(trace, data.address), short(&about.files[*file as usize])),
         None => format!("{} {place}", address(trace, data.address)),
-    }
+    })
 }
 
 fn short(file: &str) -> &str {

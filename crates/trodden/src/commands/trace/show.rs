@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
+use trodden_report::escape;
 use trodden_trace::{ThreadNumber, TraceEvent, TraceFile, TraceFrames, TraceFunction};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -62,7 +63,7 @@ pub fn follow(frames: &mut TraceFrames, event: TraceEvent, trace: &TraceFile) ->
 fn step(out: &mut impl Write, trace: &TraceFile, job: &TraceShow, event: TraceEvent, frames: &TraceFrames, span: &Span) -> Result<()> {
     let TraceEvent::Block(block) = event else { return Ok(()) };
     if job.addresses {
-        writeln!(out, "{}", address(trace, trace.block(block).address))?;
+        writeln!(out, "{}", escape::line(&address(trace, trace.block(block).address)))?;
         return Ok(());
     }
     let depth = frames.open.len().saturating_sub(1);
@@ -192,14 +193,20 @@ impl Tree {
         node
     }
 
-    fn shown<'a>(&self, trace: &'a TraceFile, node: usize) -> Shown<'a> {
+    /// What is shown of a node, and of those that it called. `has_run` is that of the tree.
+    fn shown<'a>(&self, trace: &'a TraceFile, node: usize, has_run: &[bool]) -> Shown<'a> {
         let called = &self.nodes[node];
-        let callees = called.callees.iter().filter(|c| self.has_run(**c)).map(|c| self.shown(trace, *c)).collect();
+        let callees = called.callees.iter().filter(|c| has_run[**c]).map(|c| self.shown(trace, *c, has_run)).collect();
         Shown { function: called.function.map_or("", |f| trace.name(f)), calls: called.calls, blocks: called.blocks, callees }
     }
 
-    fn has_run(&self, node: usize) -> bool {
-        self.nodes[node].blocks > 0 || self.nodes[node].callees.iter().any(|c| self.has_run(*c))
+    /// Whether each node, or one that it called, has executed a block. Callees stand after their callers.
+    fn has_run(&self) -> Vec<bool> {
+        let mut has_run: Vec<bool> = self.nodes.iter().map(|node| node.blocks > 0).collect();
+        for (number, node) in self.nodes.iter().enumerate().rev() {
+            has_run[number] |= node.callees.iter().any(|callee| has_run[*callee]);
+        }
+        has_run
     }
 }
 
@@ -214,7 +221,7 @@ fn tree(
     for thread in threads {
         all.push((thread.0, Tree::from_thread(trace, *thread, span.clone(), job.depth)?));
     }
-    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0))).collect();
+    let shown: Vec<(u32, Shown)> = all.iter().map(|(thread, tree)| (*thread, tree.shown(trace, 0, &tree.has_run()))).collect();
     if job.json {
         let threads: Vec<_> = shown.iter().map(|(thread, root)| serde_json::json!({ "thread": thread, "calls": root.callees })).collect();
         let document = serde_json::json!({ "schema_version": SCHEMA_VERSION, "command": trace.about().command, "cut": trace.end().cut,
@@ -235,6 +242,6 @@ fn tree(
 }
 
 fn line(out: &mut impl Write, shown: &Shown, depth: usize) -> io::Result<()> {
-    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", shown.function, indent = 2 * depth)?;
+    writeln!(out, "{:>10} {:>12}  {:indent$}{}", shown.calls, shown.blocks, "", escape::line(shown.function), indent = 2 * depth)?;
     shown.callees.iter().try_for_each(|c| line(out, c, depth + 1))
 }

@@ -8,6 +8,8 @@ use super::paths::TimedPath;
 use super::process_file::ProcessFile;
 use super::symbols::{StackFrame, Symbols};
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use trodden_report::escape;
 use trodden_waits::CodeId;
 
 /// A code block or call site.
@@ -47,20 +49,24 @@ type Own = Vec<StackFrame>;
 /// All codes.
 #[derive(Default)]
 pub struct Codes {
-    codes: Vec<CodeLocation>,
-    ids: HashMap<CodeLocation, CodeId>,
+    codes: Vec<Rc<CodeLocation>>,
+    ids: HashMap<Rc<CodeLocation>, CodeId>,
     /// Times by line.
     lines: HashMap<CodeId, BTreeMap<u32, u64>>,
 }
 
 impl Codes {
     /// The number of a code.
-    pub fn id(&mut self, code: CodeLocation) -> CodeId {
+    pub fn id(&mut self, mut code: CodeLocation) -> CodeId {
+        // Reports print each name within a line.
+        let names = code.path.iter_mut().chain(code.calls.iter_mut().map(|(file, _)| file)).chain([&mut code.file]);
+        names.filter(|name| name.contains(escape::is_unprintable)).for_each(|name| *name = escape::line(name));
         if let Some(id) = self.ids.get(&code) {
             return *id;
         }
         let id = CodeId(self.codes.len() as u32);
-        self.codes.push(code.clone());
+        let code = Rc::new(code);
+        self.codes.push(Rc::clone(&code));
         self.ids.insert(code, id);
         id
     }
@@ -72,7 +78,7 @@ impl Codes {
 
     /// All, by number.
     pub fn iter(&self) -> impl Iterator<Item = (CodeId, &CodeLocation)> {
-        (0..).map(CodeId).zip(&self.codes)
+        (0..).map(CodeId).zip(self.codes.iter().map(Rc::as_ref))
     }
 
     /// The line that stands for a code: that of the call, or that which most time was spent in.

@@ -16,17 +16,23 @@ mod otf2;
 mod perf;
 mod scheduler;
 
+pub use otf2::read_text as read_otf2_text;
+
 use super::blocks::BlockNames;
 use super::codes::CodeLocation;
 use super::replay::{LocationName, Replayed, options};
 use super::timeline::{Activity, Bar, Timeline};
 use crate::cli::WaitsReport;
-use anyhow::{Context, Result, bail};
+use crate::decompress;
+use anyhow::{Result, bail};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::path::Path;
 use trodden_waits::analysis::TimeBlock;
 use trodden_waits::{Analysis, AnalysisOptions, Call, CodeId, LocationId, LocationState, ProcessId};
+
+/// Maximum size of a text, in bytes: it is in memory as a whole.
+const MAX_TEXT: u64 = 4 << 30;
 
 /// A trace.
 #[derive(Default)]
@@ -34,6 +40,8 @@ pub struct Imported {
     pub locations: Vec<ImportedLocation>,
     pub names: BlockNames,
     pub notes: Vec<String>,
+    /// It is a trace of its format, whether or not it has an event.
+    pub is_recognised: bool,
 }
 
 /// A thread of a trace.
@@ -67,7 +75,7 @@ pub enum What {
 /// It is of no known kind, or damaged; the message names the place.
 pub fn report(path: &Path, job: &WaitsReport) -> Result<Replayed> {
     let imported = read(path)?;
-    if imported.locations.is_empty() {
+    if imported.locations.is_empty() && !imported.is_recognised {
         bail!("{}: the trace has no thread", path.display());
     }
     let is_wanted = job.html.is_some() || job.chrome.is_some();
@@ -92,7 +100,7 @@ fn read(path: &Path) -> Result<Imported> {
     if path.is_dir() {
         return ctf::read_trace(path);
     }
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = decompress::read(path, MAX_TEXT)?;
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
         _ if ctf::is_text(&text) => ctf::read(path, &text),
@@ -128,22 +136,22 @@ fn pass(imported: &Imported, options: AnalysisOptions, is_wanted: bool) -> Repla
         analysis.start(id, location.process, location.begin_ns - origin_ns, None, start);
         let mut cursor = Cursor { at: 0, time_ns: location.begin_ns, blocks: Vec::new(), open: None };
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
-        queue.extend(cursor.key(location, index));
+        queue.push(cursor.key(location, index));
         cursors.push(cursor);
     }
     let mut calls = 0;
     while let Some(Reverse((time_ns, _, index))) = queue.pop() {
         let (location, cursor, id) = (&imported.locations[index], &mut cursors[index], LocationId(index as u32));
-        let what = &location.events[cursor.at].what;
+        let Some(ImportedEvent { what, .. }) = location.events.get(cursor.at) else {
+            analysis.end(id, cursor.time_ns - origin_ns, &cursor.blocks, start);
+            continue;
+        };
         calls += u64::from(matches!(what, What::Enter(..)));
         cursor.take(what, id, time_ns - origin_ns, &mut analysis, &mut timeline);
         cursor.time_ns = time_ns;
         cursor.at += 1;
         cursor.skip_runs(location, id, origin_ns, &mut timeline);
-        match cursor.key(location, index) {
-            Some(key) => queue.push(key),
-            None => analysis.end(id, cursor.time_ns - origin_ns, &cursor.blocks, start),
-        }
+        queue.push(cursor.key(location, index));
     }
     Replayed {
         outcome: analysis.finish(),
@@ -196,9 +204,11 @@ impl Cursor {
         }
     }
 
-    fn key(&self, location: &ImportedLocation, index: usize) -> Option<Reverse<(u64, bool, usize)>> {
-        let event = location.events.get(self.at)?;
+    /// When the next call begins or ends; after the last one, when the location ends.
+    fn key(&self, location: &ImportedLocation, index: usize) -> Reverse<(u64, bool, usize)> {
         // An event that lies before its predecessor is the analysis's to diagnose, at the location's present.
-        Some(Reverse((event.time_ns.max(location.begin_ns), matches!(event.what, What::Exit(_)), index)))
+        let next = location.events.get(self.at).map(|event| (event.time_ns.max(location.begin_ns), matches!(event.what, What::Exit(_))));
+        let (time_ns, is_end) = next.unwrap_or((self.time_ns, true));
+        Reverse((time_ns, is_end, index))
     }
 }

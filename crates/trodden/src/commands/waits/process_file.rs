@@ -22,6 +22,8 @@ pub struct ProcessFile {
     /// Ticks, monotonic clock, time since 1970: at the same time.
     pub anchors: Vec<[u64; 3]>,
     pub communicators: BTreeMap<u64, GroupMembers>,
+    /// Members of all communicators.
+    members: usize,
     pub maps: Vec<MappedImage>,
     pub shared: Vec<SharedMemory>,
     pub notes: Vec<String>,
@@ -40,6 +42,12 @@ pub struct Mpi {
 pub struct GroupMembers {
     pub local: Vec<Option<u32>>,
     pub remote: Option<Vec<Option<u32>>>,
+}
+
+impl GroupMembers {
+    fn len(&self) -> usize {
+        self.local.len() + self.remote.as_ref().map_or(0, Vec::len)
+    }
 }
 
 /// An executable mapping of a file.
@@ -61,8 +69,8 @@ pub struct SharedMemory {
     file: (String, u64),
 }
 
-/// Members of a communicator, at most: a damaged file must not fill memory.
-const MOST_MEMBERS: usize = 1 << 24;
+/// Maximum number of members of all communicators of a process: a damaged file must not fill memory.
+const MAX_MEMBERS: usize = 1 << 24;
 
 impl ProcessFile {
     /// Reads the text.
@@ -95,7 +103,7 @@ impl ProcessFile {
         match key {
             "process" => {
                 let [number, parent] = numbers()?[..] else { return Err("`process` needs two numbers".into()) };
-                (self.number, self.parent) = (number as u32, parent as u32);
+                (self.number, self.parent) = (short(number)?, short(parent)?);
             }
             "host" => self.host = rest.into(),
             "boot" => self.boot = rest.into(),
@@ -105,7 +113,7 @@ impl ProcessFile {
             "mpi" => {
                 let parts: Vec<&str> = rest.split(' ').collect();
                 let [library, rank, size] = parts[..] else { return Err("`mpi` needs library, rank and size".into()) };
-                self.mpi = Some(Mpi { library: library.into(), rank: number(rank)? as u32, size: number(size)? as u32 });
+                self.mpi = Some(Mpi { library: library.into(), rank: short(number(rank)?)?, size: short(number(size)?)? });
             }
             "communicator" | "more" => self.communicator(rest)?,
             "map" => match SharedMemory::parse(rest)? {
@@ -129,7 +137,9 @@ impl ProcessFile {
 
     fn communicator(&mut self, rest: &str) -> Result<(), String> {
         let mut parts = rest.split(' ');
+        let others = self.members;
         let members = self.communicators.entry(number(parts.next().unwrap_or_default())?).or_default();
+        let before = members.len();
         for part in parts {
             match part {
                 "local" => members.local.clear(),
@@ -137,9 +147,13 @@ impl ProcessFile {
                 _ => {
                     let list = members.remote.as_mut().unwrap_or(&mut members.local);
                     ranks(part, list)?;
+                    if others + members.len() > MAX_MEMBERS + before {
+                        return Err(format!("more than {MAX_MEMBERS} members of communicators"));
+                    }
                 }
             }
         }
+        self.members = (others + members.len()).saturating_sub(before);
         Ok(())
     }
 }
@@ -151,11 +165,17 @@ fn ranks(part: &str, list: &mut Vec<Option<u32>>) -> Result<(), String> {
         return Ok(());
     }
     let (first, last) = (number(first)?, number(last)?);
-    if last < first || last - first > MOST_MEMBERS as u64 || list.len() > MOST_MEMBERS {
+    let (first, last) = (short(first)?, short(last)?);
+    if last < first || (last - first) as usize >= MAX_MEMBERS {
         return Err(format!("`{part}` is no range of ranks"));
     }
-    list.extend((first..=last).map(|rank| Some(rank as u32)));
+    list.extend((first..=last).map(Some));
     Ok(())
+}
+
+/// A number of 32 bits.
+fn short(number: u64) -> Result<u32, String> {
+    number.try_into().map_err(|_| format!("`{number}` is too large"))
 }
 
 fn number(text: &str) -> Result<u64, String> {

@@ -5,6 +5,7 @@ use super::codes::CodeLocation;
 use super::replay::{LocationName, Replayed};
 use crate::cli::WaitsReport;
 use std::collections::BTreeMap;
+use trodden_report::escape;
 use trodden_waits::{Class, CodeId, LocationId, LocationState, Step, causes, explain};
 
 /// A report's content.
@@ -106,7 +107,7 @@ impl WaitSummary {
     pub fn location_name(&self, id: LocationId) -> String {
         let name = self.location(id);
         if let Some(label) = &name.label {
-            return label.clone();
+            return escape::line(label);
         }
         let process = format!("{} {}", if name.is_rank { "rank" } else { "process" }, name.process);
         let has_threads = self.replayed.locations.iter().any(|other| other.thread > 0 && other.process == name.process);

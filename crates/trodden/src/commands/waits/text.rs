@@ -6,6 +6,7 @@ use crate::cli::WaitsReport;
 use anyhow::Result;
 use std::io::{self, Write};
 use std::path::Path;
+use trodden_report::escape;
 use trodden_report::words::plural;
 use trodden_waits::{LocationState, Step};
 
@@ -251,7 +252,7 @@ fn lacks(out: &mut impl Write, summary: &WaitSummary) -> io::Result<()> {
     notes.extend(summary.replayed.names.symbols.notes.iter().cloned());
     if !notes.is_empty() {
         writeln!(out, "\nNotes")?;
-        notes.iter().try_for_each(|note| writeln!(out, "  {note}"))?;
+        notes.iter().try_for_each(|note| writeln!(out, "  {}", escape::line(note)))?;
     }
     Ok(())
 }

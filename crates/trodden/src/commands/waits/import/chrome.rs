@@ -7,8 +7,11 @@
 use super::super::replay::LocationName;
 use super::{Imported, ImportedEvent, ImportedLocation, What, code};
 use anyhow::{Context, Result, anyhow, bail};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::path::Path;
 use trodden_waits::call::{ObjectId, SleepKind};
 use trodden_waits::{Call, CodeId, LocationState, ProcessId};
@@ -32,120 +35,269 @@ struct Thread {
     name: Option<String>,
 }
 
+/// Maximum depth of a stack. What nests deeper counts as the slice at this depth, so that memory stays linear in the trace.
+const MAX_DEPTH: usize = 128;
+
+/// What is read of a trace, event by event.
+#[derive(Default)]
+struct Events {
+    threads: BTreeMap<(i64, i64), Thread>,
+    flows: HashMap<String, u64>,
+    /// Ends of slices that began before the trace.
+    unmatched: u64,
+}
+
 /// Reads the trace.
 ///
 /// # Errors
 /// It is no JSON, or an event lacks what it must have.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
-    let document: Value = serde_json::from_str(text).with_context(|| format!("{}: not JSON", path.display()))?;
-    let events = document.get("traceEvents").unwrap_or(&document).as_array();
-    let events = events.ok_or_else(|| anyhow!("{}: no list `traceEvents`", path.display()))?;
-    let mut threads: BTreeMap<(i64, i64), Thread> = BTreeMap::new();
-    let mut flows: HashMap<String, u64> = HashMap::new();
-    for (index, event) in events.iter().enumerate() {
-        take(event, &mut threads, &mut flows).map_err(|what| anyhow!("{}: event {index} of traceEvents: {what}", path.display()))?;
+    let mut imported = Imported { is_recognised: true, ..Imported::default() };
+    let mut events = Events::default();
+    let is_closed = each_event(text, |number, event| events.take(event).map_err(|what| anyhow!("event {number} of traceEvents: {what}")))
+        .with_context(|| path.display().to_string())?;
+    if !is_closed {
+        imported.notes.push("the trace is not closed by `]`: its end may be missing".into());
     }
-    let mut imported = Imported::default();
+    if events.unmatched > 0 {
+        imported.notes.push(format!("{} slices began before the trace, and are left out", events.unmatched));
+    }
     code(&mut imported.names, &["(start)"], None, "", 0);
     let mut processes: BTreeMap<i64, u32> = BTreeMap::new();
-    for ((pid, tid), mut thread) in threads {
+    let mut is_deep = false;
+    for ((pid, tid), mut thread) in events.threads {
         thread.slices.append(&mut thread.open);
-        if thread.slices.is_empty() {
+        if thread.slices.is_empty() && thread.flows.is_empty() {
             continue;
         }
         let next = processes.len() as u32;
         let process = *processes.entry(pid).or_insert(next);
         let label = Some(thread.name.clone().unwrap_or_else(|| format!("process {pid} thread {tid}")));
         let name = LocationName { process, thread: tid.try_into().unwrap_or(0), label, ..LocationName::default() };
-        let location = location(&mut imported, name, thread);
+        let location = location(&mut imported, name, thread, &mut is_deep);
         imported.locations.push(location);
     }
-    if !imported.locations.iter().any(|l| l.events.iter().any(|e| matches!(e.what, What::Enter(Call::Sleep(..), _)))) {
+    if is_deep {
+        imported.notes.push(format!("slices nested deeper than {MAX_DEPTH} count as the slice at that depth"));
+    }
+    let waits = |e: &ImportedEvent| matches!(e.what, What::Enter(Call::Sleep(..), _));
+    if imported.locations.is_empty() {
+        imported.notes.push("the trace has no slices and no flow events".into());
+    } else if !imported.locations.iter().any(|l| l.events.iter().any(waits)) {
         imported.notes.push("the trace has no flow events that end in a slice: it does not say who waits for whom".into());
     }
     Ok(imported)
 }
 
-fn take(event: &Value, threads: &mut BTreeMap<(i64, i64), Thread>, flows: &mut HashMap<String, u64>) -> Result<()> {
-    let Some(phase) = event["ph"].as_str() else { bail!("no phase `ph`") };
-    let number = |key: &str| event[key].as_i64().or_else(|| event[key].as_str().and_then(|text| text.parse().ok())).unwrap_or(0);
-    let thread = threads.entry((number("pid"), number("tid"))).or_default();
-    let time = |key: &str| match event[key].as_f64() {
-        Some(us) if us.is_finite() && (0.0..9e15).contains(&us) => Ok((us * 1000.0).round() as u64),
-        _ => Err(anyhow!("no time `{key}`")),
-    };
-    let slice = |from_ns: u64, until_ns: u64| Slice {
-        from_ns,
-        until_ns,
-        name: event["args"]["function"].as_str().or(event["name"].as_str()).unwrap_or("?").to_owned(),
-        file: event["args"]["file"].as_str().unwrap_or_default().to_owned(),
-        line: event["args"]["line"].as_u64().unwrap_or(0) as u32,
-    };
-    match phase {
-        "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
-        "X" => {
-            let from_ns = time("ts")?;
-            thread.slices.push(slice(from_ns, from_ns.saturating_add(time("dur").unwrap_or(0))));
-        }
-        "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
-        "E" => {
-            let until_ns = time("ts")?;
-            let Some(open) = thread.open.pop() else { bail!("a slice ends that did not begin") };
-            thread.slices.push(Slice { until_ns: until_ns.max(open.from_ns), ..open });
-        }
-        "s" | "f" => {
-            let key = format!("{}/{}", event["id"], event["cat"]);
-            let next = flows.len() as u64;
-            let flow = *flows.entry(key).or_insert(next);
-            thread.flows.push((time("ts")?, flow, phase == "f"));
-        }
-        _ => {}
+/// Hands each event of the trace to `take`, with its number. Returns whether the list of events is closed: in a list that is the whole
+/// document, the format lets the bracket be missing.
+fn each_event(text: &str, mut take: impl FnMut(usize, &Value) -> Result<()>) -> Result<bool> {
+    let mut rest = text.trim_start_matches('\u{feff}').trim_start();
+    if !rest.starts_with('[') {
+        let mut failure = None;
+        let mut reader = serde_json::Deserializer::from_str(rest);
+        let read =
+            reader.deserialize_map(Document { take: &mut take, failure: &mut failure }).and_then(|found| reader.end().map(|()| found));
+        return match (failure, read) {
+            (Some(failure), _) => Err(failure),
+            (None, Err(error)) => Err(anyhow!("not JSON: {error}")),
+            (None, Ok(false)) => bail!("no list `traceEvents`"),
+            (None, Ok(true)) => Ok(true),
+        };
     }
-    Ok(())
+    for number in 0.. {
+        // The bracket, or the comma.
+        rest = rest[1..].trim_start();
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        if rest.starts_with(']') {
+            break;
+        }
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let Some(event) = values.next() else { return Ok(false) };
+        let event = event.map_err(|error| anyhow!("event {number}: not JSON: {error}"))?;
+        take(number, &event)?;
+        rest = rest[values.byte_offset()..].trim_start();
+        match rest.chars().next() {
+            Some(',') => {}
+            Some(']') => break,
+            None => return Ok(false),
+            Some(_) => bail!("event {number}: not JSON: neither `,` nor `]` comes after it"),
+        }
+    }
+    match rest[1..].trim() {
+        "" => Ok(true),
+        _ => bail!("not JSON: something comes after the list of events"),
+    }
 }
 
-/// A point of a thread's time, in the order of what happens at one time.
+/// The object of a trace, of which only the events are kept, one at a time.
+struct Document<'a, F> {
+    take: &'a mut F,
+    failure: &'a mut Option<anyhow::Error>,
+}
+
+impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for Document<'_, F> {
+    type Value = bool;
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("an object with a list `traceEvents`")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<bool, A::Error> {
+        let mut found = false;
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "traceEvents" {
+                found = true;
+                map.next_value_seed(EventList { take: self.take, failure: self.failure })?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The list of events in the object.
+struct EventList<'a, F> {
+    take: &'a mut F,
+    failure: &'a mut Option<anyhow::Error>,
+}
+
+impl<'de, F: FnMut(usize, &Value) -> Result<()>> DeserializeSeed<'de> for EventList<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de, F: FnMut(usize, &Value) -> Result<()>> Visitor<'de> for EventList<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        out.write_str("a list of events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut number = 0;
+        while let Some(event) = list.next_element::<Value>()? {
+            if let Err(error) = (self.take)(number, &event) {
+                *self.failure = Some(error);
+                return Err(A::Error::custom("an event is not understood"));
+            }
+            number += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Events {
+    fn take(&mut self, event: &Value) -> Result<()> {
+        let Some(phase) = event["ph"].as_str() else { bail!("no phase `ph`") };
+        let number = |key: &str| event[key].as_i64().or_else(|| event[key].as_str().and_then(|text| text.parse().ok())).unwrap_or(0);
+        let thread = self.threads.entry((number("pid"), number("tid"))).or_default();
+        let micros = |key: &str| match event[key].as_f64() {
+            Some(us) if us.is_finite() && (0.0..9e15).contains(&us) => Ok(us),
+            _ => Err(anyhow!("no time `{key}`")),
+        };
+        let nanos = |us: f64| (us * 1000.0).round() as u64;
+        let time = |key: &str| micros(key).map(nanos);
+        let slice = |from_ns: u64, until_ns: u64| Slice {
+            from_ns,
+            until_ns,
+            name: event["args"]["function"].as_str().or(event["name"].as_str()).unwrap_or("?").to_owned(),
+            file: event["args"]["file"].as_str().unwrap_or_default().to_owned(),
+            line: event["args"]["line"].as_u64().and_then(|line| line.try_into().ok()).unwrap_or(0),
+        };
+        match phase {
+            "M" if event["name"] == "thread_name" => thread.name = event["args"]["name"].as_str().map(str::to_owned),
+            "X" => {
+                let from = micros("ts")?;
+                // Rounded as a sum: the end of this slice and what happens then must be at the same nanosecond.
+                thread.slices.push(slice(nanos(from), nanos(from + micros("dur").unwrap_or(0.0))));
+            }
+            "B" => thread.open.push(slice(time("ts")?, u64::MAX)),
+            "E" => {
+                let until_ns = time("ts")?;
+                match thread.open.pop() {
+                    Some(open) => thread.slices.push(Slice { until_ns: until_ns.max(open.from_ns), ..open }),
+                    None => self.unmatched += 1,
+                }
+            }
+            "s" | "f" => {
+                let key = format!("{}/{}", event["id"], event["cat"]);
+                let next = self.flows.len() as u64;
+                let flow = *self.flows.entry(key).or_insert(next);
+                thread.flows.push((time("ts")?, flow, phase == "f"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A point of a thread's time, in the order of what happens at one time: inner slices end first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
-    End(usize),
+    End(Reverse<usize>),
     Release(u64),
     Begin(usize),
 }
 
-fn location(imported: &mut Imported, name: LocationName, mut thread: Thread) -> ImportedLocation {
-    let last_ns = thread.slices.iter().filter(|s| s.until_ns != u64::MAX).map(|s| s.until_ns).max().unwrap_or(0);
-    thread.slices.iter_mut().filter(|s| s.until_ns == u64::MAX).for_each(|s| s.until_ns = last_ns.max(s.from_ns));
-    thread.slices.sort_by_key(|slice| (slice.from_ns, std::cmp::Reverse(slice.until_ns)));
-    let waits: HashMap<usize, u64> = waits(&thread);
+/// Orders a thread's slices, and returns the points of its time in their order.
+fn points(thread: &mut Thread) -> Vec<(u64, Point)> {
+    // What is still open ends with the last that is known of the thread.
+    let times = thread.slices.iter().map(|s| if s.until_ns == u64::MAX { s.from_ns } else { s.until_ns });
+    let last_ns = times.chain(thread.flows.iter().map(|(time, ..)| *time)).max().unwrap_or(0);
+    thread.slices.iter_mut().filter(|s| s.until_ns == u64::MAX).for_each(|s| s.until_ns = last_ns);
+    // What takes no time neither waits nor executes.
+    thread.slices.retain(|slice| slice.from_ns < slice.until_ns);
+    thread.slices.sort_by_key(|slice| (slice.from_ns, Reverse(slice.until_ns)));
     let mut points: Vec<(u64, Point)> = Vec::new();
     for (index, slice) in thread.slices.iter().enumerate() {
-        points.extend([(slice.from_ns, Point::Begin(index)), (slice.until_ns, Point::End(index))]);
+        points.extend([(slice.from_ns, Point::Begin(index)), (slice.until_ns, Point::End(Reverse(index)))]);
     }
     points.extend(thread.flows.iter().filter(|(_, _, is_end)| !is_end).map(|(time, flow, _)| (*time, Point::Release(*flow))));
     points.sort();
+    points
+}
+
+fn location(imported: &mut Imported, name: LocationName, mut thread: Thread, is_deep: &mut bool) -> ImportedLocation {
+    let points = points(&mut thread);
+    let waits: HashMap<usize, u64> = waits(&thread);
     let mut events = Vec::new();
-    let mut stack: Vec<usize> = Vec::new();
+    // Open slices. Slices are numbered in the order in which they begin, so the last one is the innermost.
+    let mut stack: BTreeSet<usize> = BTreeSet::new();
+    let mut open_waits = 0;
     let idle = code(&mut imported.names, &["(idle)"], None, "", 0);
     for (time_ns, point) in &points {
         let mut push = |what| events.push(ImportedEvent { time_ns: *time_ns, what });
-        let is_waiting = stack.iter().any(|slice| waits.contains_key(slice));
+        let is_waiting = open_waits > 0;
         if !is_waiting {
             let own = current(imported, &thread, &stack).unwrap_or(idle);
             push(What::Run(own, if own == idle { LocationState::Blocked } else { LocationState::Computing }));
         }
         match point {
             Point::Begin(slice) => {
-                stack.push(*slice);
-                if let Some(flow) = waits.get(slice).filter(|_| !is_waiting) {
-                    let site = site(imported, &thread, &stack);
-                    push(What::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
+                stack.insert(*slice);
+                *is_deep |= stack.len() > MAX_DEPTH;
+                if let Some(flow) = waits.get(slice) {
+                    open_waits += 1;
+                    if !is_waiting {
+                        let site = site(imported, &thread, &stack);
+                        push(What::Enter(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true), site));
+                    }
                 }
             }
-            Point::End(slice) => {
-                stack.retain(|open| open != slice);
-                let flow = waits.get(slice).filter(|_| !stack.iter().any(|open| waits.contains_key(open)));
-                if let Some(flow) = flow {
-                    push(What::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true)));
+            Point::End(Reverse(slice)) => {
+                stack.remove(slice);
+                if let Some(flow) = waits.get(slice) {
+                    open_waits -= 1;
+                    if open_waits == 0 {
+                        push(What::Exit(Call::Sleep(ObjectId(*flow), SleepKind::Condition(None), true)));
+                    }
                 }
             }
             Point::Release(flow) if !is_waiting => {
@@ -156,34 +308,48 @@ fn location(imported: &mut Imported, name: LocationName, mut thread: Thread) -> 
             Point::Release(_) => {}
         }
     }
-    let begin_ns = points.first().map_or(0, |(time, _)| *time);
+    // A thread that only received is empty, and begins with what it received.
+    let received = thread.flows.iter().map(|(time, ..)| *time).min();
+    let begin_ns = points.first().map(|(time, _)| *time).or(received).unwrap_or(0);
     // Flows go between processes.
     ImportedLocation { name, process: ProcessId(0), begin_ns, events }
 }
 
-/// Slices in which flows end: the innermost at the end's time.
+/// Slices in which flows end: the last one to begin of those that are open at the end's time.
 fn waits(thread: &Thread) -> HashMap<usize, u64> {
+    let mut ends: Vec<(u64, u64)> = thread.flows.iter().filter(|(_, _, is_end)| *is_end).map(|(time, flow, _)| (*time, *flow)).collect();
+    ends.sort_by_key(|(time, _)| *time);
+    let mut begins = thread.slices.iter().enumerate().peekable();
+    // Slices that began, in this order, without those that end before a later one does.
+    let mut open: Vec<(usize, u64)> = Vec::new();
     let mut waits = HashMap::new();
-    for (time, flow, _) in thread.flows.iter().filter(|(_, _, is_end)| *is_end) {
-        let inside = |slice: &Slice| slice.from_ns < *time && *time <= slice.until_ns;
-        if let Some(index) = thread.slices.iter().rposition(inside) {
-            waits.insert(index, *flow);
+    for (time, flow) in ends {
+        while let Some((index, slice)) = begins.next_if(|(_, slice)| slice.from_ns < time) {
+            while open.pop_if(|(_, until_ns)| *until_ns <= slice.until_ns).is_some() {}
+            open.push((index, slice.until_ns));
         }
+        while open.pop_if(|(_, until_ns)| *until_ns < time).is_some() {}
+        waits.extend(open.last().map(|(index, _)| (*index, flow)));
     }
     waits
 }
 
-fn path<'a>(thread: &'a Thread, stack: &[usize]) -> Vec<&'a str> {
-    stack.iter().map(|slice| thread.slices[*slice].name.as_str()).collect()
+fn path<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Vec<&'a str> {
+    stack.iter().take(MAX_DEPTH).map(|slice| thread.slices[*slice].name.as_str()).collect()
 }
 
-fn current(imported: &mut Imported, thread: &Thread, stack: &[usize]) -> Option<CodeId> {
-    let slice = &thread.slices[*stack.last()?];
+/// The slice that stands for an open stack.
+fn innermost<'a>(thread: &'a Thread, stack: &BTreeSet<usize>) -> Option<&'a Slice> {
+    let slice = if stack.len() > MAX_DEPTH { stack.iter().nth(MAX_DEPTH - 1) } else { stack.last() };
+    slice.map(|slice| &thread.slices[*slice])
+}
+
+fn current(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> Option<CodeId> {
+    let slice = innermost(thread, stack)?;
     Some(code(&mut imported.names, &path(thread, stack), None, &slice.file, slice.line))
 }
 
-fn site(imported: &mut Imported, thread: &Thread, stack: &[usize]) -> CodeId {
-    let slice = stack.last().map(|slice| &thread.slices[*slice]);
-    let (file, line) = slice.map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
+fn site(imported: &mut Imported, thread: &Thread, stack: &BTreeSet<usize>) -> CodeId {
+    let (file, line) = innermost(thread, stack).map_or(("", 0), |slice| (slice.file.as_str(), slice.line));
     code(&mut imported.names, &path(thread, stack), Some("slice"), file, line)
 }

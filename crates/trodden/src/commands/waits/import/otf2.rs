@@ -57,6 +57,17 @@ pub fn read(path: &Path) -> Result<Imported> {
     printed(path, &[], |text| events(path, &definitions, text))
 }
 
+/// Reads what `otf2-print` prints of an archive.
+///
+/// # Errors
+/// A line is not understood.
+pub fn read_text(definitions_text: &[u8], events_text: &[u8]) -> Result<()> {
+    let path = Path::new("standard input");
+    let imported = events(path, &definitions(path, definitions_text)?, events_text)?;
+    super::pass(&imported, trodden_waits::AnalysisOptions::default(), false);
+    Ok(())
+}
+
 /// Reads what `otf2-print` prints of events.
 fn events(path: &Path, definitions: &Definitions, text: impl BufRead) -> Result<Imported> {
     let mut imported = Imported::default();

@@ -1,0 +1,150 @@
+//! Feeds mutated input to the readers. No input may make one panic, abort, take more than [`MAX_MEMORY`], or longer than [`MAX_TIME`].
+//!
+//! Each target runs in a worker process with limits. The worker writes each input to a file before it reads it, so that the input that
+//! ended it is known; the supervisor ends a worker whose input takes too long. The mutations know nothing of coverage: what finds its way
+//! deeper is the corpus, a folder of small valid inputs for each target, and inputs that failed once.
+
+#![forbid(unsafe_code)]
+
+mod mutate;
+mod targets;
+
+use clap::Parser;
+use mutate::Mutator;
+use nix::sys::resource::{Resource, setrlimit};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+use targets::{TARGETS, Target};
+
+/// Address space of a worker, in bytes.
+const MAX_MEMORY: u64 = 3 << 30;
+/// Maximum time of an input, generous for a loaded machine.
+const MAX_TIME: Duration = Duration::from_secs(20);
+/// Maximum size of an input in bytes.
+const MAX_SIZE: usize = 1 << 16;
+
+/// Feeds mutated input to readers.
+#[derive(Debug, Parser)]
+struct Cli {
+    /// The target; all of them if none is named.
+    target: Option<String>,
+    /// Time for each target.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Seed of the mutations.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Work on the target in this process, with this folder for files.
+    #[arg(long, hide = true)]
+    work: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let chosen: Vec<&Target> = TARGETS.iter().filter(|t| cli.target.as_ref().is_none_or(|name| name == t.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = TARGETS.iter().map(|t| t.name).collect();
+        eprintln!("trodden-fuzz: no such target: {}", names.join(", "));
+        return ExitCode::from(2);
+    }
+    if let Some(folder) = &cli.work {
+        return finished(work(chosen[0], folder, &cli));
+    }
+    chosen.iter().map(|target| finished(supervise(target, &cli))).find(|code| *code != ExitCode::SUCCESS).unwrap_or(ExitCode::SUCCESS)
+}
+
+fn finished(result: io::Result<()>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("trodden-fuzz: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Inputs that a target begins with.
+fn corpus(target: &Target) -> io::Result<Vec<Vec<u8>>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot read the corpus {}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = fs::read_dir(&folder).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let inputs = paths.iter().map(fs::read).collect::<io::Result<Vec<_>>>()?;
+    if inputs.is_empty() { Err(failed(io::Error::other("it is empty"))) } else { Ok(inputs) }
+}
+
+/// Where a worker keeps the input that it is reading.
+fn current(folder: &Path) -> PathBuf {
+    folder.join("current")
+}
+
+/// Reads inputs until the time is over: first the corpus as it is, then mutations of it.
+fn work(target: &Target, folder: &Path, cli: &Cli) -> io::Result<()> {
+    setrlimit(Resource::RLIMIT_AS, MAX_MEMORY, MAX_MEMORY)?;
+    setrlimit(Resource::RLIMIT_CORE, 0, 0)?;
+    let corpus = corpus(target)?;
+    let started = Instant::now();
+    let mut mutator = Mutator::new(cli.seed);
+    let scratch = folder.join("scratch");
+    fs::create_dir(&scratch)?;
+    let mut count = 0u64;
+    let mut read = |input: &[u8]| {
+        count += 1;
+        fs::write(current(folder), input)?;
+        (target.read)(&scratch, input)
+    };
+    corpus.iter().try_for_each(|input| read(input))?;
+    while started.elapsed() < Duration::from_secs(cli.seconds) {
+        read(&mutator.mutated(&corpus, MAX_SIZE))?;
+    }
+    fs::write(folder.join("count"), count.to_string())
+}
+
+/// Runs a worker, and keeps the input that ended it.
+fn supervise(target: &Target, cli: &Cli) -> io::Result<()> {
+    let folder = tempfile::Builder::new().prefix("trodden-fuzz-").tempdir()?;
+    let errors = folder.path().join("errors");
+    let mut worker = Command::new(std::env::current_exe()?)
+        .args([target.name, "--seconds", &cli.seconds.to_string(), "--seed", &cli.seed.to_string(), "--work"])
+        .arg(folder.path())
+        .env("TRODDEN_QUIET", "1")
+        .env("TRODDEN_STORE", folder.path().join("store"))
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(&errors)?)
+        .spawn()?;
+    let ended = wait(&mut worker, &current(folder.path()))?;
+    if ended.is_some_and(|status| status.success()) {
+        let count = fs::read_to_string(folder.path().join("count"))?;
+        eprintln!("  {:<18} {count} inputs", target.name);
+        return Ok(());
+    }
+    let input = fs::read(current(folder.path())).unwrap_or_default();
+    let kept = std::env::temp_dir().join(format!("trodden-fuzz-{}-{}", target.name, std::process::id()));
+    fs::write(&kept, input)?;
+    let said = fs::read(&errors)?;
+    let said = String::from_utf8_lossy(&said[said.len().saturating_sub(4000)..]).into_owned();
+    let what = ended.map_or_else(|| format!("took longer than {} s", MAX_TIME.as_secs()), |status| format!("ended the reader ({status})"));
+    Err(io::Error::other(format!("{}: an input {what}: it is kept in {}\n{said}", target.name, kept.display())))
+}
+
+/// Waits for a worker; `None` if an input took too long.
+fn wait(worker: &mut Child, current: &Path) -> io::Result<Option<ExitStatus>> {
+    let started = SystemTime::now();
+    loop {
+        if let Some(status) = worker.try_wait()? {
+            return Ok(Some(status));
+        }
+        let begun = fs::metadata(current).and_then(|m| m.modified()).unwrap_or(started);
+        if begun.elapsed().is_ok_and(|time| time > MAX_TIME) {
+            worker.kill()?;
+            worker.wait()?;
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -1,0 +1,71 @@
+//! Mutations of inputs: bytes, numbers of texts, pieces.
+
+/// A source of mutated inputs, the same for the same seed.
+#[derive(Debug)]
+pub struct Mutator {
+    state: u64,
+}
+
+/// Bytes at which readers decide.
+const BYTES: [u8; 12] = [0, 1, 2, 7, 8, 0x7f, 0x80, 0xff, b'0', b'9', b' ', b'\n'];
+/// Numbers at which readers overflow.
+const NUMBERS: [&str; 8] = ["0", "1", "-1", "4294967295", "18446744073709551615", "9223372036854775808", "1e308", "0x7fffffffffffffff"];
+
+impl Mutator {
+    /// A source of this seed.
+    pub fn new(seed: u64) -> Mutator {
+        Mutator { state: seed }
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        // Constants of Knuth's MMIX.
+        self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) as usize % limit.max(1)
+    }
+
+    /// One input of the corpus, changed in one to eight places, of at most so many bytes.
+    pub fn mutated(&mut self, corpus: &[Vec<u8>], most: usize) -> Vec<u8> {
+        let mut input = corpus[self.below(corpus.len())].clone();
+        for _ in 0..=self.below(8) {
+            self.change(&mut input, corpus);
+            input.truncate(most);
+        }
+        input
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>, corpus: &[Vec<u8>]) {
+        let at = self.below(input.len());
+        let end = (at + 1 + self.below(64)).min(input.len());
+        match self.below(9) {
+            _ if input.is_empty() => input.push(BYTES[self.below(BYTES.len())]),
+            0 => input[at] ^= 1 << self.below(8),
+            1 => input[at] = BYTES[self.below(BYTES.len())],
+            2 => input[at] = self.below(256) as u8,
+            3 => input.truncate(at),
+            4 => drop(input.drain(at..end)),
+            5 => {
+                let piece = input[at..end].repeat(1 + self.below(40));
+                drop(input.splice(at..at, piece));
+            }
+            6 => {
+                let other = &corpus[self.below(corpus.len())];
+                let from = self.below(other.len());
+                drop(input.splice(at..end, other[from..].iter().copied().take(256).collect::<Vec<_>>()));
+            }
+            7 => self.change_number(input, at),
+            _ => {
+                let word = [0u64, u64::MAX, 1 << 31, 1 << 32, 1 << 63][self.below(5)].to_le_bytes();
+                let size = [2, 4, 8][self.below(3)];
+                input.iter_mut().skip(at).zip(&word[..size]).for_each(|(byte, new)| *byte = *new);
+            }
+        }
+    }
+
+    /// Replaces the first number in decimal digits from a place on.
+    fn change_number(&mut self, input: &mut Vec<u8>, at: usize) {
+        let Some(begin) = input[at..].iter().position(u8::is_ascii_digit).map(|begin| at + begin) else { return };
+        let end = input[begin..].iter().position(|b| !b.is_ascii_digit()).map_or(input.len(), |end| begin + end);
+        let number = NUMBERS[self.below(NUMBERS.len())];
+        drop(input.splice(begin..end, number.bytes()));
+    }
+}

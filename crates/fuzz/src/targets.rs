@@ -1,0 +1,191 @@
+//! The readers. Those of the command are reached through the command, in this process; errors are expected, and dropped.
+//!
+//! Formats with checksums are written around the input, which would else be found to be damaged at once.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use trodden_analysis::expression::Expression;
+use trodden_hardware::OperationMapping;
+use trodden_hardware::processor::ProcessorParameters;
+use trodden_profile::stream::{LiveStream, StreamLog};
+use trodden_profile::{FunctionPaths, Profile, RawProfile};
+use trodden_trace::container::{TraceBlockKind, Writer};
+use trodden_trace::{PartialTrace, ThreadNumber, TraceFile};
+use trodden_unit::{Frame, UnitMap};
+
+/// A reader. It gets an empty folder for its files, and the input.
+pub struct Target {
+    /// Its name, and that of its corpus.
+    pub name: &'static str,
+    /// Reads the input. An error is one of writing files, not of the reader.
+    pub read: fn(&Path, &[u8]) -> io::Result<()>,
+}
+
+/// All of them.
+pub static TARGETS: [Target; 15] = [
+    Target { name: "profiles", read: profiles },
+    Target { name: "raw", read: raw },
+    Target { name: "frames", read: frames },
+    Target { name: "maps", read: maps },
+    Target { name: "traces", read: traces },
+    Target { name: "streams-live", read: streams_live },
+    Target { name: "streams-stored", read: streams_stored },
+    Target { name: "waits", read: waits },
+    Target { name: "otf2", read: otf2 },
+    Target { name: "perf-script", read: perf_script },
+    Target { name: "scheduler", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
+    Target { name: "chrome", read: |folder, input| command(folder, "F", input, &["waits report F --json"]) },
+    Target { name: "graphs", read: |folder, input| command(folder, "F", input, &["graph number F", "graph partition F --copies 3"]) },
+    Target { name: "toml", read: toml },
+    Target { name: "expressions", read: expressions },
+];
+
+/// Writes the input to a file and runs commands on it; `F` in them is the file.
+fn command(folder: &Path, name: &str, input: &[u8], commands: &[&str]) -> io::Result<()> {
+    let file = folder.join(name);
+    fs::write(&file, input)?;
+    for words in commands {
+        run(words, &file);
+    }
+    Ok(())
+}
+
+fn run(words: &str, file: &Path) {
+    let word = |word: &str| if word == "F" { file.as_os_str().to_owned() } else { OsString::from(word) };
+    let _ = trodden_command::fuzzing::command(words.split(' ').map(word).collect());
+}
+
+fn profiles(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let file = folder.join("f.trodden");
+    fs::write(&file, input)?;
+    let _ = Profile::read(&file);
+    if let Ok(recovered) = Profile::recover(&file) {
+        for (_, unit, function) in recovered.profile.functions() {
+            let _ = FunctionPaths::decode(function, unit.counts_of(function));
+        }
+    }
+    Ok(())
+}
+
+fn raw(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let file = folder.join("f.raw");
+    fs::write(&file, input)?;
+    if let Ok(raw) = RawProfile::read(&file) {
+        assert!(raw.units.iter().all(|u| u.counts.iter().all(|c| c.0 < u.counters && c.1 != 0)));
+    }
+    Ok(())
+}
+
+fn frames(_: &Path, input: &[u8]) -> io::Result<()> {
+    for frame in Frame::read_all(input).0 {
+        let _ = (frame.map(), frame.bitcode());
+    }
+    Ok(())
+}
+
+/// Maps, and counts that may not fit them.
+fn maps(_: &Path, input: &[u8]) -> io::Result<()> {
+    let Ok((map, rest)) = postcard::take_from_bytes::<UnitMap>(input) else { return Ok(()) };
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+    let counts: Vec<(u64, u64)> = rest.chunks_exact(16).map(|c| (word(&c[..8]), word(&c[8..]))).collect();
+    for function in &map.functions {
+        let _ = FunctionPaths::decode(function, counts.iter().copied());
+        let _ = FunctionPaths::decode(function, [(0, 1), (function.counters.saturating_sub(1), u64::MAX)]);
+    }
+    Ok(())
+}
+
+/// The input is a list of pieces: kind, thread, number of symbols, sizes of index and data (two bytes), index, data. The checksums are
+/// added. What is no piece is read as a file.
+fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let file = folder.join("f.trace");
+    fs::write(&file, input)?;
+    let _ = (TraceFile::open(&file), PartialTrace::open(&file));
+    for (magic, is_trace) in [(*b"TRODTRC4", true), (*b"TRODPRT2", false)] {
+        let mut writer = Writer::create(&file, magic).map_err(io::Error::other)?;
+        let mut rest = input;
+        while let [kind, thread, count, index, low, high, after @ ..] = rest {
+            let size = usize::from(u16::from_le_bytes([*low, *high]));
+            let Some((content, next)) = after.split_at_checked(usize::from(*index) + size) else { break };
+            let kind = [TraceBlockKind::About, TraceBlockKind::Symbols, TraceBlockKind::End][usize::from(kind % 3)];
+            let (index, data) = content.split_at(usize::from(*index));
+            writer.append(kind, u32::from(*thread), u32::from(*count), index, data).map_err(io::Error::other)?;
+            rest = next;
+        }
+        drop(writer);
+        match is_trace {
+            true => ["show F", "show --blocks F", "find main F", "diff F F", "export folded F", "export html F"]
+                .iter()
+                .for_each(|words| run(&format!("trace {words}"), &file)),
+            false => {
+                let Ok(partial) = PartialTrace::open(&file) else { continue };
+                (0..partial.threads()).for_each(|thread| drop(partial.stream(ThreadNumber(thread)).collect::<Vec<_>>()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn streams_live(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let file = folder.join("f.stream");
+    fs::write(&file, input)?;
+    if let Ok(stream) = LiveStream::open(&file, false) {
+        let _ = (stream.lost_threads(), stream.is_cut(), stream.threads());
+        for chunk in stream.chunks().into_iter().flatten() {
+            let _ = stream.read_events(&chunk, &mut Vec::new());
+        }
+    }
+    run("last F", &file);
+    Ok(())
+}
+
+fn streams_stored(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let file = folder.join("f.log");
+    fs::write(&file, input)?;
+    if let Ok(log) = StreamLog::open(&file) {
+        for thread in log.threads() {
+            let mut symbols = 0u32;
+            let _ = log.visit(thread, 0, |_| {
+                symbols += 1;
+                symbols < 100_000
+            });
+        }
+    }
+    run("stream statistics F", folder);
+    Ok(())
+}
+
+/// The text of a process, a zero byte, and the calls of its thread.
+fn waits(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+    fs::write(folder.join("1.process"), &input[..end])?;
+    fs::write(folder.join("1.1.calls"), input.get(end + 1..).unwrap_or_default())?;
+    run("waits report F --json", folder);
+    Ok(())
+}
+
+/// What `otf2-print` prints of definitions, a zero byte, and what it prints of events.
+fn otf2(_: &Path, input: &[u8]) -> io::Result<()> {
+    let end = input.iter().position(|byte| *byte == 0).unwrap_or(input.len());
+    let _ = trodden_command::fuzzing::otf2(&input[..end], input.get(end + 1..).unwrap_or_default());
+    Ok(())
+}
+
+fn perf_script(folder: &Path, input: &[u8]) -> io::Result<()> {
+    command(folder, "F", input, &["simulate --format perf-script --partial --from F"])?;
+    String::from_utf8_lossy(input).lines().for_each(|line| drop(trodden_trace::perf_script::parse(line)));
+    Ok(())
+}
+
+fn toml(folder: &Path, input: &[u8]) -> io::Result<()> {
+    let text = String::from_utf8_lossy(input);
+    let _ = (OperationMapping::from_toml(&text), ProcessorParameters::from_toml(&text));
+    command(folder, "F", input, &["simulate sweep F"])
+}
+
+fn expressions(_: &Path, input: &[u8]) -> io::Result<()> {
+    let _ = String::from_utf8_lossy(input).parse::<Expression>();
+    Ok(())
+}

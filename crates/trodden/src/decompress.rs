@@ -1,0 +1,84 @@
+//! Files that may be compressed by gzip, zstd or xz. A compressed file that ends early is an error, never a shorter file.
+
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+/// Opens a file; what is compressed is decompressed while it is read.
+///
+/// # Errors
+/// It cannot be read, or `xz`, which decompresses files of its format, is not installed.
+pub fn open(path: &Path) -> Result<Box<dyn Read>> {
+    let cannot_read = || format!("cannot read {}", path.display());
+    let mut magic = Vec::new();
+    File::open(path).and_then(|file| file.take(6).read_to_end(&mut magic)).with_context(cannot_read)?;
+    let file = File::open(path).with_context(cannot_read)?;
+    Ok(match magic.as_slice() {
+        [0x1f, 0x8b, ..] => Box::new(Decompressed(flate2::read::MultiGzDecoder::new(file))),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(Decompressed(zstd::stream::read::Decoder::new(file).with_context(cannot_read)?)),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Box::new(Decompressed(Xz::new(file, path)?)),
+        _ => Box::new(file),
+    })
+}
+
+/// Reads a whole file, of at most so many bytes when decompressed.
+///
+/// # Errors
+/// As [`open`]; or it is larger.
+pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(limit + 1).read_to_end(&mut bytes).with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(bytes.len() as u64 <= limit, "{}: more than {limit} bytes when decompressed: split it", path.display());
+    Ok(bytes)
+}
+
+/// A decoder whose errors cannot be taken for the end of the file.
+struct Decompressed<R>(R);
+
+impl<R: Read> Read for Decompressed<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::Interrupted => error,
+            _ => io::Error::new(io::ErrorKind::InvalidData, format!("the compressed file is truncated or damaged ({error})")),
+        })
+    }
+}
+
+/// The output of `xz`.
+struct Xz {
+    child: Child,
+    output: Option<ChildStdout>,
+}
+
+impl Xz {
+    fn new(file: File, path: &Path) -> Result<Xz> {
+        let spawned = Command::new("xz").arg("-dc").stdin(file).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = spawned.with_context(|| format!("cannot run xz, which {} is compressed by: install it", path.display()))?;
+        let output = child.stdout.take();
+        Ok(Xz { child, output })
+    }
+}
+
+impl Read for Xz {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some(output) = &mut self.output else { return Ok(0) };
+        match output.read(buffer)? {
+            0 if !buffer.is_empty() => {
+                self.output = None;
+                let status = self.child.wait()?;
+                if status.success() { Ok(0) } else { Err(io::Error::other(format!("xz: {status}"))) }
+            }
+            size => Ok(size),
+        }
+    }
+}
+
+impl Drop for Xz {
+    /// It ends when nobody reads its output.
+    fn drop(&mut self) {
+        self.output = None;
+        let _ = self.child.wait();
+    }
+}

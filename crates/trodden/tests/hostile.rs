@@ -1,0 +1,302 @@
+//! Files that somebody made to do harm: each command reads them, or refuses them by name, within limits of memory and of the stack.
+
+mod place;
+
+use place::{Place, must, trodden};
+use std::fs;
+use std::path::Path;
+use std::process::Output;
+use trodden_trace::container::{TraceBlockKind, Writer, pack};
+use trodden_trace::{BlockAbout, FunctionAbout, TraceAbout, TraceBlock, TraceEnd, TraceFunction};
+
+/// Runs trodden with so many megabytes of address space, and returns what it says. It may succeed or refuse; it never panics or dies.
+fn limited(place: &Place, megabytes: u64, arguments: &str) -> Output {
+    let script = format!("ulimit -v {}; exec \"$0\" {arguments}", megabytes * 1024);
+    let output = place.command("sh").args(["-c", &script]).arg(trodden()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!([Some(0), Some(1), Some(2)].contains(&output.status.code()), "{arguments}: {}: {said}", output.status);
+    assert!(!said.contains("panicked"), "{arguments}: {said}");
+    output
+}
+
+fn error(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// An object of an event, or a list of some, in Chrome's format.
+fn chrome(events: impl Iterator<Item = String>) -> String {
+    format!("[{}]", events.collect::<Vec<_>>().join(",\n"))
+}
+
+#[test]
+fn slices_nested_without_end_take_memory_in_proportion() {
+    let place = Place::new();
+    let begin = |n: u32| format!(r#"{{"name":"f{n}","ph":"B","ts":{n},"pid":1,"tid":1}}"#);
+    place.write("open.json", &chrome((0..20_000).map(begin)));
+    let end = |n: u32| format!(r#"{{"ph":"E","ts":{},"pid":1,"tid":1}}"#, 20_000 + n);
+    place.write("closed.json", &chrome((0..20_000).map(begin).chain((0..20_000).map(end))));
+    // Each begins inside the one before, and ends after it.
+    let overlap = |n: u32| format!(r#"{{"name":"g{n}","ph":"X","ts":{n},"dur":100000,"pid":1,"tid":1}}"#);
+    place.write("overlap.json", &chrome((0..20_000).map(overlap)));
+    for trace in ["open.json", "closed.json", "overlap.json"] {
+        let output = limited(&place, 2_000, &format!("waits report {trace}"));
+        assert_eq!(output.status.code(), Some(0), "{trace}: {}", error(&output));
+        let said = [output.stdout, output.stderr].concat();
+        assert!(String::from_utf8_lossy(&said).contains("nested deeper than 128"), "{trace}");
+    }
+}
+
+/// A trace of two blocks, as its writer would make it.
+fn about() -> TraceAbout {
+    let block = |address: u64| BlockAbout { address, size: 4, function: TraceFunction(0), lines: vec![(0, 1)] };
+    TraceAbout {
+        command: vec!["./app".into()],
+        image: "app".into(),
+        runs: 1,
+        functions: vec![FunctionAbout { name: "main".into(), address: 0x1000 }],
+        blocks: vec![block(0x1000), block(0x1004)],
+        edges: vec![(TraceBlock(0), TraceBlock(1))],
+        files: vec!["app.c".into()],
+        ..TraceAbout::default()
+    }
+}
+
+/// Writes a trace of one piece: the thread, how many symbols it says it has, its index, and the symbols that it has.
+fn write_trace(path: &Path, about: &TraceAbout, (thread, count, index, symbols): (u32, u32, &[u8], &[u64])) {
+    let mut writer = Writer::create(path, *b"TRODTRC4").unwrap();
+    writer.append_value(TraceBlockKind::About, about).unwrap();
+    writer.append(TraceBlockKind::Symbols, thread, count, index, &pack(symbols)).unwrap();
+    writer.append_value(TraceBlockKind::End, &TraceEnd::default()).unwrap();
+}
+
+/// The symbols of a call, and of the blocks after it, are numbers from 2 and from 8.
+const SYMBOLS: [u64; 3] = [3, 8, 9];
+/// The index of a piece: the number of its first block, no frames, one function.
+const INDEX: [u8; 4] = [0, 0, 1, 0];
+
+const COMMANDS: [&str; 7] = [
+    "trace show t",
+    "trace show --blocks t",
+    "trace show --addresses t",
+    "trace find main t",
+    "trace diff t t",
+    "trace export html t",
+    "trace export folded t",
+];
+
+#[test]
+fn crafted_traces_are_refused_with_their_place() {
+    let place = Place::new();
+    let trace = place.path("t");
+    write_trace(&trace, &about(), (0, 3, &INDEX, &SYMBOLS));
+    for command in COMMANDS {
+        let output = limited(&place, 2_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+    }
+    type Piece<'a> = (u32, u32, &'a [u8], &'a [u64]);
+    let pieces: [(&str, Piece); 9] = [
+        ("no such block", (0, 4, &INDEX, &[3, 8, 9, 8 + (1 << 20)])),
+        ("a block's number of 33 bits", (0, 4, &INDEX, &[3, 8, 9, 8 + (1 << 32)])),
+        ("the largest number", (0, 4, &INDEX, &[3, 8, 9, u64::MAX])),
+        ("a kind of event that is none", (0, 4, &INDEX, &[3, 8, 9, 7])),
+        ("more symbols announced than there are", (0, u32::MAX, &INDEX, &SYMBOLS)),
+        ("as many as the size allows", (0, 100_000, &INDEX, &SYMBOLS)),
+        ("the largest thread", (u32::MAX, 3, &INDEX, &SYMBOLS)),
+        ("a frame of no function", (0, 3, &[0, 1, 5, 1, 0], &SYMBOLS)),
+        ("an index of no function", (0, 3, &[0, 0, 1, 5], &SYMBOLS)),
+    ];
+    for (what, piece) in pieces {
+        write_trace(&trace, &about(), piece);
+        refused(&place, what);
+    }
+    type Change = fn(&mut TraceAbout);
+    let changes: [(&str, Change); 5] = [
+        ("a block of no function", |about| about.blocks[1].function = TraceFunction(7)),
+        ("a line of no file", |about| about.blocks[0].lines[0].0 = 3),
+        ("an edge of no block", |about| about.edges[0].1 = TraceBlock(2)),
+        ("a block of no library", |about| about.blocks[0].address = 5 << 48),
+        ("a function of no library", |about| about.functions[0].address = 5 << 48),
+    ];
+    for (what, change) in changes {
+        let mut about = about();
+        change(&mut about);
+        write_trace(&trace, &about, (0, 3, &INDEX, &SYMBOLS));
+        refused(&place, what);
+    }
+}
+
+fn refused(place: &Place, what: &str) {
+    for command in COMMANDS {
+        let output = limited(place, 2_000, command);
+        assert!(output.status.code() == Some(2) && error(&output).contains("is broken"), "{what}: {command}: {}", error(&output));
+    }
+}
+
+/// What is compressed a thousandfold, and little of it is needed to fill the memory.
+#[test]
+fn a_small_trace_does_not_fill_the_memory() {
+    let place = Place::new();
+    let about = TraceAbout { files: vec![String::new(); 200_000_000 / 8], ..about() };
+    write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
+    drop(about);
+    assert!(fs::metadata(place.path("t")).unwrap().len() < 1 << 16);
+    refused(&place, "a bomb");
+}
+
+#[test]
+fn deep_recursion_is_shown_or_refused() {
+    let place = Place::with(&[(
+        "deep.c",
+        "#include <stdio.h>\n__attribute__((noinline)) int down(int n) { return n ? down(n - 1) + 1 : 0; }\n\
+         int main(void) { printf(\"%d\\n\", down(60000)); return 0; }\n",
+    )]);
+    must(place.command("cc").args(["-O1", "-fno-optimize-sibling-calls", "-g", "deep.c", "-o", "deep"]));
+    must(place.command(trodden()).args(["trace", "record", "--output", "t", "--", "./deep"]));
+    let output = limited(&place, 4_000, "trace show --depth 1000000 t");
+    assert!(output.status.code() == Some(2) && error(&output).contains("--depth"), "{}", error(&output));
+    let output = limited(&place, 4_000, "trace show --depth 400 t");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("down")).count(),
+        398,
+        "all but `_start` and `main`"
+    );
+    for command in COMMANDS.into_iter().chain(["trace show --json --depth 400 t", "trace show --blocks --depth 400 t"]) {
+        let output = limited(&place, 4_000, command);
+        assert_eq!(output.status.code(), Some(0), "{command}: {}", error(&output));
+    }
+}
+
+/// Records of ChampSim: instructions one after the other, each of 4 bytes, with registers at random, so that they compress badly.
+fn champsim(instructions: u64) -> Vec<u8> {
+    let mut state = 7u64;
+    let record = |number: u64| {
+        let mut record = [0u8; 64];
+        record[..8].copy_from_slice(&(0x40_0000 + 4 * number).to_le_bytes());
+        for register in &mut record[12..16] {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *register = (state >> 33) as u8 | 64;
+        }
+        record
+    };
+    (0..instructions).flat_map(record).collect()
+}
+
+#[test]
+fn a_truncated_compressed_trace_is_an_error() {
+    let place = Place::new();
+    let plain = champsim(20_000);
+    fs::write(place.path("t"), &plain).unwrap();
+    for (tool, ending) in [("gzip", "gz"), ("xz", "xz"), ("zstd", "zst")] {
+        let name = format!("t.{ending}");
+        match tool {
+            "zstd" => fs::write(place.path(&name), zstd::encode_all(plain.as_slice(), 1).unwrap()).unwrap(),
+            _ => drop(must(place.command(tool).args(["-k", "t"]))),
+        }
+        let command = format!("simulate --format champsim --from {name}");
+        let output = limited(&place, 2_000, &command);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", error(&output));
+        let whole = fs::read(place.path(&name)).unwrap();
+        for length in [whole.len() / 2, whole.len() - 1] {
+            fs::write(place.path(&name), &whole[..length]).unwrap();
+            let output = limited(&place, 2_000, &command);
+            assert!(output.status.code() == Some(2) && error(&output).contains("truncated"), "{name}, {length}: {}", error(&output));
+        }
+    }
+}
+
+#[test]
+fn many_configurations_are_simulated_within_bounded_memory() {
+    let place = Place::new();
+    fs::write(place.path("t.champsim"), champsim(2_000)).unwrap();
+    // Each has two tables of 2^20 entries.
+    place.write(
+        "e.toml",
+        "sources = [\"t.champsim\"]\nformat = \"champsim\"\n[factors]\nentries = [1048576]\nassociativity = [1, 2, 4]\n\
+         index = [\"start\", \"xor\", \"fold\"]\nreplacement = [\"lfu\", \"lru\", \"rap\", \"decay\"]\n",
+    );
+    let output = limited(&place, 3_200, "simulate sweep e.toml");
+    assert_eq!(output.status.code(), Some(0), "{}", error(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 36 + 1);
+    assert!(error(&output).contains("36 configurations") && error(&output).contains("2 readings"), "{}", error(&output));
+}
+
+/// Names that would steer a terminal, turn text around, or make a line of their own.
+const HOSTILE: &str = "na\u{1b}[31mme\u{202e}x\u{9b}2J\nEVIL";
+
+fn is_harmless(place: &Place, arguments: &[&str]) {
+    let output = place.command(trodden()).args(arguments).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let steers = |c: char| c.is_control() && c != '\n' && c != '\t' || ('\u{202a}'..='\u{202e}').contains(&c);
+    assert!(!said.contains(steers), "{arguments:?}: {said:?}");
+    assert!(!said.lines().any(|line| line.starts_with("EVIL")), "{arguments:?}: {said:?}");
+    assert!(!said.is_empty() && !said.contains("panicked"), "{arguments:?}: {said}");
+}
+
+#[test]
+fn names_of_programs_do_not_steer_the_terminal() {
+    let place = Place::new();
+    let source = format!("{HOSTILE}.c");
+    place.write(
+        &source,
+        "__attribute__((noinline)) int loop(volatile int *p) { int s = 0; for (int i = 0; i < 1000; i++) { s += *p;\n\
+         __asm__ volatile (\"nop # \u{1b}[31mred \u{202e}\" ::: \"memory\"); } return s; }\n\
+         int main(void) { volatile int v = 1; return loop(&v) & 1; }\n",
+    );
+    must(place.command(trodden()).args(["cc", "-O2", "-g", source.as_str(), "-o", HOSTILE]));
+    place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--"]).arg(place.path(HOSTILE)).output().unwrap();
+    fs::copy(place.path("run.trodden"), place.path(&format!("{HOSTILE}.trodden"))).unwrap();
+    let profile = format!("{HOSTILE}.trodden");
+    for arguments in [
+        vec!["info", HOSTILE],
+        vec!["info", "run.trodden"],
+        vec!["info", &profile],
+        vec!["info", "--json", HOSTILE],
+        vec!["report", "run.trodden"],
+        vec!["report", "--function", "loop", "run.trodden"],
+        vec!["annotate", "run.trodden", "loop"],
+        vec!["loops", HOSTILE, "run.trodden"],
+        vec!["loops", "--json", HOSTILE, "run.trodden"],
+        vec!["diff", "run.trodden", &profile],
+        vec!["advise", "run.trodden"],
+        vec!["info", "missing\u{1b}[2J\nEVIL"],
+        vec!["report", HOSTILE],
+        vec!["trace", "show", HOSTILE],
+        vec!["waits", "report", HOSTILE],
+        vec!["simulate", "--from", HOSTILE],
+        vec!["coverage", "show", &profile],
+        vec!["coverage", "report", &profile],
+    ] {
+        is_harmless(&place, &arguments);
+    }
+}
+
+#[test]
+fn names_in_traces_do_not_steer_the_terminal() {
+    let place = Place::new();
+    let mut about = about();
+    about.functions[0].name = HOSTILE.into();
+    about.files[0] = HOSTILE.into();
+    about.image = HOSTILE.into();
+    about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
+    write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
+    // Another way through the same blocks.
+    write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
+    for command in COMMANDS.into_iter().chain(["trace show --json t", "trace diff t u", "trace diff --json t u", "trace export chrome t"]) {
+        is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());
+    }
+    let name = serde_json::to_string(HOSTILE).unwrap();
+    let event = |rest: &str, tid: u32| format!(r#"{{"name":{name},"pid":1,"tid":{tid},{rest}}}"#);
+    let thread = format!(r#"{{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{{"name":{name}}}}}"#);
+    let slice = format!(r#""ph":"X","ts":0,"dur":10,"args":{{"file":{name},"line":3}}"#);
+    let events = [
+        thread,
+        event(&slice, 1),
+        event(r#""ph":"X","ts":0,"dur":9"#, 2),
+        event(r#""ph":"s","id":1,"ts":9"#, 2),
+        event(r#""ph":"f","id":1,"ts":9"#, 1),
+    ];
+    place.write("waits.json", &chrome(events.into_iter()));
+    for options in [&["--json"][..], &[]] {
+        is_harmless(&place, &[&["waits", "report", "waits.json"], options].concat());
+    }
+}

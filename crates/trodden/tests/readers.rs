@@ -1,0 +1,172 @@
+//! Data of other tools: what is read of it, and what is refused by name. No reader succeeds on a file of which it recognises nothing.
+
+mod place;
+
+use place::{Place, must, trodden};
+use serde_json::Value;
+use std::fs;
+use std::process::{Output, Stdio};
+use trodden_oracle::step;
+use trodden_profile::Profile;
+
+fn run(place: &Place, arguments: &str) -> Output {
+    place.command(trodden()).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat()
+}
+
+#[test]
+fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
+    let place = Place::with(&[("p.c", "int main(void) { return 0; }\n")]);
+    place.cc("--trodden-addresses -O1 p.c -o p");
+    fs::create_dir(place.path("folder")).unwrap();
+    let bolt = "B 401150 401130 5000 3\n";
+    let mapping = "4/4 1.0: PERF_RECORD_MMAP2 4/4: [0x400000(0x1000) @ 0 fe:00 1 1]: r-xp /nowhere/q\n";
+    let outside = format!("{mapping}4/4 2.0: 0x400010/0x400020/P/-/-/1 0x400024/0x400008/P/-/-/1\n");
+    // Command, text of the file, exit status, what is said.
+    let cases = [
+        ("waits report F", "[]", 0, "no slices"),
+        ("waits report F", "{\"traceEvents\": []}", 0, "no slices"),
+        ("waits report F", "[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1}]", 0, "no slices"),
+        ("waits report F", "{}", 2, "traceEvents"),
+        ("waits report F", "{\"traceEvents\": 1}", 2, "not JSON"),
+        ("waits report F", "[1, 2]", 2, "no phase"),
+        ("waits report F", "[{\"name\":\"w\"", 2, "not JSON"),
+        ("waits report F", "[{\"ph\":\"M\"} {}]", 2, "not JSON"),
+        ("waits report F", "[{\"ph\":\"M\"}] x", 2, "not JSON"),
+        ("waits report F", "nothing of the kind", 2, "neither a recording"),
+        ("waits report F", "", 2, "neither a recording"),
+        ("waits report F", "sched_switch: nonsense", 2, "F"),
+        ("waits report folder", "", 2, "folder"),
+        ("simulate --from F", bolt, 2, "pre-aggregated"),
+        ("import --no-store -o o --perf F --program p", bolt, 2, "pre-aggregated"),
+        ("simulate --from F", "some words\n", 2, "neither a branch stack"),
+        ("simulate --from F", "4/4 1.0: 401136\n", 2, "without branch stacks"),
+        ("import --no-store -o o --perf F --program p", "4/4 1.0: 401136\n", 2, "without branch stacks"),
+        ("simulate --format perf-script --from F", "\n\n", 2, "no line of `perf script`"),
+        ("simulate --from F", outside.as_str(), 2, "/nowhere/q"),
+        ("simulate --from F --program p", outside.as_str(), 2, "--program"),
+        ("simulate --from F", mapping, 0, "no branches"),
+        ("simulate --from F", "", 2, "is empty"),
+        ("simulate --format champsim --from F", "", 2, "is empty"),
+        ("simulate --format cbp2025 --from F", "", 2, "is empty"),
+        ("simulate --format champsim --from F", "short", 2, "F"),
+        ("simulate --format recorded --from F", "some words\n", 2, "F"),
+        ("simulate --format bt9 --from F", "some words\n", 2, "F"),
+        ("simulate sweep F", "some words\n", 2, "F"),
+        ("trace show F", "some words\n", 2, "no trace"),
+        ("report F", "some words\n", 2, "F"),
+        ("merge F -o o", "some words\n", 2, "F"),
+        ("stream show F", "some words\n", 2, "F"),
+        ("graph number F", "some words\n", 2, "F"),
+        ("graph number F", "{}", 2, "F"),
+    ];
+    for (command, text, status, words) in cases {
+        place.write("F", text);
+        let output = run(&place, command);
+        let said = said(&output);
+        assert!(output.status.code() == Some(status) && said.contains(words), "{command} of {text:?}: {}: {said}", output.status);
+        assert!(!said.contains("panicked"), "{command} of {text:?}: {said}");
+    }
+}
+
+fn report(place: &Place, file: &str) -> Value {
+    serde_json::from_slice(&must(place.command(trodden()).args(["waits", "report", "--json", file])).stdout).unwrap()
+}
+
+/// A hundred barriers of two threads, at times with fractions of nanoseconds: `slow` is late at each of them by about half a millisecond.
+fn barriers() -> String {
+    let (mut events, mut now, mut state) = (Vec::new(), 0.0f64, 1u64);
+    let mut slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
+        events.push(serde_json::json!({ "ph": "X", "name": name, "pid": process, "tid": 0, "ts": from, "dur": until - from }));
+    };
+    for number in 0..100 {
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let (early, late) = (now + 1000.0 + random(), now + 1500.0 + random());
+        slice(&mut events, 0, "fast", now, early);
+        slice(&mut events, 0, "barrier", early, late);
+        slice(&mut events, 1, "slow", now, late);
+        events.push(serde_json::json!({ "ph": "s", "id": number, "cat": "r", "name": "r", "pid": 1, "tid": 0, "ts": late }));
+        events.push(serde_json::json!({ "ph": "f", "bp": "e", "id": number, "cat": "r", "name": "r", "pid": 0, "tid": 0, "ts": late }));
+        now = late;
+    }
+    serde_json::json!({ "traceEvents": events }).to_string()
+}
+
+#[test]
+fn chrome_traces_are_read_with_fractions_compressed_open_and_begun_before() {
+    let place = Place::with(&[
+        ("barriers.json", &barriers()),
+        ("open.json", r#"[{"name":"w","ph":"X","ts":1,"dur":5,"pid":1,"tid":1},{"name":"v","ph":"X","ts":2,"dur":3,"pid":1,"tid":2}"#),
+        (
+            "unmatched.json",
+            r#"{"traceEvents": [{"ph": "E", "pid": 1, "tid": 1, "ts": 5},
+                {"ph": "X", "pid": 1, "tid": 1, "ts": 10, "dur": 5, "name": "a"}]}"#,
+        ),
+    ]);
+    let plain = report(&place, "barriers.json");
+    assert_eq!(plain["wait_occurrences"], 100, "{plain:#}");
+    assert_eq!(plain["causes"][0]["function"], "slow");
+    must(place.command("gzip").arg("barriers.json"));
+    assert_eq!(report(&place, "barriers.json.gz"), plain);
+    let open = report(&place, "open.json");
+    assert!(open["run_ns"] == 5000 && open["notes"].to_string().contains("not closed"), "{open:#}");
+    let unmatched = report(&place, "unmatched.json");
+    assert!(unmatched["run_ns"] == 5000 && unmatched["notes"].to_string().contains("1 slices began before"), "{unmatched:#}");
+}
+
+const PROGRAM: &str = "\
+volatile long sink;
+__attribute__((noinline)) long collatz(long n) { long steps = 0; while (n != 1) { n = n % 2 ? 3 * n + 1 : n / 2; steps++; } return steps; }
+int main(void) { long s = 0; for (long i = 1; i < 40; i++) s += collatz(i); sink = s; return 0; }
+";
+
+/// The branches of a program that is loaded where it says, with its mapping, as those of a process; and the mapping's file.
+fn branches(trace: &str, process: u32, file: &str) -> String {
+    let mapping =
+        format!("{process}/{process} 0.5: PERF_RECORD_MMAP2 {process}/{process}: [0x400000(0x200000) @ 0 fe:00 1 1]: r-xp {file}\n");
+    let line = |line: &str| line.split_once(' ').map(|(_, rest)| format!("{process}/{process} {rest}\n"));
+    mapping + &trace.lines().filter(|line| line.contains(" => ")).filter_map(line).collect::<String>()
+}
+
+fn counts(profile: &Profile, function: &str) -> Vec<(u64, u64)> {
+    let (_, unit, map) = profile.functions().find(|(_, _, f)| f.name == function).unwrap();
+    unit.counts_of(map).collect()
+}
+
+#[test]
+fn another_process_with_another_file_at_the_same_address_is_not_the_program() {
+    let place = Place::with(&[("prog.c", PROGRAM)]);
+    place.cc("--trodden-addresses -O1 -static prog.c -o marked");
+    let mut trace = Vec::new();
+    step::record(&place.path("marked"), &[], Stdio::null(), &place.path(""), &mut trace).unwrap();
+    let trace = String::from_utf8(trace).unwrap();
+    let (own, other) = (branches(&trace, 4711, "/old/place/marked"), branches(&trace, 2004, "/usr/lib/other.so"));
+    place.write("one.txt", &own);
+    place.write("other.txt", &other);
+    place.write("both.txt", &(own + &other));
+    for name in ["one", "both"] {
+        place.trodden(&format!("import --perf {name}.txt --program marked --no-store -o {name}.trodden"));
+    }
+    let [one, both] = ["one", "both"].map(|name| Profile::read(&place.path(&format!("{name}.trodden"))).unwrap());
+    for function in ["main", "collatz"] {
+        assert!(!counts(&one, function).is_empty());
+        assert_eq!(counts(&both, function), counts(&one, function), "{function}");
+    }
+    let output = run(&place, "import --perf other.txt --program marked --no-store -o other.trodden");
+    assert!(output.status.code() == Some(2) && said(&output).contains("none of the"), "{}", said(&output));
+    // The file is at another place than its mapping says.
+    let simulated = |file: &str| -> Value {
+        serde_json::from_slice(&place.trodden(&format!("simulate --json --from {file} --program marked --top 50")).stdout).unwrap()
+    };
+    let (one, both) = (simulated("one.txt"), simulated("both.txt"));
+    assert_eq!(both["branches"], one["branches"], "{both:#}");
+    assert!(one.to_string().contains("collatz"), "{one:#}");
+    let output = run(&place, "simulate --from other.txt --program marked");
+    assert!(output.status.code() == Some(2) && said(&output).contains("--program"), "{}", said(&output));
+}

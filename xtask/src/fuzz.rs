@@ -1,0 +1,36 @@
+//! `cargo xtask fuzz`: mutated input for every reader, from the corpora in `crates/fuzz/corpus`.
+
+use crate::steps;
+use anyhow::Result;
+use clap::Args;
+
+/// `cargo xtask fuzz`
+#[derive(Debug, Args)]
+pub struct FuzzOptions {
+    /// The target, a folder of `crates/fuzz/corpus`; all of them if none is named.
+    target: Option<String>,
+    /// Time for each target.
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Seed of the mutations.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs the targets.
+///
+/// # Errors
+/// An input made a reader panic, or take too much time or memory; the message says where the input is.
+pub fn run(options: &FuzzOptions) -> Result<()> {
+    steps::run(steps::cargo().args(["build", "--workspace", "--all-targets"]))?;
+    targets(options.target.as_deref(), options.seconds, options.seed)
+}
+
+/// Runs targets that were built.
+///
+/// # Errors
+/// As [`run`].
+pub fn targets(target: Option<&str>, seconds: u64, seed: u64) -> Result<()> {
+    let mut command = std::process::Command::new(steps::target().join("debug/trodden-fuzz"));
+    steps::run(command.args(target).args(["--seconds", &seconds.to_string(), "--seed", &seed.to_string()]))
+}
