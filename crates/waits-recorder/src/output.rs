@@ -192,6 +192,7 @@ impl<const N: usize> Text<N> {
 
     /// Nothing is left.
     pub fn clear(&mut self) {
+        self.bytes[..self.length].fill(0);
         self.length = 0;
     }
 
