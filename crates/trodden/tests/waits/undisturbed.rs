@@ -201,3 +201,49 @@ fn signals_of_the_program_are_its_own() {
         place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "record", "-o", "app.waits", "--", "./app", "default"]).output();
     assert_eq!(ended.unwrap().status.code(), Some(128 + 64));
 }
+
+#[test]
+fn only_a_recording_is_replaced() {
+    let place = Place::new();
+    place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
+    let record = || {
+        let mut command = place.command(env!("CARGO_BIN_EXE_trodden"));
+        command.args(["waits", "record", "-o", "app.waits", "--", "./app", "block"]).output().unwrap()
+    };
+    must(record());
+    must(record());
+    let own = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
+    let calls = own.into_iter().find(|path| path.extension().is_some_and(|e| e == "calls")).unwrap();
+    // Files of others with the names of a recording's, in a recording.
+    for name in ["song.samples", "1-2.3.calls", "list.process", "top.stacks", calls.file_name().unwrap().to_str().unwrap()] {
+        let file = place.path("app.waits").join(name);
+        let kept = std::fs::read(&file).ok();
+        std::fs::write(&file, "precious").unwrap();
+        let refused = record();
+        let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(refused.status.code() == Some(2) && message.contains("--output") && message.contains(name), "{name}: {message}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+        kept.map_or_else(|| std::fs::remove_file(&file), |bytes| std::fs::write(&file, bytes)).unwrap();
+    }
+    must(record());
+}
+
+#[test]
+fn reports_are_written_through_links_and_into_pipes() {
+    let place = Place::new();
+    place.build("gcc", "signals.c", SIGNALS, &["-O1", "-pthread"]);
+    place.record(&["./app", "block"]);
+    must(place.command("mkfifo").arg("pipe").output().unwrap());
+    for option in ["--html", "--chrome"] {
+        std::fs::create_dir_all(place.path("far")).unwrap();
+        std::os::unix::fs::symlink("far/file", place.path("link")).unwrap();
+        must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", option, "link"]).output().unwrap());
+        assert!(place.path("link").is_symlink() && place.path("far/file").is_file(), "{option}");
+        let pipe = place.path("pipe");
+        let reader = std::thread::spawn(move || std::fs::read(pipe).unwrap());
+        must(place.command(env!("CARGO_BIN_EXE_trodden")).args(["waits", "report", "app.waits", option, "pipe"]).output().unwrap());
+        assert_eq!(reader.join().unwrap(), std::fs::read(place.path("far/file")).unwrap(), "{option}");
+        std::fs::remove_dir_all(place.path("far")).unwrap();
+        std::fs::remove_file(place.path("link")).unwrap();
+    }
+}
