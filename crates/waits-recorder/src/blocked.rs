@@ -3,6 +3,7 @@
 //! Those that programs make often are recorded if they last: one that returns at once leaves no record.
 
 use crate::real::{Real, real};
+use crate::signals::hidden;
 use crate::thread::{begin, finish, lasting, outside};
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use libc::{clockid_t, fd_set, nfds_t, pid_t, pollfd, sigset_t, timespec, timeval};
@@ -17,19 +18,66 @@ macro_rules! blocking {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             static REAL: Real = Real::new(crate::real::name!($name));
-            let call = || real!(REAL, fn($($type),*) -> $result, $($argument),*);
-            let Some(thread) = outside() else { return call() };
-            let Some(mut open) = begin(thread, kind::$kind, CallName::$name) else { return call() };
-            let result = call();
-            // SAFETY: the thread's own errno, which the record must not change.
-            let error = unsafe { *libc::__errno_location() };
-            open.record().object = result as u64;
-            finish(thread, open);
-            // SAFETY: as above.
-            unsafe { *libc::__errno_location() = error };
-            result
+            blocked(kind::$kind, CallName::$name, || real!(REAL, fn($($type),*) -> $result, $($argument),*))
         }
     )* };
+}
+
+/// What a call that blocks returns, in 64 bits.
+trait BlockedResult {
+    fn word(self) -> u64;
+}
+macro_rules! results {
+    ($($type:ty)*) => { $(
+        impl BlockedResult for $type {
+            fn word(self) -> u64 {
+                self as u64
+            }
+        }
+    )* };
+}
+results! { c_int c_uint isize }
+
+/// A call that blocks, with its record.
+#[inline]
+fn blocked<R: Copy + BlockedResult>(kind: u16, function: CallName, call: impl FnOnce() -> R) -> R {
+    let Some(thread) = outside() else { return call() };
+    let Some(mut open) = begin(thread, kind, function) else { return call() };
+    let result = call();
+    // SAFETY: the thread's own errno, which the record must not change.
+    let error = unsafe { *libc::__errno_location() };
+    open.record().object = result.word();
+    finish(thread, open);
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    result
+}
+
+/// Calls that wait for a signal of a set.
+macro_rules! awaited_signals {
+    ($($name:ident ($($argument:ident: $type:ty),*);)*) => { $(
+        /// Waits for a signal.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(signals: *const sigset_t, $($argument: $type),*) -> c_int {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            // SAFETY: by the caller's contract.
+            let signals = unsafe { signals.as_ref() };
+            hidden(signals, |signals| {
+                blocked(kind::BLOCKED, CallName::$name, || {
+                    real!(REAL, fn(*const sigset_t, $($type),*) -> c_int, signals, $($argument),*)
+                })
+            })
+        }
+    )* };
+}
+
+awaited_signals! {
+    sigwait(signal: *mut c_int);
+    sigwaitinfo(information: *mut c_void);
+    sigtimedwait(information: *mut c_void, timeout: *const timespec);
 }
 
 macro_rules! lasting {
@@ -85,9 +133,6 @@ blocking! {
     mq_timedreceive BLOCKED (queue: c_int, buffer: *mut c_void, size: usize, priority: *mut c_uint, until: *const timespec) -> isize;
     msgsnd BLOCKED (queue: c_int, message: *const c_void, size: usize, flags: c_int) -> c_int;
     msgrcv BLOCKED (queue: c_int, message: *mut c_void, size: usize, kind: c_long, flags: c_int) -> isize;
-    sigwait BLOCKED (signals: *const sigset_t, signal: *mut c_int) -> c_int;
-    sigwaitinfo BLOCKED (signals: *const sigset_t, information: *mut c_void) -> c_int;
-    sigtimedwait BLOCKED (signals: *const sigset_t, information: *mut c_void, timeout: *const timespec) -> c_int;
     sigsuspend BLOCKED (mask: *const sigset_t) -> c_int;
     pause BLOCKED () -> c_int;
     flock BLOCKED (file: c_int, operation: c_int) -> c_int;

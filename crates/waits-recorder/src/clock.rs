@@ -45,6 +45,15 @@ pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// How often the calling thread has given up its processor to wait for something.
+pub fn sleeps() -> i64 {
+    // SAFETY: plain data.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    // SAFETY: `usage` is writable.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    usage.ru_nvcsw
+}
+
 /// Ticks and the monotonic clock at the same time, as near as three tries come.
 pub fn anchor() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);

@@ -16,6 +16,7 @@
 //! | `caller.rs` | whether the program calls, or an MPI library |
 //! | `stack.rs` | stacks of return addresses, unwound once per call path |
 //! | `paths.rs` | where a thread is in its stream of paths |
+//! | `signals.rs` | the sampler's signal, hidden from the program |
 //! | `thread/sample.rs` | samples of what a thread computes, by its processor time |
 //! | `pthread.rs`, `c11.rs`, `contention.rs` | locks, condition variables, barriers, semaphores, threads, of POSIX and C11 |
 //! | `futex.rs`, `blocked.rs`, `process/fork.rs` | futexes; sleeping and input; child processes |
@@ -40,5 +41,6 @@ mod paths;
 mod process;
 mod pthread;
 mod real;
+mod signals;
 mod stack;
 mod thread;

@@ -46,6 +46,12 @@ impl<T> Records<T> {
         self.piece
     }
 
+    /// Writes words at an offset of the file that need not be mapped.
+    pub fn write_at<const N: usize>(&self, offset: usize, words: [u64; N]) {
+        // SAFETY: the words are readable.
+        unsafe { libc::pwrite(self.file, words.as_ptr().cast(), size_of_val(&words), offset as i64) };
+    }
+
     /// Room for one more record; none where the disk is full.
     #[inline]
     pub fn next(&mut self) -> Option<*mut T> {
@@ -192,6 +198,7 @@ impl<const N: usize> Text<N> {
 
     /// Nothing is left.
     pub fn clear(&mut self) {
+        self.bytes[..self.length].fill(0);
         self.length = 0;
     }
 

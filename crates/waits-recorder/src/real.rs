@@ -1,5 +1,10 @@
-//! The functions that this library stands in for: looked up once, in the libraries that come after it.
+//! The functions that this library stands in for, looked up once: in the libraries that come after it, else where the caller's image has
+//! them. A library that `dlopen` loads without RTLD_GLOBAL is visible only to the images that name it, so the linker's global order does
+//! not lead to it.
 
+use crate::images;
+use crate::output::{Path, memory, release};
+use crate::stack;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -33,20 +38,10 @@ impl Real {
 
     /// Its address if it is there.
     pub fn find(&self) -> Option<usize> {
-        let mut address = 0;
-        if let Some(version) = self.version {
-            // SAFETY: both are C strings.
-            address = unsafe { libc::dlvsym(libc::RTLD_NEXT, self.name.as_ptr(), version.as_ptr()) } as usize;
-        }
-        if address == 0 {
-            // SAFETY: a C string.
-            address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) } as usize;
-        }
-        if address == 0 {
-            // A library that was opened later is not behind this one: it is among all.
-            // SAFETY: a C string.
-            address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr()) } as usize;
-        }
+        let next = |version: Option<&CStr>| search(libc::RTLD_NEXT, self.name, version);
+        let address = self.version.map_or(0, |version| next(Some(version)));
+        let address = if address == 0 { next(None) } else { address };
+        let address = if address == 0 { elsewhere(self.name) } else { address };
         self.address.store(address, Ordering::Relaxed);
         (address != 0).then_some(address)
     }
@@ -60,6 +55,101 @@ impl Real {
         // SAFETY: ends the process.
         unsafe { libc::_exit(127) }
     }
+}
+
+/// A variable of another library.
+pub struct Variable {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+impl Variable {
+    /// By name.
+    pub const fn new(name: &'static CStr) -> Self {
+        Variable { name, address: AtomicUsize::new(0) }
+    }
+
+    /// Its address; 0 if no library has it. In the whole program first: an executable may have a copy of it, which all then use.
+    pub fn address(&self) -> usize {
+        let known = self.address.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
+        let found = search(libc::RTLD_DEFAULT, self.name, None);
+        let found = if found == 0 { elsewhere(self.name) } else { found };
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
+
+/// Looks a symbol up by a handle of the linker; 0 if it is not found, or is this library's own.
+fn search(handle: *mut libc::c_void, name: &CStr, version: Option<&CStr>) -> usize {
+    // SAFETY: a handle of the linker, and C strings.
+    let address = unsafe {
+        match version {
+            Some(version) => libc::dlvsym(handle, name.as_ptr(), version.as_ptr()),
+            None => libc::dlsym(handle, name.as_ptr()),
+        }
+    } as usize;
+    stack::own_range();
+    if stack::is_own(address) { 0 } else { address }
+}
+
+/// Looks a symbol up as the image that called this library would, by what that image names; else in all images.
+#[cold]
+fn elsewhere(name: &CStr) -> usize {
+    let caller = stack::walk(0).addresses[0];
+    let Some(path) = memory::<Path>(1) else { return 0 };
+    // SAFETY: zeroed memory of this size; zeros are an empty path.
+    let place = unsafe { &mut *path };
+    let mut address = in_image(name, place, |info, _| images::segment_at(info, caller).is_some());
+    let mut images = 0;
+    images::any(|_| {
+        images += 1;
+        false
+    });
+    for index in 0..images {
+        if address == 0 {
+            address = in_image(name, place, |_, at| at == index);
+        }
+    }
+    release(path, 1);
+    address
+}
+
+/// Looks a symbol up in an image and in those that it names. The image stays loaded from then on, since the address is kept.
+fn in_image(name: &CStr, place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> usize {
+    // The program itself has no path. What it can see was searched already.
+    if !copy_path(place, is_it) || place.as_bytes().is_empty() {
+        return 0;
+    }
+    // Outside the iteration over images, which holds a lock of the linker.
+    // SAFETY: a C string; the image is loaded already, so none of its code is run.
+    let handle = unsafe { libc::dlopen(place.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    if handle.is_null() {
+        return 0;
+    }
+    let address = search(handle, name, None);
+    if address == 0 {
+        // SAFETY: opened above.
+        unsafe { libc::dlclose(handle) };
+    }
+    address
+}
+
+/// Copies the path of the first image that `is_it` accepts, by its position too; whether there is one.
+fn copy_path(place: &mut Path, is_it: impl Fn(&libc::dl_phdr_info, usize) -> bool) -> bool {
+    let mut index = 0;
+    images::any(|info| {
+        let is_found = is_it(info, index);
+        if is_found {
+            place.clear();
+            // SAFETY: the linker's own string.
+            place.add(unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes());
+        }
+        index += 1;
+        is_found
+    })
 }
 
 /// Calls a [`Real`] of the given type.

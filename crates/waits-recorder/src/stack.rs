@@ -1,15 +1,17 @@
 //! Stacks of return addresses, unwound once per call path.
 //!
-//! Unwinding through DWARF tables takes microseconds. It also says in which slots of the stack the return addresses lie. The next call from
-//! the same depth is on the same path if these slots hold the same addresses, and that is a handful of loads: the cache is keyed by
-//! the stack pointer and checked slot by slot, so a hit is as exact as an unwinding.
-//!
-//! Stacks are numbered per thread in the order of their file. At most [`DEPTH`] innermost frames are kept.
+//! Unwinding through DWARF tables takes microseconds. It also says in which slots of the stack the return addresses lie. The next call
+//! from the same depth is on the same path if these slots hold the same addresses, and that is a handful of loads: the cache is keyed by
+//! the stack pointer and checked slot by slot, so a hit is as exact as an unwinding. Stacks of coroutines may be unmapped since: slots
+//! outside of the thread's own stack are read by the kernel. Stacks are numbered per thread in the order of their file, with [`DEPTH`]
+//! innermost frames at most.
 
 use crate::images;
 use crate::output::{self, Path, memory, release};
 use crate::process;
 use core::ffi::c_void;
+use core::ops::Range;
+use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use trodden_wire::waits::NO_STACK;
 
@@ -62,6 +64,8 @@ pub struct Stacks {
     count: u32,
     cache: *mut Cached,
     known: *mut KnownStack,
+    /// The thread's own stack: all of it above the stack pointer is mapped.
+    own: Range<usize>,
 }
 
 /// What an unwinding finds.
@@ -69,8 +73,6 @@ pub struct StackWalk {
     pub addresses: [usize; DEPTH],
     slots: [usize; DEPTH],
     pub count: usize,
-    /// Whether each address lies where it was expected, so that it can be checked there again.
-    checkable: bool,
     /// Frames up to this address are left out; 0: none.
     from: usize,
 }
@@ -83,7 +85,7 @@ impl Stacks {
         if file < 0 {
             return None;
         }
-        Some(Stacks { file, count: 0, cache: memory(CACHE)?, known: memory(KNOWN)? })
+        Some(Stacks { file, count: 0, cache: memory(CACHE)?, known: memory(KNOWN)?, own: own_stack() })
     }
 
     /// The number of the calling thread's stack.
@@ -92,14 +94,19 @@ impl Stacks {
         let index = (pointer >> 4) & (CACHE - 1);
         // SAFETY: the cache has that many entries.
         let cached = unsafe { &*self.cache.add(index) };
-        if cached.pointer == pointer && is_same(cached) { cached.id } else { self.unwind(pointer, index) }
+        if cached.pointer == pointer && self.is_same(pointer, &cached.slots, &cached.addresses, cached.count as usize) {
+            cached.id
+        } else {
+            self.unwind(pointer, index)
+        }
     }
 
     #[cold]
     fn unwind(&mut self, pointer: usize, index: usize) -> u32 {
         let walk = walk(0);
         let id = self.intern(&walk.addresses[..walk.count]);
-        if walk.checkable && id != NO_STACK {
+        // Only where each address lies in the slot that it is expected in can the stack be checked there again.
+        if id != NO_STACK && self.is_same(pointer, &walk.slots, &walk.addresses, walk.count) {
             let new = Cached { pointer, count: walk.count as u32, id, slots: walk.slots, addresses: walk.addresses };
             // SAFETY: the cache has that many entries.
             unsafe { self.cache.add(index).write(new) };
@@ -155,17 +162,75 @@ impl Stacks {
     }
 }
 
-#[inline]
-fn is_same(cached: &Cached) -> bool {
-    // SAFETY: the slots lie above the stack pointer, which is that of the thread now, on the same stack.
-    (0..cached.count as usize).all(|i| unsafe { (cached.slots[i] as *const usize).read() } == cached.addresses[i])
+/// The stack that the system gave to the calling thread; empty if unknown.
+fn own_stack() -> Range<usize> {
+    /// Room that the kernel keeps free below the first thread's stack, whatever limit it has.
+    const FIRST_STACK: u64 = 128 << 20;
+    // SAFETY: asks the kernel.
+    let (thread, process) = unsafe { (libc::syscall(libc::SYS_gettid), libc::getpid()) };
+    if thread == libc::c_long::from(process) {
+        // The C library would read /proc/self/maps for this thread.
+        // SAFETY: a C string.
+        let end = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_stack_end".as_ptr()) }.cast::<usize>();
+        // SAFETY: plain data.
+        let mut limit: libc::rlimit = unsafe { core::mem::zeroed() };
+        // SAFETY: writes to `limit`.
+        if end.is_null() || unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) } != 0 {
+            return 0..0;
+        }
+        // SAFETY: the linker's variable of that name is an address.
+        let end = unsafe { end.read() };
+        return end.saturating_sub(limit.rlim_cur.min(FIRST_STACK) as usize)..end;
+    }
+    // SAFETY: plain data, filled by the call.
+    let mut attributes: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
+    let (mut start, mut size) = (null_mut(), 0);
+    // SAFETY: the calling thread, and places of this function.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), &raw mut attributes) != 0 {
+            return 0..0;
+        }
+        libc::pthread_attr_getstack(&raw const attributes, &raw mut start, &raw mut size);
+        libc::pthread_attr_destroy(&raw mut attributes);
+    }
+    start as usize..start as usize + size
+}
+
+impl Stacks {
+    /// Whether slots hold addresses now. `pointer`: the stack pointer.
+    #[inline]
+    fn is_same(&self, pointer: usize, slots: &[usize; DEPTH], addresses: &[usize; DEPTH], count: usize) -> bool {
+        let (slots, addresses) = (&slots[..count], &addresses[..count]);
+        if self.own.contains(&pointer) && slots.iter().all(|slot| (pointer..self.own.end).contains(slot)) {
+            // SAFETY: between the stack pointer and the end of the stack that it points into, all is mapped.
+            return slots.iter().zip(addresses).all(|(slot, address)| unsafe { (*slot as *const usize).read() } == *address);
+        }
+        is_same_elsewhere(slots, addresses)
+    }
+}
+
+/// The same for slots in memory of which nothing is known. False where the kernel does not read it.
+#[cold]
+fn is_same_elsewhere(slots: &[usize], addresses: &[usize]) -> bool {
+    let mut found = [0usize; DEPTH];
+    let mut from = [libc::iovec { iov_base: null_mut(), iov_len: size_of::<usize>() }; DEPTH];
+    from.iter_mut().zip(slots).for_each(|(part, slot)| part.iov_base = *slot as *mut c_void);
+    let size = size_of_val(addresses);
+    let to = libc::iovec { iov_base: found.as_mut_ptr().cast(), iov_len: size };
+    // SAFETY: asks the kernel; the errno is the interrupted code's.
+    let error = unsafe { *libc::__errno_location() };
+    // SAFETY: `to` has room for `size` bytes, and the kernel checks what it reads.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, from.as_ptr(), slots.len() as u64, 0) };
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    read == size as isize && found[..addresses.len()] == *addresses
 }
 
 /// Unwinds the calling thread's stack. `from`: an instruction, above which the stack begins (that of an interrupted function); 0: at the
 /// first frame that is not this library's.
 pub fn walk(from: usize) -> StackWalk {
     own_range();
-    let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, checkable: true, from };
+    let mut walk = StackWalk { addresses: [0; DEPTH], slots: [0; DEPTH], count: 0, from };
     // SAFETY: `step` gets this state.
     unsafe { _Unwind_Backtrace(step, (&raw mut walk).cast()) };
     walk
@@ -188,11 +253,8 @@ extern "C" fn step(context: *mut c_void, state: *mut c_void) -> i32 {
     if walk.count == DEPTH || address == 0 {
         return STOP;
     }
-    let slot = frame.wrapping_sub(size_of::<usize>());
-    // SAFETY: the slot lies in the frame that was unwound.
-    walk.checkable &= frame != 0 && unsafe { (slot as *const usize).read() } == address;
     walk.addresses[walk.count] = address;
-    walk.slots[walk.count] = slot;
+    walk.slots[walk.count] = frame.wrapping_sub(size_of::<usize>());
     walk.count += 1;
     GO_ON
 }
@@ -201,7 +263,7 @@ static OWN_START: AtomicUsize = AtomicUsize::new(0);
 static OWN_END: AtomicUsize = AtomicUsize::new(0);
 
 /// Whether an address lies in this library.
-fn is_own(address: usize) -> bool {
+pub fn is_own(address: usize) -> bool {
     (OWN_START.load(Ordering::Relaxed)..OWN_END.load(Ordering::Relaxed)).contains(&address)
 }
 

@@ -49,7 +49,6 @@ pub struct Thread {
     /// When ticks were related to the clock last.
     anchored: u64,
     polling: Polling,
-    file: libc::c_int,
     /// Where the kernel says how long the thread was ready to run without a processor; -1 if it does not.
     schedule: libc::c_int,
     /// How long that was by the end of the last long call, ns.
@@ -122,8 +121,6 @@ fn open(number: u32, token: u64) -> Option<Thread> {
     };
     // SAFETY: the first piece begins with room for the header.
     unsafe { calls.start().cast::<ThreadHeader>().write(header) };
-    // SAFETY: a C string.
-    let file = unsafe { libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
     let samples = Records::create(&process::path(number, b".samples")?, 0)?;
     let stacks = Stacks::create(&process::path(number, b".stacks")?)?;
     let schedule = clock::open_schedule();
@@ -136,7 +133,6 @@ fn open(number: u32, token: u64) -> Option<Thread> {
         last_exit: begin,
         anchored: begin,
         polling: Polling::default(),
-        file,
         schedule,
         ready_ns: clock::ready_ns(schedule),
         timer: None,
@@ -175,7 +171,6 @@ fn give_back(place: *mut Thread) {
     // SAFETY: the calling thread's own, which is not used afterwards.
     unsafe {
         (*place).stacks.close();
-        libc::close((*place).file);
         libc::close((*place).schedule);
     }
     release(place, 1);
@@ -206,13 +201,15 @@ pub fn begin(thread: &mut Thread, kind: u16, function: CallName) -> Option<OpenR
     begin_at(thread, kind, function, clock::now)
 }
 
-/// Makes a record of a call that the program has made, if it has lasted: programs read and write often, and mostly without waiting.
-/// `call` makes it, and nothing of it is recorded.
+/// Makes a record of a call that the program has made, if the thread slept in it and it has lasted: programs read and write often, and
+/// mostly without waiting. A thread that only loses its processor in the call does not wait. `call` makes it, and nothing of it is
+/// recorded.
 #[inline]
 pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl FnOnce() -> isize) -> isize {
+    let sleeps = clock::sleeps();
     let enter = clock::now();
     let result = unrecorded(thread, call);
-    if clock::now().wrapping_sub(enter) > LONG_TICKS {
+    if clock::now().wrapping_sub(enter) > LONG_TICKS && slept_since(sleeps) {
         // SAFETY: the thread's own errno, which the record must not change.
         let error = unsafe { *libc::__errno_location() };
         if let Some(mut open) = begin_at(thread, kind, function, || enter) {
@@ -223,6 +220,17 @@ pub fn lasting(thread: &mut Thread, kind: u16, function: CallName, call: impl Fn
         unsafe { *libc::__errno_location() = error };
     }
     result
+}
+
+/// Whether the calling thread has given up its processor since it had done so that often. Leaves errno alone.
+#[cold]
+fn slept_since(sleeps: i64) -> bool {
+    // SAFETY: the thread's own errno.
+    let error = unsafe { *libc::__errno_location() };
+    let has_slept = clock::sleeps() != sleeps;
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = error };
+    has_slept
 }
 
 /// Begins a record of a call that began at a time, which is asked for when the caller's stack is known.
@@ -337,12 +345,7 @@ impl Thread {
     pub fn anchor(&mut self) {
         let (ticks, ns) = clock::anchor();
         self.anchored = ticks;
-        let anchor = [ticks, ns];
-        // SAFETY: 16 bytes at the header's field.
-        unsafe {
-            let place = core::mem::offset_of!(ThreadHeader, anchor_ticks) as i64;
-            libc::pwrite(self.file, anchor.as_ptr().cast(), size_of_val(&anchor), place);
-        }
+        self.calls.write_at(core::mem::offset_of!(ThreadHeader, anchor_ticks), [ticks, ns]);
     }
 }
 

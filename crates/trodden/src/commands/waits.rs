@@ -37,8 +37,8 @@ pub use import::read_otf2_text;
 pub use record::trial;
 
 use crate::cli::{Color, Waits, WaitsReport};
-use anyhow::{Context, Result};
-use std::path::Path;
+use crate::output::write_file;
+use anyhow::Result;
 use std::process::ExitCode;
 
 /// Does what the command line says.
@@ -61,10 +61,10 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
     let summary = summary::WaitSummary::new(replayed, job);
     if let Some(path) = &job.html {
         let title = format!("Waiting time: {}", job.recording.display());
-        write(path, page::page(&summary, &title).as_bytes())?;
+        write_file(path, page::page(&summary, &title).as_bytes())?;
     }
     if let Some(path) = &job.chrome {
-        write(path, chrome::value(&summary).to_string().as_bytes())?;
+        write_file(path, chrome::value(&summary).to_string().as_bytes())?;
     }
     if job.json {
         json::print(&summary)?;
@@ -72,8 +72,4 @@ fn report(job: &WaitsReport, _color: Color) -> Result<ExitCode> {
         text::print(&summary, job)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    crate::driver::assets::write_whole(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -11,6 +11,7 @@ mod place;
 mod reports;
 mod slow_functions;
 mod threads;
+mod undisturbed;
 #[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../../report/tests/support/webdriver.rs"]
 mod webdriver;
@@ -74,6 +75,13 @@ fn recorder() {
 fn must(output: Output) -> Output {
     assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     output
+}
+
+/// Samples of all threads of the recording.
+fn samples(place: &Place) -> usize {
+    let files = std::fs::read_dir(place.path("app.waits")).unwrap().map(|entry| entry.unwrap().path());
+    let samples = files.filter(|path| path.extension().is_some_and(|e| e == "samples")).map(|path| std::fs::read(path).unwrap());
+    samples.map(|bytes| bytes.chunks(32).filter(|sample| sample[..8] != [0; 8]).count()).sum()
 }
 
 fn sum(path: &Value) -> i64 {

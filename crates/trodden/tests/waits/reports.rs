@@ -119,6 +119,93 @@ fn a_trace_of_the_kernel_in_the_common_format_says_the_same() {
     }
 }
 
+/// One thread is woken ten times by another, 10 ms after it fell asleep each time.
+fn woken_by(event: &str) -> String {
+    let mut text = String::from(
+        "swapper 0 [000] 10.000000: sched:sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=maker \
+            next_pid=10 next_prio=120\n\
+            swapper 0 [001] 10.000001: sched:sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=user \
+            next_pid=11 next_prio=120\n",
+    );
+    for at in (1000..).step_by(12_000).take(10) {
+        let (woken, runs) = (at + 10_000, at + 10_010);
+        text += &format!(
+            "user 11 [001] 10.{at:06}: sched:sched_switch: prev_comm=user prev_pid=11 prev_prio=120 prev_state=S ==> \
+                next_comm=swapper/1 next_pid=0 next_prio=120\n"
+        );
+        if !event.is_empty() {
+            text += &format!("maker 10 [000] 10.{woken:06}: sched:{event}: comm=user pid=11 prio=120 target_cpu=001\n");
+        }
+        text += &format!(
+            "swapper 0 [001] 10.{runs:06}: sched:sched_switch: prev_comm=swapper/1 prev_pid=0 prev_prio=120 prev_state=R ==> \
+                next_comm=user next_pid=11 next_prio=120\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn wake_ups_are_those_of_the_trace_or_said_to_be_missing() {
+    let place = Place::new();
+    for (event, waits) in [("sched_waking", 10), ("sched_wakeup", 10), ("", 0)] {
+        std::fs::write(place.path("app.txt"), woken_by(event)).unwrap();
+        let found = report(&place, "app.txt", &[]);
+        check(&found);
+        assert_eq!(found["wait_occurrences"], waits, "{event}: {found:#}");
+        assert_eq!(found["wait_ns"], waits * 10_000_000, "{event}");
+        if waits > 0 {
+            assert_eq!(found["causes"][0]["function"], "maker", "{event}");
+        }
+        let notes = found["notes"].to_string();
+        assert_eq!(notes.contains("no events sched_waking"), event != "sched_waking", "{event}: {notes}");
+        assert_eq!(notes.contains("who ended its 10 sleeps"), event.is_empty(), "{event}: {notes}");
+    }
+}
+
+/// The same, as perf prints it with the plugins of libtraceevent.
+#[test]
+fn the_other_text_form_of_perf_says_the_same() {
+    let place = Place::new();
+    let named = woken_by("sched_waking");
+    let by_plugin = |line: &str| {
+        let value = |name: &str| line.split_once(name).unwrap().1.split(' ').next().unwrap().to_owned();
+        let head = line.split_once("sched:").unwrap().0;
+        match line.contains("sched_switch") {
+            true => format!(
+                "{head}sched:sched_switch: {}:{} [120] {} ==> {}:{} [120]\n",
+                value("prev_comm="),
+                value("prev_pid="),
+                value("prev_state="),
+                value("next_comm="),
+                value("next_pid=")
+            ),
+            false => format!("{head}sched:sched_waking: {}:{} [120] CPU:001\n", value("comm="), value(" pid=")),
+        }
+    };
+    std::fs::write(place.path("named.txt"), &named).unwrap();
+    std::fs::write(place.path("plugin.txt"), named.lines().map(by_plugin).collect::<String>()).unwrap();
+    let (named, plugin) = (report(&place, "named.txt", &[]), report(&place, "plugin.txt", &[]));
+    for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
+        assert_eq!(plugin[key], named[key], "{key}");
+    }
+}
+
+/// The text of what `perf data convert --to-ctf` writes, in which the thread of each event is named.
+#[test]
+fn events_of_perf_in_the_common_format_need_no_context_of_a_processor() {
+    let place = Place::new();
+    let of_perf = |line: &str| {
+        let waker = if line.contains("{ cpu_id = 0 }, { comm = \"worker\"") { 10 } else { 0 };
+        line.replace("{ cpu_id = ", "{ perf_cpu = ").replace("}, {", &format!("}}, {{ perf_tid = {waker}, perf_pid = {waker}, ")) + "\n"
+    };
+    std::fs::write(place.path("perf.txt"), COMMON.lines().map(of_perf).collect::<String>()).unwrap();
+    std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();
+    let (perf, own) = (report(&place, "perf.txt", &[]), report(&place, "app.txt", &[]));
+    for key in ["wait_ns", "wait_occurrences", "causes", "waits", "run_ns"] {
+        assert_eq!(perf[key], own[key], "{key}");
+    }
+}
+
 /// Describes a trace of the scheduler's events (Common Trace Format 1.8).
 const METADATA: &str = "/* CTF 1.8 */
 typealias integer { size = 32; align = 8; signed = false; } := uint32_t;
@@ -181,6 +268,7 @@ fn damaged_traces_are_errors_with_their_line() {
     let cases = [
         ("a.txt", run_back.as_str(), "a.txt:8"),
         ("b.txt", &SCHEDULER.replace("prev_pid=11", "prev_pid=x"), "not the number of a thread"),
+        ("perf.data", "PERFILE2", "perf script -i perf.data"),
         ("c.txt", "nothing", "neither a recording"),
         ("d.json", "{\"traceEvents\": [{\"ph\": \"X\"}]}", "event 0"),
         ("e.json", "{\"traceEvents\": [", "not JSON"),

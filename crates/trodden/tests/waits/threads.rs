@@ -121,3 +121,36 @@ fn every_way_to_wait_for_a_thread_is_explained_by_what_it_did() {
     assert_eq!(report["causes"][0]["function"], "prepare");
     assert_eq!(report["causes"][0]["state"], "blocked");
 }
+
+/// A pipe as a lock: who holds its byte holds the lock. Writing the byte back never blocks.
+const PIPE: &str = r#"
+#include <pthread.h>
+#include <unistd.h>
+static int p[2];
+__attribute__((noinline)) static void critical(void) { for (volatile int i = 0; i < 3000000; i++) {} }
+__attribute__((noinline)) static void lock(void) { char c; while (read(p[0], &c, 1) != 1) {} }
+__attribute__((noinline)) static void unlock(void) { while (write(p[1], "x", 1) != 1) {} }
+static void *worker(void *x) { for (int i = 0; i < 40; i++) { lock(); critical(); unlock(); } return x; }
+int main(void) {
+  pthread_t t[3];
+  if (pipe(p)) return 1;
+  unlock();
+  for (int i = 0; i < 3; i++) pthread_create(&t[i], 0, worker, 0);
+  for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
+  return 0;
+}
+"#;
+
+#[test]
+fn a_call_in_which_only_the_processor_is_lost_is_not_blocked() {
+    let place = Place::new();
+    place.build("gcc", "pipe.c", PIPE, &["-O1", "-pthread"]);
+    place.record(&["./app"]);
+    let report = place.report(&[]);
+    check(&report);
+    let blocked = |function: &str| {
+        let is_it = |cause: &&serde_json::Value| cause["function"] == function && cause["state"] == "blocked";
+        report["causes"].as_array().unwrap().iter().filter(is_it).count()
+    };
+    assert_eq!((blocked("lock") > 0, blocked("unlock")), (true, 0), "{:#}", report["causes"]);
+}

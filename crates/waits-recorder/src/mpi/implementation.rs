@@ -4,6 +4,7 @@
 //! or -2, no
 //! process -2 or -1, any tag -1; an ignored status is address 0 or 1, ignored statuses likewise.
 
+use crate::real::Variable;
 use core::sync::atomic::{AtomicU8, Ordering};
 use trodden_wire::waits::{ANY_PEER, ANY_TAG, NO_PEER, ROOT_PEER};
 
@@ -21,6 +22,11 @@ pub const STATUS_WORDS: usize = 10;
 
 static FOUND: AtomicU8 = AtomicU8::new(0);
 
+/// Open MPI's communicators, which are variables.
+static WORLD: Variable = Variable::new(c"ompi_mpi_comm_world");
+static OWN: Variable = Variable::new(c"ompi_mpi_comm_self");
+static NONE: Variable = Variable::new(c"ompi_mpi_comm_null");
+
 /// The library in this process.
 #[inline]
 pub fn implementation() -> Implementation {
@@ -28,16 +34,11 @@ pub fn implementation() -> Implementation {
         1 => Implementation::OpenMpi,
         2 => Implementation::Mpich,
         _ => {
-            let is_open = symbol(c"ompi_mpi_comm_world") != 0;
+            let is_open = WORLD.address() != 0;
             FOUND.store(if is_open { 1 } else { 2 }, Ordering::Relaxed);
             implementation()
         }
     }
-}
-
-fn symbol(name: &core::ffi::CStr) -> usize {
-    // SAFETY: a C string.
-    unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
 
 impl Implementation {
@@ -52,7 +53,7 @@ impl Implementation {
     /// MPI_COMM_WORLD.
     pub fn world(self) -> usize {
         match self {
-            Implementation::OpenMpi => symbol(c"ompi_mpi_comm_world"),
+            Implementation::OpenMpi => WORLD.address(),
             Implementation::Mpich => 0x4400_0000,
         }
     }
@@ -60,7 +61,7 @@ impl Implementation {
     /// MPI_COMM_SELF.
     pub fn own(self) -> usize {
         match self {
-            Implementation::OpenMpi => symbol(c"ompi_mpi_comm_self"),
+            Implementation::OpenMpi => OWN.address(),
             Implementation::Mpich => 0x4400_0001,
         }
     }
@@ -68,7 +69,7 @@ impl Implementation {
     /// MPI_COMM_NULL.
     pub fn no_communicator(self) -> usize {
         match self {
-            Implementation::OpenMpi => symbol(c"ompi_mpi_comm_null"),
+            Implementation::OpenMpi => NONE.address(),
             Implementation::Mpich => 0x0400_0000,
         }
     }

@@ -2,18 +2,20 @@
 //!
 //! A stack of the calls alone cannot name a function that makes no call. The timer runs on processor time, so it does not interrupt
 //! sleeping or blocking system calls. The kernel's tick bounds its rate (often 250 per second), whatever is asked for.
-//! The signal is SIGPROF; a program that handles it itself is not sampled. Samples inside a recorded call are not taken.
+//! `signals.rs` has its signal. Samples inside a recorded call are not taken.
 
 use super::{Thread, current};
-use crate::{clock, process};
-use crate::{paths, stack};
+use crate::{clock, paths, process, signals, stack};
 use core::mem::zeroed;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use trodden_wire::waits::SampleRecord;
 
 /// 0: not known, 1: on, 2: off.
 static STATE: AtomicU8 = AtomicU8::new(0);
 static PERIOD_NS: AtomicU64 = AtomicU64::new(0);
+/// The timers' signal, and the value that they pass.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+static VALUE: AtomicUsize = AtomicUsize::new(0);
 const DEFAULT_RATE: u64 = 1000;
 
 /// Starts the timer of a thread.
@@ -24,10 +26,12 @@ pub fn begin(thread: &mut Thread) {
     if STATE.load(Ordering::Acquire) != 1 {
         return;
     }
+    signals::unblock();
     // SAFETY: plain data.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_THREAD_ID;
-    event.sigev_signo = libc::SIGPROF;
+    event.sigev_signo = SIGNAL.load(Ordering::Relaxed);
+    event.sigev_value.sival_ptr = VALUE.load(Ordering::Relaxed) as *mut libc::c_void;
     event.sigev_notify_thread_id = thread.number as i32;
     let mut timer: libc::timer_t = core::ptr::null_mut();
     // SAFETY: both are this function's own.
@@ -62,24 +66,16 @@ fn prepare() -> bool {
         process::note(b"no samples: this C library is older than 2.35, and stacks cannot be unwound in signal handlers");
         return false;
     }
-    // SAFETY: plain data.
-    let mut before: libc::sigaction = unsafe { zeroed() };
-    // SAFETY: asks for the present handler.
-    unsafe { libc::sigaction(libc::SIGPROF, core::ptr::null(), &raw mut before) };
-    if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != handle as *const () as usize {
-        process::note(b"no samples: the program handles SIGPROF itself");
-        return false;
-    }
     // The unwinder's first use may load a library: here, not in the handler.
     stack::walk(0);
     paths::find();
-    // SAFETY: plain data.
-    let mut action: libc::sigaction = unsafe { zeroed() };
-    action.sa_sigaction = handle as *const () as usize;
-    // On the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
-    // SAFETY: the handler lives as long as the process.
-    unsafe { libc::sigaction(libc::SIGPROF, &raw const action, core::ptr::null_mut()) == 0 }
+    let Some((signal, value)) = signals::install(handle) else {
+        process::note(b"no samples: the program has a handler for every real-time signal");
+        return false;
+    };
+    SIGNAL.store(signal, Ordering::Relaxed);
+    VALUE.store(value as usize, Ordering::Relaxed);
+    true
 }
 
 fn rate() -> u64 {

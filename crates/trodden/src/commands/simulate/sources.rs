@@ -114,6 +114,9 @@ fn recognised(path: &Path, beginning: &[u8]) -> Result<SourceFormat> {
         [b't', b'r', b'o', b'd', b'r', b'e', b'c', b'\n', ..] => SourceFormat::Recorded,
         [b'B', b'T', b'9', b'_', ..] => SourceFormat::Bt9,
         _ if is_text => SourceFormat::PerfScript,
+        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
+            bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} -F brstack > branches.txt`", path.display())
+        }
         _ if path.to_string_lossy().contains("champsim") => SourceFormat::Champsim,
         _ => bail!("{} does not say what it is: name its format, --format champsim or cbp2025", path.display()),
     })

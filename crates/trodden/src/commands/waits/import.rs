@@ -93,6 +93,9 @@ pub fn report(path: &Path, job: &WaitsReport) -> Result<Replayed> {
     Ok(replayed)
 }
 
+/// How a file of `perf record` begins.
+const PERF_DATA: &[u8] = b"PERFILE2";
+
 fn read(path: &Path) -> Result<Imported> {
     if path.extension().is_some_and(|e| e == "otf2") {
         return otf2::read(path);
@@ -101,6 +104,9 @@ fn read(path: &Path) -> Result<Imported> {
         return ctf::read_trace(path);
     }
     let bytes = decompress::read(path, MAX_TEXT)?;
+    if bytes.starts_with(PERF_DATA) {
+        bail!("{0} is the data of perf: give trodden its text, `perf script -i {0} > trace.txt`", path.display());
+    }
     let text = String::from_utf8_lossy(&bytes);
     match text.trim_start().chars().next() {
         _ if ctf::is_text(&text) => ctf::read(path, &text),

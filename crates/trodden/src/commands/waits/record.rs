@@ -6,12 +6,17 @@ use crate::notes::{note, warn};
 use crate::running::temporary;
 use crate::running::{exit_code, forwarding_signals};
 use anyhow::{Context, Result, bail};
-use std::ffi::OsString;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use trodden_report::words::{plural, shell_word};
-use trodden_wire::waits::{OUTPUT_VARIABLE, RATE_VARIABLE};
+use trodden_wire::waits::{MAGIC, OUTPUT_VARIABLE, RATE_VARIABLE};
+
+/// How the file of a process begins.
+const PROCESS_MAGIC: &str = "trodden-waits ";
 
 /// Records a run; gives the command's exit status.
 ///
@@ -91,12 +96,44 @@ fn clear(folder: &Path) -> Result<()> {
     if !folder.is_dir() {
         bail!("{} is a file: name another folder for the recording by --output", folder.display());
     }
-    let is_ours = |path: &Path| path.extension().is_some_and(|e| ["process", "calls", "stacks", "samples"].iter().any(|known| e == *known));
     let entries: Vec<PathBuf> = fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect::<std::io::Result<_>>()?;
-    if let Some(other) = entries.iter().find(|path| !is_ours(path)) {
-        bail!("{} has files of something else ({}): name another folder by --output", folder.display(), other.display());
+    let processes: BTreeSet<&OsStr> = entries.iter().filter(|path| is_process_file(path)).filter_map(|path| path.file_stem()).collect();
+    if let Some(other) = entries.iter().find(|path| !is_of_recording(path, &processes)) {
+        bail!(
+            "{} has files that are not of a recording ({}): name another folder by --output, or remove it",
+            folder.display(),
+            other.display()
+        );
     }
     entries.iter().try_for_each(fs::remove_file).with_context(|| format!("cannot remove the recording in {}", folder.display()))
+}
+
+/// Whether a file of a recording: of a process, or of a thread of one of the `processes`. Names alone do not say so.
+fn is_of_recording(path: &Path, processes: &BTreeSet<&OsStr>) -> bool {
+    let ending = path.extension().unwrap_or_default();
+    // PROCESS.THREAD.ending
+    let thread = path.file_stem().map(Path::new).filter(|stem| {
+        stem.extension().is_some_and(|number| number.to_string_lossy().parse::<u32>().is_ok())
+            && stem.file_stem().is_some_and(|process| processes.contains(process))
+    });
+    let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+    is_file
+        && match ending.to_str() {
+            Some("process") => path.file_stem().is_some_and(|process| processes.contains(process)),
+            Some("calls") => thread.is_some() && begins_with(path, &MAGIC),
+            Some("stacks" | "samples") => thread.is_some(),
+            _ => false,
+        }
+}
+
+fn is_process_file(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "process") && begins_with(path, PROCESS_MAGIC.as_bytes())
+}
+
+fn begins_with(path: &Path, expected: &[u8]) -> bool {
+    let mut found = vec![0; expected.len()];
+    let is_file = fs::symlink_metadata(path).is_ok_and(|there| there.is_file());
+    is_file && fs::File::open(path).and_then(|mut file| file.read_exact(&mut found)).is_ok() && found == expected
 }
 
 fn files(folder: &Path, ending: &str) -> Result<usize> {

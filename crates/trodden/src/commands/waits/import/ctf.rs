@@ -10,7 +10,7 @@
 //! LTTng does not say who wakes: it is the thread that has the processor. Times may be seconds or hours, minutes and seconds.
 
 use super::Imported;
-use super::scheduler::{Scheduler, event_of, nanoseconds};
+use super::scheduler::{Event, Scheduler, WakeUps, nanoseconds};
 use crate::driver::other_programs::succeeded;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::collections::HashMap;
@@ -50,12 +50,17 @@ pub fn is_text(text: &str) -> bool {
 /// # Errors
 /// A line is damaged, or times run back.
 pub fn read(path: &Path, text: &str) -> Result<Imported> {
-    let mut scheduler = Scheduler::new();
+    let wake_ups = WakeUps::of(text);
+    let mut scheduler = Scheduler::new(wake_ups);
+    let remedy = match path.is_dir() {
+        true => "trodden reads the scheduler's events of LTTng and of `perf data convert --to-ctf`".to_owned(),
+        false => format!("write it by `{READER} --clock-seconds`"),
+    };
     let mut running: HashMap<u32, u32> = HashMap::new();
     let (mut last_ns, mut events) = (0, 0);
     for (number, line) in (1..).zip(text.lines()) {
-        let place = |what: &str| anyhow!("{}:{number}: {what}: write it by `{READER} --clock-seconds`", path.display());
-        let Some((head, fields, is_waking)) = event_of(line) else { continue };
+        let place = |what: &str| anyhow!("{}:{number}: {what}: {remedy}", path.display());
+        let Some((head, fields, event)) = wake_ups.event_of(line) else { continue };
         let time_ns = time(head).ok_or_else(|| place("no time at the line's beginning"))?;
         if time_ns < last_ns {
             bail!("{}:{number}: its time is before that of the line in front of it", path.display());
@@ -67,15 +72,22 @@ pub fn read(path: &Path, text: &str) -> Result<Imported> {
             any(names).and_then(|text| text.parse().ok()).ok_or_else(|| place(&format!("no field {} with a thread's number", names[0])))
         };
         let text = |name: &str| value(fields, name).ok_or_else(|| place(&format!("no field {name}")));
-        let processor: u32 = value(fields, "cpu_id").and_then(|t| t.parse().ok()).ok_or_else(|| place("no field cpu_id"))?;
-        if is_waking {
-            let recorded = value(fields, "perf_tid").and_then(|t| t.parse().ok());
-            let waker = recorded.or_else(|| running.get(&processor).copied()).unwrap_or(0);
-            scheduler.wake(waker, thread(["tid", "pid"])?, time_ns);
-        } else {
-            let (from, to) = (thread(["prev_tid", "prev_pid"])?, thread(["next_tid", "next_pid"])?);
-            running.insert(processor, to);
-            scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
+        // perf names the thread of each event, so it need not say on which processor that runs.
+        let own = value(fields, "perf_tid").and_then(|text| text.parse().ok());
+        let processor = any(["cpu_id", "perf_cpu"]).and_then(|text| text.parse().ok());
+        if processor.or(own).is_none() {
+            return Err(place("no field cpu_id"));
+        }
+        match event {
+            Event::Wake => {
+                let running = processor.and_then(|processor: u32| running.get(&processor).copied());
+                scheduler.wake(own.or(running).unwrap_or(0), thread(["tid", "pid"])?, time_ns);
+            }
+            Event::Switch => {
+                let (from, to) = (thread(["prev_tid", "prev_pid"])?, thread(["next_tid", "next_pid"])?);
+                running.extend(processor.map(|processor| (processor, to)));
+                scheduler.switch((from, &text("prev_comm")?, is_ready(&text("prev_state")?)), (to, &text("next_comm")?), time_ns);
+            }
         }
     }
     ensure!(

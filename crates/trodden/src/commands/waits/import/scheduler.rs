@@ -26,10 +26,41 @@ struct Thread {
     events: Vec<ImportedEvent>,
 }
 
-/// A line that has an event: what is in front of it, its fields, and whether a thread is woken.
-pub fn event_of(line: &str) -> Option<(&str, &str, bool)> {
-    let found = [("sched_switch: ", false), ("sched_waking: ", true)];
-    found.into_iter().find_map(|(name, is_waking)| line.split_once(name).map(|(head, fields)| (head, fields, is_waking)))
+/// An event of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Switch,
+    /// A thread is woken.
+    Wake,
+}
+
+/// What a trace says of wake-ups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WakeUps {
+    /// `sched_waking`, which the waker itself causes.
+    Waking,
+    /// Only `sched_wakeup`: an older event, which may be another processor's that makes the woken thread ready to run.
+    Wakeup,
+    Missing,
+}
+
+impl WakeUps {
+    /// What a text has.
+    pub fn of(text: &str) -> WakeUps {
+        let has = |name: &str| text.contains(name);
+        match (has("sched_waking: "), has("sched_wakeup: ")) {
+            (true, _) => WakeUps::Waking,
+            (false, true) => WakeUps::Wakeup,
+            (false, false) => WakeUps::Missing,
+        }
+    }
+
+    /// A line that has an event: what is in front of it, and its fields.
+    pub fn event_of(self, line: &str) -> Option<(&str, &str, Event)> {
+        let wake = if self == WakeUps::Waking { "sched_waking: " } else { "sched_wakeup: " };
+        let found = [("sched_switch: ", Event::Switch), (wake, Event::Wake)];
+        found.into_iter().find_map(|(name, event)| line.split_once(name).map(|(head, fields)| (head, fields, event)))
+    }
 }
 
 /// A time of whole seconds and a fraction, at most nine digits of which count, in ns.
@@ -43,15 +74,17 @@ pub fn nanoseconds(seconds: u64, fraction: &str) -> Option<u64> {
 pub struct Scheduler {
     imported: Imported,
     threads: BTreeMap<u32, Thread>,
+    wake_ups: WakeUps,
     events: u64,
+    sleeps: u64,
 }
 
 impl Scheduler {
     /// Before the first event.
-    pub fn new() -> Scheduler {
+    pub fn new(wake_ups: WakeUps) -> Scheduler {
         let mut imported = Imported::default();
         code(&mut imported.names, &["(start)"], None, "", 0);
-        Scheduler { imported, threads: BTreeMap::new(), events: 0 }
+        Scheduler { imported, threads: BTreeMap::new(), wake_ups, events: 0, sleeps: 0 }
     }
 
     /// A thread leaves a processor, ready to run or asleep, and another one gets it.
@@ -89,6 +122,7 @@ impl Scheduler {
         } else {
             let site = code(&mut self.imported.names, &[name], Some("sleep"), "", 0);
             thread.doing = Doing::Asleep(false);
+            self.sleeps += 1;
             // How it ends is known when it is woken.
             thread.events.push(ImportedEvent { time_ns, what: What::Enter(Call::Blocked, site) });
         }
@@ -118,8 +152,19 @@ impl Scheduler {
 
     /// After the last event.
     pub fn finish(self) -> Imported {
-        let Scheduler { mut imported, threads, events } = self;
+        let Scheduler { mut imported, threads, wake_ups, events, sleeps } = self;
         imported.notes.push(format!("{events} events of the scheduler without stacks: code is named by threads"));
+        match wake_ups {
+            WakeUps::Waking => {}
+            WakeUps::Wakeup => imported.notes.push(
+                "the trace has no events sched_waking: wakers are those of sched_wakeup, which is often recorded on the processor of \
+                    the woken thread instead"
+                    .into(),
+            ),
+            WakeUps::Missing => imported.notes.push(format!(
+                "the trace has no events sched_waking or sched_wakeup, so nothing says who ended its {sleeps} sleeps: record sched_waking, too"
+            )),
+        }
         for (id, thread) in threads {
             let label = Some(format!("{} {id}", thread.name));
             let name = LocationName { process: id, label, ..LocationName::default() };

@@ -1,0 +1,234 @@
+//! The signal of the sampler, and what keeps it out of the program's sight.
+//!
+//! A real-time signal that the program does not use: signals of a kind that the program sends itself would be merged with the sampler's.
+//! The C library hides its own signals in the same way. Sets of all signals, as programs block and await them, are passed on without it.
+//! A handler that the program has for this signal all the same gets every signal that is not the sampler's.
+
+use crate::real::{Real, real};
+use core::ffi::{c_int, c_void};
+use core::mem::{transmute, zeroed};
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
+use libc::{siginfo_t, sigset_t};
+
+type Action = libc::sigaction;
+type Handler = extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+
+/// The signal; 0: none.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
+/// What the program wants done with it: handler, flags, and the signals that are blocked meanwhile.
+static HANDLER: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static FLAGS: AtomicI32 = AtomicI32::new(0);
+static MASK: AtomicU64 = AtomicU64::new(0);
+/// The sampler's handler.
+static SAMPLER: AtomicUsize = AtomicUsize::new(0);
+
+/// The value by which timers of the sampler mark their signals.
+fn mark() -> *mut c_void {
+    (&raw const SIGNAL).cast_mut().cast()
+}
+
+/// Chooses a signal that has its default action, from the last one downwards, and installs the sampler's handler. Gives its number, and
+/// the value that its sender has to pass.
+pub fn install(sampler: Handler) -> Option<(c_int, *mut c_void)> {
+    let is_free = |signal: &c_int| installed(*signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL);
+    let signal = (libc::SIGRTMIN()..=libc::SIGRTMAX()).rev().find(is_free)?;
+    SAMPLER.store(sampler as usize, Ordering::Release);
+    if !set(signal, libc::SA_RESTART) {
+        return None;
+    }
+    SIGNAL.store(signal, Ordering::Release);
+    Some((signal, mark()))
+}
+
+/// Lets the signal through in the calling thread, if the program has blocked all signals.
+pub fn unblock() {
+    // SAFETY: plain data.
+    let mut blocked: sigset_t = unsafe { zeroed() };
+    mask(libc::SIG_BLOCK, null(), &raw mut blocked);
+    if let Some(others) = without_sampler(&blocked) {
+        mask(libc::SIG_SETMASK, &raw const others, null_mut());
+    }
+}
+
+fn installed(signal: c_int) -> Option<Action> {
+    // SAFETY: plain data.
+    let mut action: Action = unsafe { zeroed() };
+    (real_action(signal, null(), &raw mut action) == 0).then_some(action)
+}
+
+fn set(signal: c_int, flags: c_int) -> bool {
+    // SAFETY: plain data.
+    let mut action: Action = unsafe { zeroed() };
+    action.sa_sigaction = handle as *const () as usize;
+    // On the thread's own stack: alternate stacks are made for small handlers (8 KiB in Rust's threads), and unwinding needs more.
+    action.sa_flags = libc::SA_SIGINFO | flags & libc::SA_RESTART;
+    real_action(signal, &raw const action, null_mut()) == 0
+}
+
+fn real_action(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    static REAL: Real = Real::new(c"sigaction");
+    real!(REAL, fn(c_int, *const Action, *mut Action) -> c_int, signal, new, old)
+}
+
+fn mask(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
+    static REAL: Real = Real::new(c"pthread_sigmask");
+    real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old)
+}
+
+extern "C" fn handle(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes what the signal brought.
+    let (code, value) = unsafe { ((*information).si_code, (*information).si_value().sival_ptr) };
+    if code == libc::SI_TIMER && value == mark() {
+        // SAFETY: stored by `install`, before there was a timer.
+        let sampler = unsafe { transmute::<usize, Handler>(SAMPLER.load(Ordering::Acquire)) };
+        return sampler(signal, information, context);
+    }
+    pass_on(signal, information, context);
+}
+
+/// Does with a signal what the program wants.
+#[cold]
+fn pass_on(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
+    let (handler, flags) = (HANDLER.load(Ordering::Acquire), FLAGS.load(Ordering::Acquire));
+    if handler == libc::SIG_IGN {
+        return;
+    }
+    if handler == libc::SIG_DFL {
+        // SAFETY: plain data.
+        let default: Action = unsafe { zeroed() };
+        real_action(signal, &raw const default, null_mut());
+        // It is delivered when this handler returns.
+        // SAFETY: sends a signal to the calling thread.
+        unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+        return;
+    }
+    if flags & libc::SA_RESETHAND != 0 {
+        HANDLER.store(libc::SIG_DFL, Ordering::Release);
+    }
+    // SAFETY: plain data, and a set that is written by the call.
+    let (mut blocked, mut before): (sigset_t, sigset_t) = unsafe { (zeroed(), zeroed()) };
+    // SAFETY: the kernel's set is the first word of the C library's.
+    unsafe { (&raw mut blocked).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
+    mask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+    // SAFETY: the program's own handler; further arguments do no harm to one that takes the number alone.
+    unsafe { transmute::<usize, Handler>(handler)(signal, information, context) };
+    mask(libc::SIG_SETMASK, &raw const before, null_mut());
+}
+
+/// A set of all real-time signals without that of the sampler. None if it is another set: the program means the signal itself.
+fn without_sampler(signals: &sigset_t) -> Option<sigset_t> {
+    let signal = SIGNAL.load(Ordering::Acquire);
+    // SAFETY: a set of signals.
+    let has = |signal: c_int| unsafe { libc::sigismember(signals, signal) } == 1;
+    if signal == 0 || !(libc::SIGRTMIN()..=libc::SIGRTMAX()).all(has) {
+        return None;
+    }
+    let mut others = *signals;
+    // SAFETY: a set of signals, and a signal.
+    unsafe { libc::sigdelset(&raw mut others, signal) };
+    Some(others)
+}
+
+/// Calls with a set of signals, which is passed on without that of the sampler if it has all.
+pub fn hidden<R>(signals: Option<&sigset_t>, call: impl FnOnce(*const sigset_t) -> R) -> R {
+    match signals.and_then(without_sampler) {
+        Some(others) => call(&raw const others),
+        None => call(signals.map_or(null(), core::ptr::from_ref)),
+    }
+}
+
+/// Says what is to be done with a signal.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
+    if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+        return real_action(signal, new, old);
+    }
+    // SAFETY: by the caller's contract. Both may be the same.
+    let new = unsafe { new.as_ref() }.copied();
+    // SAFETY: by the caller's contract.
+    if let Some(old) = unsafe { old.as_mut() } {
+        // SAFETY: plain data.
+        *old = unsafe { zeroed() };
+        old.sa_sigaction = HANDLER.load(Ordering::Acquire);
+        old.sa_flags = FLAGS.load(Ordering::Acquire);
+        // SAFETY: the kernel's set is the first word of the C library's.
+        unsafe { (&raw mut old.sa_mask).cast::<u64>().write(MASK.load(Ordering::Acquire)) };
+    }
+    if let Some(new) = new {
+        FLAGS.store(new.sa_flags, Ordering::Release);
+        // SAFETY: as above.
+        MASK.store(unsafe { (&raw const new.sa_mask).cast::<u64>().read() }, Ordering::Release);
+        HANDLER.store(new.sa_sigaction, Ordering::Release);
+        let is_handled = ![libc::SIG_DFL, libc::SIG_IGN].contains(&new.sa_sigaction);
+        set(signal, if is_handled { new.sa_flags } else { libc::SA_RESTART });
+    }
+    0
+}
+
+/// The older functions that install a handler, each with the flags that it implies.
+macro_rules! handlers {
+    ($($name:ident $flags:expr;)*) => { $(
+        /// Installs a handler of a signal.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            if signal == 0 || signal != SIGNAL.load(Ordering::Acquire) {
+                return real!(REAL, fn(c_int, libc::sighandler_t) -> libc::sighandler_t, signal, handler);
+            }
+            // SAFETY: plain data.
+            let (mut new, mut old): (Action, Action) = unsafe { (zeroed(), zeroed()) };
+            new.sa_sigaction = handler;
+            new.sa_flags = $flags;
+            // SAFETY: both are this function's own.
+            unsafe { sigaction(signal, &raw const new, &raw mut old) };
+            old.sa_sigaction
+        }
+    )* };
+}
+handlers! {
+    signal libc::SA_RESTART;
+    bsd_signal libc::SA_RESTART;
+    ssignal libc::SA_RESTART;
+    sysv_signal libc::SA_RESETHAND | libc::SA_NODEFER;
+    __sysv_signal libc::SA_RESETHAND | libc::SA_NODEFER;
+}
+
+/// Functions that block the signals of a set.
+macro_rules! masks {
+    ($($name:ident)*) => { $(
+        /// Changes the signals that are blocked.
+        ///
+        /// # Safety
+        /// As the function of that name.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(how: c_int, new: *const sigset_t, old: *mut sigset_t) -> c_int {
+            static REAL: Real = Real::new(crate::real::name!($name));
+            let call = |new| real!(REAL, fn(c_int, *const sigset_t, *mut sigset_t) -> c_int, how, new, old);
+            if how == libc::SIG_UNBLOCK {
+                return call(new);
+            }
+            // SAFETY: by the caller's contract.
+            hidden(unsafe { new.as_ref() }, call)
+        }
+    )* };
+}
+masks! { pthread_sigmask sigprocmask }
+
+/// Has signals read from a file.
+///
+/// # Safety
+/// As the function of that name.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn signalfd(file: c_int, signals: *const sigset_t, flags: c_int) -> c_int {
+    static REAL: Real = Real::new(c"signalfd");
+    // SAFETY: by the caller's contract.
+    let signals = unsafe { signals.as_ref() };
+    hidden(signals, |signals| real!(REAL, fn(c_int, *const sigset_t, c_int) -> c_int, file, signals, flags))
+}
