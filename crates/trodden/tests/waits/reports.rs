@@ -196,7 +196,7 @@ fn events_of_perf_in_the_common_format_need_no_context_of_a_processor() {
     let place = Place::new();
     let of_perf = |line: &str| {
         let waker = if line.contains("{ cpu_id = 0 }, { comm = \"worker\"") { 10 } else { 0 };
-        line.replace("{ cpu_id = ", "{ perf_cpu = ").replace("}, {", &format!("}}, {{ perf_tid = {waker}, perf_pid = {waker}, ")) + "\n"
+        line.replace("{ cpu_id = ", "{ perf_cpu = ").replace("}, {", &format!("}}, {{ perf_tid = {waker}, perf_pid = {waker},")) + "\n"
     };
     std::fs::write(place.path("perf.txt"), COMMON.lines().map(of_perf).collect::<String>()).unwrap();
     std::fs::write(place.path("app.txt"), SCHEDULER).unwrap();

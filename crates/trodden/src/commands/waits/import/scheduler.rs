@@ -162,7 +162,8 @@ impl Scheduler {
                     .into(),
             ),
             WakeUps::Missing => imported.notes.push(format!(
-                "the trace has no events sched_waking or sched_wakeup, so nothing says who ended its {sleeps} sleeps: record sched_waking, too"
+                "the trace has no events sched_waking or sched_wakeup, so nothing says who ended its {sleeps} sleeps: record \
+                    sched_waking, too"
             )),
         }
         for (id, thread) in threads {
