@@ -3,7 +3,7 @@
 //!
 //! Control characters (C0, DEL, C1: ECMA-48, section 5) steer a terminal; bidirectional controls (Unicode Standard Annex 9) change the
 //! order in which text is seen. Both become U+FFFD. Output passes [`lines`] or [`styled`] as a whole where it is printed. A line break
-//! within a name cannot be recognised there, so whoever puts names into a line calls [`line`] on them, or on the line.
+//! within a name cannot be recognised there, so code that puts names into a line calls [`line`] on them.
 
 use crate::paint::PALETTE;
 

@@ -172,7 +172,11 @@ impl<'v, 'a> ResidualReport<'v, 'a> {
         let runs = plural(self.input.runs.len() as u128, "run", "runs");
         let profile = self.input.view.profile;
         let program = words::program(&profile.run, profile.images.first().map(|i| i.path.as_str()));
-        let mut out = format!("{}, {}\n", page.paint(paint::TITLE, &format!("Untested paths of {program}")), page.paint(paint::DIM, &runs));
+        let mut out = format!(
+            "{}, {}\n",
+            page.paint(paint::TITLE, &format!("Untested paths of {}", escape::line(&program))),
+            page.paint(paint::DIM, &runs)
+        );
         out.push_str(&self.overview());
         for (rank, path) in self.shown.iter().enumerate() {
             out.push_str(&self.title(rank + 1, path, page));

@@ -3,6 +3,7 @@
 //!
 //! What a segment is: [`trodden_unit::segments`].
 
+use crate::escape;
 use crate::json::{SCHEMA_VERSION, number};
 use crate::paint::{self, Painter, left, right};
 use crate::path_listing::{ListedPath, PathListing};
@@ -108,7 +109,7 @@ impl<'v, 'a> Segments<'v, 'a> {
                 SegmentList::Untested => format!("; of {} segments and {} executions", count(self.all.0 as u128), count(self.all.1)),
             }
         );
-        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &self.program), page.paint(paint::DIM, &all));
+        let mut out = format!("{}  {}\n", page.paint(paint::TITLE, &escape::line(&self.program)), page.paint(paint::DIM, &all));
         for (rank, row) in self.rows.iter().enumerate() {
             let names: Vec<String> = row.paths.iter().map(ListedPath::name).collect();
             let times = format!("{}  {}", plural(row.count.into(), "time", "times"), percent(share(row.count.into(), self.executed)));

@@ -76,7 +76,7 @@ impl Read for Xz {
 }
 
 impl Drop for Xz {
-    /// It ends when nobody reads its output.
+    /// It ends when its output is closed.
     fn drop(&mut self) {
         self.output = None;
         let _ = self.child.wait();

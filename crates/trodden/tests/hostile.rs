@@ -1,4 +1,4 @@
-//! Files that somebody made to do harm: each command reads them, or refuses them by name, within limits of memory and of the stack.
+//! Files made to do harm: each command reads them, or refuses them by name, within limits of memory and of the stack.
 
 mod place;
 
@@ -279,7 +279,7 @@ fn names_in_traces_do_not_steer_the_terminal() {
     about.image = HOSTILE.into();
     about.opaque = vec![(HOSTILE.into(), HOSTILE.into())];
     write_trace(&place.path("t"), &about, (0, 3, &INDEX, &SYMBOLS));
-    // Another way through the same blocks.
+    // Another path of the same blocks.
     write_trace(&place.path("u"), &about, (0, 4, &INDEX, &[3, 8, 9, 9]));
     for command in COMMANDS.into_iter().chain(["trace show --json t", "trace diff t u", "trace diff --json t u", "trace export chrome t"]) {
         is_harmless(&place, &command.replace("main", "0x1004").split(' ').collect::<Vec<_>>());

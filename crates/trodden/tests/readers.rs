@@ -64,12 +64,17 @@ fn what_is_not_recognised_is_refused_and_what_is_empty_is_said_to_be() {
         ("graph number F", "{}", 2, "F"),
     ];
     for (command, text, status, words) in cases {
-        place.write("F", text);
-        let output = run(&place, command);
-        let said = said(&output);
-        assert!(output.status.code() == Some(status) && said.contains(words), "{command} of {text:?}: {}: {said}", output.status);
-        assert!(!said.contains("panicked"), "{command} of {text:?}: {said}");
+        answers(&place, command, text, status, words);
     }
+}
+
+/// Checks how a command ends on a file of this text, and what it says.
+fn answers(place: &Place, command: &str, text: &str, status: i32, words: &str) {
+    place.write("F", text);
+    let output = run(place, command);
+    let said = said(&output);
+    assert!(output.status.code() == Some(status) && said.contains(words), "{command} of {text:?}: {}: {said}", output.status);
+    assert!(!said.contains("panicked"), "{command} of {text:?}: {said}");
 }
 
 fn report(place: &Place, file: &str) -> Value {

@@ -47,7 +47,7 @@ fn findings(all: &[RankedAdvice], sources: &SourceCache, page: &Page) -> String 
 fn header(view: &View, selection: &AdviceSelection, advice: &Advice, page: &Page) -> String {
     let run = &view.profile.run;
     let name = program(run, view.profile.images.first().map(|i| i.path.as_str()));
-    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {name}")));
+    let mut out = format!("{}\n", page.paint(paint::TITLE, &format!("Advice for {}", escape::line(&name))));
     let mut row = |name: &str, text: String| {
         out.push_str(&format!("  {}  {}\n", page.paint(paint::DIM, &left(name, 10)), fit(&text, page.width - 14)));
     };

@@ -31,8 +31,8 @@ pub struct PerfScriptSource<R> {
     is_recognised: bool,
     samples: u64,
     records: u64,
-    /// Branches that were rebuilt, taken and not taken.
-    rebuilt: u64,
+    /// Those of them that lead from or into code of a file that was read.
+    inside: u64,
     /// Pairs of branches without a straight line of code between them.
     broken: u64,
     /// Branches into no file that is known.
@@ -71,7 +71,7 @@ impl<R: BufRead> PerfScriptSource<R> {
             is_recognised: false,
             samples: 0,
             records: 0,
-            rebuilt: 0,
+            inside: 0,
             broken: 0,
             outside: 0,
         })
@@ -115,9 +115,9 @@ impl<R: BufRead> PerfScriptSource<R> {
     /// The text ended.
     ///
     /// # Errors
-    /// It has samples, and no branch of the program could be read from them.
+    /// It has samples, and none of their branches lies in code of a file that was read.
     fn end(&self) -> Result<(), SourceError> {
-        let what = match (self.samples, self.records, self.rebuilt) {
+        let what = match (self.samples, self.records, self.inside) {
             (0, 0, _) if !self.is_recognised => "it has no line of `perf script`".to_owned(),
             (0, 0, _) | (_, 1.., 1..) => return Ok(()),
             (_, 0, _) => "its samples were taken without branch stacks; record with `perf record -b`, on a processor that has branch \
@@ -146,12 +146,14 @@ impl<R: BufRead> PerfScriptSource<R> {
         }
         match (walked, record.to) {
             (Some(branches), _) => {
-                self.rebuilt += branches.len() as u64;
+                self.inside += 1;
                 self.instructions += branches.iter().map(|b| u64::from(b.instructions)).sum::<u64>();
                 batch.events.extend(branches.into_iter().map(|b| (id, StreamEvent::Branch(b))));
             }
             (None, Some(to)) => {
-                self.outside += u64::from(self.code.at(thread.process, to).is_none());
+                let is_inside = self.code.at(thread.process, to).is_some();
+                self.inside += u64::from(is_inside);
+                self.outside += u64::from(!is_inside);
                 let has_begun = std::mem::replace(&mut self.state(thread).has_begun, true);
                 let event = if has_begun { StreamEvent::Gap(Address(to)) } else { StreamEvent::Begin(Address(to)) };
                 batch.events.push((id, event));
