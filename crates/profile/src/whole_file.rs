@@ -1,11 +1,8 @@
-//! Atomic writing of files: a file is written without a name where the file system can (`O_TMPFILE`), else under a temporary one, beside its
-//! place, and renamed when it is complete on disk.
+//! Atomic writing of files: a file is written beside its place, without a name where the file system can (`O_TMPFILE`), else under a
+//! temporary one, and renamed when it is complete on disk. A full disk, a limit or a signal leaves the old file; without a name, no other.
+//! An existing file that is not regular (a pipe, a terminal, an open file under its name in `/proc`) is written into.
 //!
-//! A full disk, a limit or a signal leaves the old file in place, and a file without a name leaves nothing. An existing file that is not regular (a pipe, a terminal, an open file
-//! under its name in `/proc`) cannot be replaced, and is written into.
-//!
-//! Links are followed if the system follows them. In a sticky folder that all may write to (`/tmp`), it does not follow a link of another
-//! user (proc(5), `protected_symlinks`).
+//! Links are followed if the system follows them: in a sticky folder that all may write to, not another user's (`protected_symlinks`).
 //!
 //! Invariant: a file under a temporary name is locked as long as its writer lives ([`is_orphaned`]).
 

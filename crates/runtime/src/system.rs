@@ -450,9 +450,7 @@ pub fn set_signal_mask(mask: u64) -> u64 {
 
 /// Whether the word at an address can be read: the kernel reads it, and changes nothing since it is told to do what it does not know.
 pub fn is_readable(address: usize) -> bool {
-    const EFAULT: Errno = Errno(14);
-    const UNKNOWN: i32 = -1;
-    system!(14, UNKNOWN, address, 0, size_of::<u64>()) != Err(EFAULT)
+    system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }
 
 /// Ends the process as `abort` of C does: by SIGABRT to the calling thread, which a handler may see; then, whatever that did, for certain.
@@ -467,15 +465,13 @@ pub fn abort() {
         mask: u64,
     }
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
-    let default = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-    let _ = system!(13, SIGABRT, &raw const default, 0, size_of::<u64>());
+    let _ = system!(13, SIGABRT, core::ptr::from_ref(&Action { handler: 0, flags: 0, restorer: 0, mask: 0 }), 0, size_of::<u64>());
     set_signal_mask(!(1 << (SIGABRT - 1)));
     let _ = system!(234, process_id(), thread_id(), SIGABRT);
     let _ = system!(231, 134);
 }
 
-/// Writes to a descriptor if that needs no waiting and has a reader; otherwise does nothing (so that neither SIGPIPE nor a full
-/// pipe can harm).
+/// Writes to a descriptor if that needs no waiting and has a reader; otherwise does nothing: neither SIGPIPE nor a full pipe can harm.
 pub fn write_if_ready(number: i32, text: &[u8]) {
     /// `struct pollfd`.
     #[repr(C)]
