@@ -27,6 +27,8 @@ pub struct FunctionCfg {
     pub nodes: Vec<Option<Block>>,
     /// What the map says of them.
     pub blocks: Vec<BlockMap>,
+    /// For each block, its calls that may not return, each with the number of positions up to it.
+    pub reached: Vec<Vec<(Value, u32)>>,
     /// Digest of their code.
     pub code: u64,
     /// What they call.
@@ -84,9 +86,12 @@ impl FunctionCfg {
     pub fn new(function: Value, prepared: &[(Block, BlockKind)], no_return: &NoReturnAnalysis, positions: &mut Positions) -> FunctionCfg {
         let number: IndexMap<Block, u32> = prepared.iter().enumerate().map(|(i, (b, _))| (*b, i as u32)).collect();
         let jumps = function.blocks().any(|b| b.terminator().is(LLVMOpcode::LLVMIndirectBr));
+        let described = prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions));
+        let (blocks, reached) = described.unzip();
         let mut cfg = FunctionCfg {
             nodes: prepared.iter().map(|(b, _)| Some(*b)).collect(),
-            blocks: prepared.iter().map(|&(b, kind)| describe_block(b, kind, no_return, positions)).collect(),
+            blocks,
+            reached,
             code: code::digest(&prepared.iter().map(|(b, _)| *b).collect::<Vec<_>>()),
             calls: prepared.iter().zip(0..).flat_map(|((block, _), number)| calls::in_block(*block, Node(number))).collect(),
             edges: Vec::new(),
@@ -335,10 +340,10 @@ fn reached_calls(block: Block, no_return: &NoReturnAnalysis) -> Vec<Value> {
     calls_that_may_not_return(block, no_return).into_iter().filter(|call| Some(*call) != ending).collect()
 }
 
-fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, positions: &mut Positions) -> BlockMap {
-    let last_call = reached_calls(block, no_return).last().copied();
-    let mut at = Vec::new();
-    let (mut instructions, mut up_to_calls) = (0, None);
+fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, positions: &mut Positions) -> (BlockMap, Vec<(Value, u32)>) {
+    let calls = reached_calls(block, no_return);
+    let (mut at, mut reached) = (Vec::new(), Vec::new());
+    let mut instructions = 0;
     for instruction in block.instructions().filter(|i| !i.is(LLVMOpcode::LLVMPHI)) {
         if instruction.is(LLVMOpcode::LLVMCall) && is_placeholder(instruction) {
             continue;
@@ -349,12 +354,12 @@ fn describe_block(block: Block, kind: BlockKind, no_return: &NoReturnAnalysis, p
         {
             at.push(position);
         }
-        if Some(instruction) == last_call {
-            up_to_calls = Some(at.len() as u32);
+        if calls.contains(&instruction) {
+            reached.push((instruction, at.len() as u32));
         }
     }
-    let up_to_calls = up_to_calls.unwrap_or(at.len() as u32);
-    BlockMap { instructions, positions: at, up_to_calls, branch: positions.of(block.terminator()), kind }
+    let up_to_calls = reached.last().map_or(at.len() as u32, |(_, length)| *length);
+    (BlockMap { instructions, positions: at, up_to_calls, branch: positions.of(block.terminator()), kind }, reached)
 }
 
 fn edge_kind(terminator: Value, index: usize, alone: bool) -> EdgeKind {

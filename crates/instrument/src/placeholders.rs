@@ -34,7 +34,7 @@ use std::collections::BTreeMap;
 use trodden_flow::{Edge, Node};
 use trodden_unit::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ValueCounters,
+    ReturnCounter, ValueCounters,
 };
 
 /// Bytes of a counter.
@@ -357,6 +357,30 @@ impl Placeholders {
                     self.profile.placeholders.push(placeholder);
                 }
                 None => self.count_split(function, before, counter, amount, next),
+            }
+        }
+    }
+
+    /// Counts returns from a function's calls, where code of other lines lies between a call and the next one of its block that may not
+    /// return: what runs up to that one was executed if the first returned.
+    pub fn count_returns(&mut self, function: Value, cfg: &FunctionCfg, number: usize, next: &mut u64) {
+        for (block, calls) in cfg.reached.iter().enumerate() {
+            let positions = &cfg.blocks[block].positions;
+            let lines = |at: std::ops::Range<u32>| positions[at.start as usize..at.end as usize].iter().map(|p| (p.scope, p.file, p.line));
+            for pair in calls.windows(2) {
+                let [(call, up_to_call), (_, up_to_next)] = [pair[0], pair[1]];
+                let earlier: IndexSet<_> = lines(0..up_to_call).collect();
+                if lines(up_to_call..up_to_next).all(|line| earlier.contains(&line)) {
+                    continue;
+                }
+                let counter = *next;
+                *next += 1;
+                self.profile.returns.push(ReturnCounter { function: number as u32, block: Node(block as u32), up_to_call, counter });
+                let before = call.next().expect("another call follows");
+                let base = self.base(function);
+                let builder = Builder::before(self.module, before, before.location());
+                let address = builder.offset(self.module.i64(), base, self.module.constant(counter as i64));
+                self.add(&builder, address, self.module.constant(1));
             }
         }
     }

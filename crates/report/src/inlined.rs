@@ -60,6 +60,21 @@ pub fn stopped(function: &Function) -> Vec<u64> {
     stopped.into_iter().map(|count: i64| u64::try_from(count).unwrap_or(0)).collect()
 }
 
+/// How often the code of a block was executed, which `entered` paths entered and `left` left: for each call that may not return and whose
+/// returns are known, the number of positions up to it and how often the code behind it was executed.
+pub fn passes(function: &Function, block: usize, entered: u64, left: u64) -> Vec<(usize, u64)> {
+    let unit = function.unit;
+    let number = unit.map.functions.iter().position(|map| std::ptr::eq(map, function.map));
+    let counters = unit.map.edge_profile.iter().zip(number).flat_map(|(edges, number)| edges.returns_of(number));
+    let of_block = counters.filter(|call| call.block.index() == block);
+    // A process that a fork began has not counted what its parent did in the block before.
+    let returned =
+        |counter: u64| unit.counts.within(counter..counter + 1).map(|(_, n)| n).next().unwrap_or(0).clamp(left, entered.max(left));
+    let mut passes: Vec<_> = of_block.map(|call| (call.up_to_call as usize, returned(call.counter))).collect();
+    passes.push((function.map.blocks[block].up_to_calls as usize, left));
+    passes
+}
+
 /// Positions of a block, that of its branch among them; or only those up to its last call that may not return.
 fn positions(function: &Function, block: usize, up_to_calls: bool) -> Vec<Position> {
     let Some(block) = function.map.blocks.get(block) else { return Vec::new() };

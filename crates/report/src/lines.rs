@@ -222,8 +222,11 @@ fn instances(function: &Function, entries: &BTreeMap<u32, u64>) -> Vec<(Position
         let shown = block.positions.iter().copied().chain(block.branch).filter(|p| Some(*p) != jump);
         let untaken = if count == 0 { unexecuted::untaken(function, Node(at as u32)) } else { BTreeSet::new() };
         // Paths that stopped in a call of the block executed nothing behind it.
-        let before: BTreeSet<Position> = block.positions.iter().take(block.up_to_calls as usize).copied().collect();
-        let count_of = |p: &Position| if before.contains(p) { count } else { count.saturating_sub(stopped[at]) };
+        let passes = inlined::passes(function, at, count, count.saturating_sub(stopped[at]));
+        let count_of = |p: &Position| {
+            let place = block.positions.iter().position(|known| known == p).unwrap_or(usize::MAX);
+            passes.iter().rev().find(|(first, _)| *first <= place).map_or(count, |(_, passed)| *passed)
+        };
         let shown = shown.filter(|p| count > 0 || !unexecuted::is_moved(function, &untaken, *p, entries));
         shown.for_each(|p| instances.add(Some(p), count_of(&p)));
     }

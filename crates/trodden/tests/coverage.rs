@@ -55,7 +55,7 @@ fn check_program(name: &str, text: &str, level: &str) -> Place {
     assert!(llvm[0]["functions"].as_array().unwrap().iter().any(|f| f["count"].as_u64() > Some(0)), "{name} {level}: nothing was executed");
     assert_eq!(llvm, own, "{name} {level}");
     assert_eq!(llvm[0]["totals"]["mcdc"]["covered"].as_u64() > Some(0), name == DECISIONS, "{name} {level}");
-    let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden"])).stdout;
+    let text = must(place.command(trodden()).args(["coverage", "export", "run.trodden", "--like", "llvm-cov"])).stdout;
     assert_eq!(llvm, serde_json::from_slice::<Value>(&text).unwrap()["data"], "{name} {level}: coverage export");
     place
 }
@@ -200,6 +200,90 @@ fn conditions_of_decisions_without_optimisation() {
 #[test]
 fn conditions_of_decisions_optimised() {
     check(DECISIONS, "-O2");
+}
+
+/// The counts of lines of a program's run, and what `coverage show` prints of its branches.
+fn lines_of_run(place: &Place, options: &str) -> (std::collections::BTreeMap<u32, u64>, String) {
+    let lcov = text(place, &format!("coverage export run.trodden --format lcov {options}"));
+    let numbers = lcov.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
+    let lines = numbers.map(|(line, count)| (line.parse().unwrap(), count.parse().unwrap())).collect();
+    (lines, text(place, &format!("coverage show run.trodden --branches {options}")))
+}
+
+fn code_behind_calls_that_do_not_return(level: &str) {
+    const LEAVE: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\nint main(void) {\n  \
+        puts(\"before\");\n  leave(0);\n  puts(\"after\");\n  for (int i = 0; i < 3; i++)\n    puts(\"more\");\n\n  return 0;\n}\n";
+    let place = Place::with(&[("leave.c", LEAVE)]);
+    place.cc(&format!("--trodden-coverage {level} leave.c -o own"));
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    let (lines, _) = lines_of_run(&place, "");
+    for (line, executed) in [(4, true), (5, true), (6, true), (7, false), (8, false), (9, false), (11, false)] {
+        assert_eq!(lines[&line] > 0, executed, "{level} line {line}: {lines:?}");
+    }
+    let (lines, _) = lines_of_run(&place, "--like llvm-cov");
+    assert_eq!((lines[&7], lines[&9], lines[&11]), (1, 0, 1), "{level}");
+    // The number of regions is that of the source, whatever was executed.
+    let regions = |options: &str| -> Value {
+        let report: Value = serde_json::from_str(&text(&place, &format!("coverage report run.trodden --json {options}"))).unwrap();
+        report["total"]["regions"]["count"].clone()
+    };
+    assert_eq!(regions(""), regions("--like llvm-cov"));
+}
+
+#[test]
+fn code_behind_calls_that_do_not_return_without_optimisation() {
+    code_behind_calls_that_do_not_return("-O0");
+}
+
+#[test]
+fn code_behind_calls_that_do_not_return_optimised() {
+    code_behind_calls_that_do_not_return("-O2");
+}
+
+/// The line of `else` is that of the brace before it, which was not executed.
+#[test]
+fn what_begins_on_the_last_line_of_code_that_was_not_executed_is_executed() {
+    const OTHER: &str = "#include <stdio.h>\n#include <stdlib.h>\nstatic void (*volatile leave)(int) = exit;\n\
+        static void step(int last) {\n  if (last) {\n    leave(0);\n    puts(\"after\");\n  } else {\n    puts(\"other\");\n  }\n  \
+        puts(\"end\");\n}\nint main(void) {\n  step(0);\n  step(1);\n  return 0;\n}\n";
+    for level in ["-O0", "-O2"] {
+        let place = Place::with(&[("other.c", OTHER)]);
+        place.cc(&format!("--trodden-coverage {level} other.c -o own"));
+        place.trodden("record --no-store -o run.trodden -- ./own");
+        let (lines, _) = lines_of_run(&place, "");
+        let executed: Vec<u32> = lines.iter().filter(|(_, count)| **count > 0).map(|(line, _)| *line).collect();
+        assert!([4, 5, 6, 9, 11, 13, 14, 15].iter().all(|line| executed.contains(line)), "{level}: {lines:?}");
+        assert_eq!((lines[&7], lines[&16]), (0, 0), "{level}: {lines:?}");
+    }
+}
+
+/// A program that is killed in its last loop has not left the loop.
+#[test]
+fn a_loop_that_was_not_left_is_not_left() {
+    const WAIT: &str = "#include <signal.h>\n#include <unistd.h>\nstatic volatile int stop;\nint main(void) {\n  \
+        for (int i = 0; i < 3; i++)\n    write(1, \"x\", 1);\n  while (!stop)\n    kill(getpid(), SIGKILL);\n  return 0;\n}\n";
+    for level in ["-O0", "-O2"] {
+        let place = Place::with(&[("wait.c", WAIT)]);
+        place.cc(&format!("--trodden-coverage {level} wait.c -o own"));
+        place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./own"]).output().unwrap();
+        let (lines, branches) = lines_of_run(&place, "");
+        assert!(lines[&6] == 3 && lines[&8] == 1 && lines[&9] == 0, "{level}: {lines:?}");
+        // Which side of a branch is which, is known of code that is not optimised.
+        assert_eq!(branches.contains("Branch (7:10): [True: 1, False: 0]"), level == "-O0", "{branches}");
+        assert!(branches.contains("Branch (5:19): [True: 3, False: 1]"), "{branches}");
+    }
+}
+
+/// Optimised code destroys an object with an empty destructor by its base class's.
+#[test]
+fn an_empty_destructor_that_was_executed_is_executed() {
+    const DERIVED: &str = "int g;\nstruct B { virtual ~B(); };\nstruct D : B { ~D() override; };\nB::~B() { g++; }\nD::~D() {}\n\
+        int main() {\n  { D d; }\n  return g - 1;\n}\n";
+    let place = Place::with(&[("derived.cc", DERIVED)]);
+    place.cxx("--trodden-coverage -O2 derived.cc -o own");
+    place.trodden("record --no-store -o run.trodden -- ./own");
+    let (lines, _) = lines_of_run(&place, "");
+    assert_eq!((lines[&4], lines[&5]), (1, 1), "{lines:?}");
 }
 
 /// What a command that fails says.

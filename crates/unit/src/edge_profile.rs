@@ -26,6 +26,22 @@ pub struct EdgeProfile {
     pub values: Vec<ValueCounters>,
     /// Calls by which a process becomes two (`fork`), in functions with placeholders.
     pub forks: Vec<ForkCall>,
+    /// Returns from calls between the lines of a block; only for coverage.
+    pub returns: Vec<ReturnCounter>,
+}
+
+/// A counter of the returns from a call that may not return, where another such call follows in its block: paths say only whether control
+/// left the block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ReturnCounter {
+    /// Index of the function in [`crate::UnitMap::functions`].
+    pub function: u32,
+    /// The block.
+    pub block: Node,
+    /// How many of the block's positions occur up to the call.
+    pub up_to_call: u32,
+    /// The unit's counter.
+    pub counter: u64,
 }
 
 /// A call by which a process becomes two: each continues behind it.
@@ -42,6 +58,11 @@ impl EdgeProfile {
     pub fn is_coverage(&self) -> bool {
         const OF_EDGES: u64 = 1 << 56;
         self.version & OF_EDGES == 0
+    }
+
+    /// The counters of returns from calls of a function, by its index: those of a block in the order of the calls.
+    pub fn returns_of(&self, function: usize) -> impl Iterator<Item = &ReturnCounter> {
+        self.returns.iter().filter(move |call| call.function as usize == function)
     }
 
     /// The edges behind the calls of a function, by its index, that make a process two.

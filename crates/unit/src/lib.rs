@@ -32,7 +32,7 @@ pub mod weights;
 pub use codegen::{CodegenOptions, RefusedOption};
 pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
-    ValueCounters,
+    ReturnCounter, ValueCounters,
 };
 pub use event_words::EventWords;
 pub use events::EventSource;

@@ -32,6 +32,9 @@ impl Unit {
         let cfg = FunctionCfg::new(function, &prepared, &self.no_return, &mut self.positions);
         if let Some(placeholders) = &mut self.placeholders {
             placeholders.note(function, &cfg, &self.no_return, self.map.functions.len(), &mut self.map.counters);
+            if self.options.experiment.has_coverage() {
+                placeholders.count_returns(function, &cfg, self.map.functions.len(), &mut self.map.counters);
+            }
         }
         let graph = graph_of(function, &cfg)?;
         let (frequencies, measured) = self.frequencies(&function.name(), &cfg, &graph);

@@ -47,6 +47,16 @@ pub struct CoveredFiles {
     /// Also files of Rust's standard library and of packages that cargo fetched, which are left out otherwise.
     #[arg(long)]
     pub all_files: bool,
+    /// Reproduce the counts of another tool. llvm-cov counts code behind a call as executed although the call did not return.
+    #[arg(long, value_name = "TOOL", value_enum)]
+    pub like: Option<CoverageTool>,
+}
+
+/// A tool whose counts can be reproduced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CoverageTool {
+    /// LLVM's.
+    LlvmCov,
 }
 
 /// `trodden coverage report`

@@ -27,6 +27,8 @@ pub enum Tool {
     Profdata,
     /// The tool for coverage.
     Cov,
+    /// The demangler.
+    Cxxfilt,
 }
 
 impl Tool {
@@ -38,6 +40,7 @@ impl Tool {
             Tool::Lld => "ld.lld",
             Tool::Profdata => "llvm-profdata",
             Tool::Cov => "llvm-cov",
+            Tool::Cxxfilt => "llvm-cxxfilt",
         }
     }
 
@@ -46,7 +49,7 @@ impl Tool {
         match self {
             Tool::Clang | Tool::ClangCxx => "apt-get install clang-22",
             Tool::Lld => "apt-get install lld-22",
-            Tool::Profdata | Tool::Cov => "apt-get install llvm-22",
+            Tool::Profdata | Tool::Cov | Tool::Cxxfilt => "apt-get install llvm-22",
         }
     }
 

@@ -5,6 +5,7 @@
 //! first.
 
 use super::files::Files;
+use super::not_executed::NotExecuted;
 use crate::cli::{Covered, CoveredFiles};
 use crate::driver::profdata;
 use crate::driver::toolchain::Tool;
@@ -57,8 +58,11 @@ impl CoverageMapping {
     /// Its program was not built with `--coverage`, or is not there as it ran; no file of it is wanted.
     pub fn new(profile: &Profile, wanted: &CoveredFiles) -> Result<CoverageMapping> {
         let bytes = profdata::coverage(profile)?;
-        let images = images(profile, &wanted.object)?;
+        let mut images = images(profile, &wanted.object)?;
         let folder = temporary::folder("trodden-coverage-")?;
+        if wanted.like.is_none() {
+            correct(&mut images, profile, folder.path())?;
+        }
         fs::write(folder.path().join(PROFILE), bytes).context("cannot write into the temporary folder")?;
         let own = wanted.ignore_filename_regex.clone();
         let foreign = (!wanted.all_files).then(|| FOREIGN_FILES.to_owned());
@@ -132,6 +136,20 @@ impl CoverageMapping {
         }
         Ok(output.stdout)
     }
+}
+
+/// Replaces images by copies of their mappings in which code that was not executed counts 0, if there is such code behind calls.
+fn correct(images: &mut [PathBuf], profile: &Profile, folder: &Path) -> Result<()> {
+    let Some(not_executed) = NotExecuted::from_view(&View::from_profile(profile)) else { return Ok(()) };
+    for (number, image) in images.iter_mut().enumerate() {
+        let bytes = fs::read(&image).with_context(|| format!("cannot read {}", image.display()))?;
+        let corrected = not_executed.correct(&bytes).with_context(|| format!("{}: build it again, and record again", image.display()))?;
+        if let Some(corrected) = corrected {
+            *image = folder.join(format!("mapping-{number}"));
+            fs::write(&image, corrected).context("cannot write into the temporary folder")?;
+        }
+    }
+    Ok(())
 }
 
 /// Name of the indexed profile in the temporary folder.

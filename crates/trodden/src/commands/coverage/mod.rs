@@ -7,6 +7,8 @@
 //! | file | what |
 //! |---|---|
 //! | `mapping.rs` | programs with a mapping, checked; calls of `llvm-cov` |
+//! | `not_executed.rs` | code behind calls that did not return, in the mapping |
+//! | `region_code.rs` | the encoding of regions in the mapping |
 //! | `files.rs` | which source files are wanted |
 //! | `lines.rs` | executions of lines, as `llvm-cov` has them |
 //! | `report.rs`, `diff.rs`, `by_test.rs` | the commands' tables; of a suite, which test adds what |
@@ -16,6 +18,8 @@ mod diff;
 pub mod files;
 mod lines;
 mod mapping;
+mod not_executed;
+mod region_code;
 mod report;
 
 use crate::driver::other_programs::joined;
@@ -23,7 +27,7 @@ pub use lines::Lines;
 pub use mapping::CoverageMapping;
 
 use crate::cli::{Coverage, CoverageExport, CoverageFormat, CoverageShow, CoveredFiles};
-use crate::driver::toolchain::LLVM_MAJOR;
+use crate::driver::toolchain::{LLVM_MAJOR, Tool};
 use crate::notes::{note, reasons, warn};
 use crate::output::{print, print_text, write_file};
 use anyhow::{Context, Result, bail, ensure};
@@ -71,7 +75,7 @@ pub fn run(job: &Coverage) -> Result<ExitCode> {
 
 fn show(job: &CoverageShow) -> Result<ExitCode> {
     let (profile, mapping) = CoverageMapping::load(&job.covered)?;
-    let mut arguments: Vec<OsString> = Vec::new();
+    let mut arguments: Vec<OsString> = vec![joined("-Xdemangler=", Tool::Cxxfilt.find()?)];
     let mut option = |text: &str| arguments.push(text.into());
     if job.branches {
         option("-show-branches=count");

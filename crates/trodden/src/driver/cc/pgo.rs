@@ -61,12 +61,13 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of clang's front end that insert them.
+    /// Options of clang's front end that insert them. From `-O1` on, clang calls the base class's destructor in place of an empty one, whose
+    /// regions would have no code that counts them.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],
-            LlvmCounters::Coverage => &["-fprofile-instrument=clang", "-fcoverage-mapping"],
-            LlvmCounters::Mcdc => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-fcoverage-mcdc"],
+            LlvmCounters::Coverage => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-mno-constructor-aliases"],
+            LlvmCounters::Mcdc => &["-fprofile-instrument=clang", "-fcoverage-mapping", "-fcoverage-mcdc", "-mno-constructor-aliases"],
         }
     }
 

@@ -1,0 +1,236 @@
+//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers in LEB128, regions by file and line.
+
+/// A counter, as it is encoded: two bits of kind, and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(u64);
+
+impl Counter {
+    /// The constant 0.
+    pub const ZERO: Counter = Counter(0);
+    /// The function's first counter.
+    pub const FIRST: Counter = Counter(1);
+
+    /// An expression by its number: a difference.
+    pub fn difference(expression: u64) -> Counter {
+        Counter(expression << 2 | 2)
+    }
+}
+
+/// What a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionKind {
+    /// Code.
+    Code,
+    /// What lies between pieces of code: it counts for lines without other regions.
+    Gap,
+    /// The place of a macro; the number of the file with its text.
+    Expansion(u64),
+    /// Another of LLVM's kinds, by its number.
+    Other(u64),
+}
+
+/// A region of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// What it is.
+    pub kind: RegionKind,
+    /// One counter, or of a branch those of both sides.
+    pub counters: Vec<Counter>,
+    /// Line and column of its beginning.
+    pub start: (u64, u64),
+    /// Line and column behind its end.
+    pub end: (u64, u64),
+    /// What else is encoded: numbers of conditions and decisions.
+    pub others: Vec<u64>,
+}
+
+/// LLVM's numbers of kinds.
+const BRANCH: u64 = 4;
+const DECISION: u64 = 5;
+const CONDITION: u64 = 6;
+/// In the column of the end: the region is a gap.
+const GAP: u64 = 1 << 31;
+const EXPANSION: u64 = 1 << 2;
+
+impl Region {
+    /// Whether it is a condition.
+    pub fn is_branch(&self) -> bool {
+        matches!(self.kind, RegionKind::Other(BRANCH | CONDITION))
+    }
+}
+
+/// The regions of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionRegions {
+    /// Its files, by their numbers in the unit's list.
+    pub files: Vec<u64>,
+    /// Operands of its expressions.
+    pub expressions: Vec<[Counter; 2]>,
+    /// Regions of each file.
+    pub regions: Vec<Vec<Region>>,
+}
+
+impl FunctionRegions {
+    /// Reads them; `None` if they are damaged.
+    pub fn read(bytes: &[u8]) -> Option<FunctionRegions> {
+        let mut bytes = Bytes(bytes);
+        let files: Vec<u64> = bytes.list(Bytes::number)?;
+        let expressions = bytes.list(|bytes| Some([Counter(bytes.number()?), Counter(bytes.number()?)]))?;
+        let mut regions = Vec::new();
+        for _ in &files {
+            let mut line = 0u64;
+            regions.push(bytes.list(|bytes| region(bytes, &mut line))?);
+        }
+        Some(FunctionRegions { files, expressions, regions })
+    }
+
+    /// Encodes them; regions of a file are in the order of their first lines.
+    pub fn write(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        put(&mut out, self.files.len() as u64);
+        self.files.iter().for_each(|file| put(&mut out, *file));
+        put(&mut out, self.expressions.len() as u64);
+        self.expressions.iter().flatten().for_each(|counter| put(&mut out, counter.0));
+        for regions in &self.regions {
+            put(&mut out, regions.len() as u64);
+            let mut line = 0;
+            for region in regions {
+                write_region(&mut out, region, line);
+                line = region.start.0;
+            }
+        }
+        out
+    }
+}
+
+fn region(bytes: &mut Bytes, line: &mut u64) -> Option<Region> {
+    let head = bytes.number()?;
+    let (mut kind, mut counters, mut others) = (RegionKind::Code, Vec::new(), Vec::new());
+    if head & 3 != 0 {
+        counters.push(Counter(head));
+    } else if head & EXPANSION != 0 {
+        kind = RegionKind::Expansion(head >> 3);
+    } else if head >> 3 == 0 {
+        counters.push(Counter::ZERO);
+    } else {
+        kind = RegionKind::Other(head >> 3);
+        let (sides, numbers) = match head >> 3 {
+            BRANCH => (2, 0),
+            CONDITION => (2, 3),
+            DECISION => (0, 2),
+            _ => (0, 0),
+        };
+        counters = (0..sides).map(|_| bytes.number().map(Counter)).collect::<Option<_>>()?;
+        others = (0..numbers).map(|_| bytes.number()).collect::<Option<_>>()?;
+    }
+    *line = line.checked_add(bytes.number()?)?;
+    let (first_column, lines, last_column) = (bytes.number()?, bytes.number()?, bytes.number()?);
+    if kind == RegionKind::Code && last_column & GAP != 0 {
+        kind = RegionKind::Gap;
+    }
+    Some(Region { kind, counters, start: (*line, first_column), end: (line.checked_add(lines)?, last_column & !GAP), others })
+}
+
+fn write_region(out: &mut Vec<u8>, region: &Region, line_before: u64) {
+    match region.kind {
+        RegionKind::Code | RegionKind::Gap => put(out, region.counters[0].0),
+        RegionKind::Expansion(file) => put(out, file << 3 | EXPANSION),
+        RegionKind::Other(kind) => {
+            put(out, kind << 3);
+            region.counters.iter().for_each(|counter| put(out, counter.0));
+            region.others.iter().for_each(|number| put(out, *number));
+        }
+    }
+    put(out, region.start.0 - line_before);
+    put(out, region.start.1);
+    put(out, region.end.0 - region.start.0);
+    put(out, region.end.1 | if region.kind == RegionKind::Gap { GAP } else { 0 });
+}
+
+/// The names in a list of files, the first of which is the folder of relative ones; `None` if it is damaged or compressed.
+pub fn file_names(bytes: &[u8]) -> Option<Vec<String>> {
+    let mut bytes = Bytes(bytes);
+    let (count, _, compressed) = (bytes.number()?, bytes.number()?, bytes.number()?);
+    let mut names: Vec<String> = Vec::new();
+    for _ in 0..if compressed == 0 { count } else { return None } {
+        let size = usize::try_from(bytes.number()?).ok()?;
+        let name = String::from_utf8_lossy(bytes.take(size)?).into_owned();
+        names.push(match names.first() {
+            Some(folder) if !name.starts_with('/') => format!("{folder}/{name}"),
+            _ => name,
+        });
+    }
+    Some(names)
+}
+
+/// Bytes that are read from the front.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, size: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(size)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0u64;
+        for place in 0..10 {
+            let byte = self.take(1)?[0];
+            number |= u64::from(byte & 0x7f).checked_shl(7 * place)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// A number of items, and the items.
+    fn list<T>(&mut self, mut item: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.number()?;
+        // An item takes a byte at least, so a damaged number ends at the end of the bytes.
+        (0..count).map(|_| item(self)).collect()
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `main` of a file: code, a gap, a branch, a condition of a decision, the decision, a macro's place, and a skipped line.
+    #[test]
+    fn what_was_read_is_written_the_same() {
+        let bytes = [
+            1, 1, 1, 1, 5, 7, // one file; one expression of the first two counters
+            1, 1, 11, 33, 17, 2, 0, // code
+        ];
+        let regions = FunctionRegions::read(&bytes).unwrap();
+        assert_eq!((regions.regions[0].len(), regions.regions[0][0].start, regions.regions[0][0].end), (1, (11, 33), (28, 2)));
+        let mut all = regions.clone();
+        let other = |kind, counters: usize, others: usize| Region {
+            kind,
+            counters: vec![Counter::FIRST; counters],
+            start: (300, 1),
+            end: (301, 2),
+            others: vec![7; others],
+        };
+        all.regions[0].extend([
+            other(RegionKind::Gap, 1, 0),
+            other(RegionKind::Other(BRANCH), 2, 0),
+            other(RegionKind::Other(CONDITION), 2, 3),
+            other(RegionKind::Other(DECISION), 0, 2),
+            other(RegionKind::Other(2), 0, 0),
+            other(RegionKind::Expansion(1), 0, 0),
+        ]);
+        assert_eq!(FunctionRegions::read(&all.write()), Some(all.clone()));
+        assert_eq!(FunctionRegions::read(&all.write()[..20]), None);
+    }
+}
