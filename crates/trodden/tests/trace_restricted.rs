@@ -31,7 +31,7 @@ static void say(void) {
 int main(int count, char **arguments) {
     say();
     if (count > 1) return 0;
-    static const struct rlimit less = { 1000 << 20, 3000 << 20 };
+    static const struct rlimit less = { 1000l << 20, 3000l << 20 };
     if (setrlimit(RLIMIT_AS, &less)) return 1;
     say();
     pid_t child = vfork();
@@ -48,7 +48,7 @@ fn limited(folder: &Folder, script: &str, user: Option<&str>) -> Output {
     if let Some(user) = user {
         command.args(["--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--", "sh"]);
     }
-    command.current_dir(folder.path("")).stdin(Stdio::null()).env_remove("TRODDEN_QUIET");
+    command.current_dir(folder.path("")).stdin(Stdio::null()).env_remove("TRODDEN_QUIET").env("TMPDIR", ".");
     command.args(["-c", script, env!("CARGO_BIN_EXE_trodden")]).output().unwrap()
 }
 
@@ -57,10 +57,10 @@ fn a_limited_address_space_is_as_large_as_without_a_trace() {
     let folder = Folder::new();
     folder.compile("cc", "limited.c", LIMITED);
     // Addresses are not random in a trace, which leaves gaps of other sizes.
-    let said = must(limited(&folder, "ulimit -v 8000000; setarch -R ./app", None));
+    let said = must(limited(&folder, "ulimit -S -v 8000000; setarch -R ./app", None));
     assert_eq!(said.lines().count(), 4);
     for options in IN_ONE_RUN {
-        let script = format!("ulimit -v 8000000; exec \"$0\" trace record {} --output one.trace -- ./app", options.join(" "));
+        let script = format!("ulimit -S -v 8000000; exec \"$0\" trace record {} --output one.trace -- ./app", options.join(" "));
         let output = limited(&folder, &script, None);
         assert!(!errors(&output).contains("do not work here"), "{options:?}: {}", errors(&output));
         assert_eq!(must(output), said, "{options:?}");
