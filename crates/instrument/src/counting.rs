@@ -19,8 +19,8 @@
 //! ([`trodden_wire::DIRECT_BIAS_SYMBOL`]). Of several executions that are counted together the runtime sees one, and
 //! the next one too if the comparison still says so.
 
+use crate::additions::add_to_word;
 use crate::events::BegunEvents;
-use crate::flags::code_generation_flags;
 use crate::interesting::Words;
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use crate::segments::SegmentCode;
@@ -29,8 +29,7 @@ use crate::stream::StreamCode;
 use crate::weights::{mark_unlikely, weigh_successors};
 use llvm_sys::core::*;
 use llvm_sys::prelude::LLVMMetadataRef;
-use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp, LLVMIntPredicate};
-use std::sync::OnceLock;
+use llvm_sys::{LLVMAtomicOrdering, LLVMIntPredicate};
 use trodden_unit::CountTable;
 
 /// Spreads path numbers: 2^64 divided by the golden ratio.
@@ -53,15 +52,6 @@ const PLACE: &str = "__trodden_place_of_a_count";
 const JUMP_TO_COUNT: &str = "leaq 1f(%rip), %r11\n\tjmp ${1:P}\n1:";
 /// The counter's address, the function; what both change.
 const JUMP_REGISTERS: &str = "{rdi},i,~{r10},~{r11},~{flags},~{fpsr},~{dirflag}";
-
-/// An addition to a word of memory in one instruction.
-const ADD: &str = "addq $1, $0";
-/// The word, a summand that an instruction can hold or one in a register. Neither the state of the floating-point unit nor the
-/// direction of string instructions changes; to name them would take LLVM most of the time that this code costs it.
-const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
-
-const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
-const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
 
 /// Where a function counts, and how.
 #[derive(Clone, Copy)]
@@ -151,37 +141,6 @@ impl Counters<'_> {
     pub fn add(&self, builder: &Builder, address: Value, by: Value) {
         add_to_word(builder, address, by, self.atomic);
     }
-}
-
-/// Adds to the word at an address, which other threads add to as well if that is to be `atomic`.
-pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
-    if atomic {
-        let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
-        llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
-        return;
-    }
-    // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
-    if is_unoptimised(builder) {
-        builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
-        return;
-    }
-    let old = builder.load(builder.module.i64(), address);
-    let new = builder.add(old, by);
-    builder.store(new, address);
-}
-
-/// Adds to two words at an address, which are one number. A signal handler that adds there in between loses nothing: what the lower word
-/// carries is in the flags, which are restored behind it.
-pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
-    let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
-    builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);
-}
-
-/// Whether code generation leaves load, addition and store the three instructions that they are.
-fn is_unoptimised(builder: &Builder) -> bool {
-    static FLAG: OnceLock<bool> = OnceLock::new();
-    let function = Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function();
-    function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
 }
 
 /// A count to be made: of the path with this number, at this place.

@@ -19,7 +19,7 @@
 //! unoptimised code too, and `spent` after everything else where a path ends: what a signal handler's paths were charged with meanwhile is
 //! not forgotten.
 
-use crate::counting::{add_to_two_words, add_to_word};
+use crate::additions::{add_to_two_words, add_to_word};
 use crate::emit::{declare_preserving, label, thread_local_with_place};
 use crate::llvm::{Block, Builder, Module, Value, llvm};
 use llvm_sys::core::*;

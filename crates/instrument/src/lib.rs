@@ -10,6 +10,7 @@
 
 #![allow(unused_unsafe, reason = "calls of LLVM-C, each in its own `unsafe`, may be arguments of each other")]
 
+mod additions;
 mod addresses;
 mod attributes;
 mod block_properties;

@@ -448,7 +448,7 @@ pub fn set_signal_mask(mask: u64) -> u64 {
     before
 }
 
-/// Whether the word at an address can be read: the kernel reads it, and changes nothing since it is told to do what it does not know.
+/// Whether the word at an address can be read: the kernel reads it, and changes nothing since it does not know the operation.
 pub fn is_readable(address: usize) -> bool {
     system!(14, -1_i32, address, 0, size_of::<u64>()) != Err(Errno(14)) // EFAULT
 }

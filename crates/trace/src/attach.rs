@@ -2,6 +2,7 @@
 
 use crate::CollectError;
 use crate::memory::mappings;
+use crate::process_status::{capabilities, field, may_trace_others, number, own_status, status};
 use crate::ptrace::{self, PtraceStop, Resume, Tid, begin_again, unless_gone};
 use crate::session::Session;
 use std::io;
@@ -45,21 +46,6 @@ fn has_ended(thread: Tid) -> bool {
     field(&status(thread), "State").is_none_or(|state| state.starts_with(['Z', 'X']))
 }
 
-/// `/proc/PID/status`; empty if there is no such process.
-fn status(process: Tid) -> String {
-    std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default()
-}
-
-/// A field of `/proc/PID/status`.
-fn field(status: &str, name: &str) -> Option<String> {
-    Some(status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?.trim().to_owned())
-}
-
-/// A field of `/proc/PID/status` that begins with a number.
-fn number(status: &str, name: &str) -> Option<Tid> {
-    field(status, name)?.split_whitespace().next()?.parse().ok()
-}
-
 fn refusal(process: Tid, why: String) -> CollectError {
     CollectError::Untraceable { process, why }
 }
@@ -70,7 +56,7 @@ fn refusal(process: Tid, why: String) -> CollectError {
 /// It is such a process: why, and what to do.
 pub fn check_traceable(process: Tid) -> Result<(), CollectError> {
     let refuse = |why: String| Err(refusal(process, why));
-    let (its, own) = (status(process), status(std::process::id() as Tid));
+    let (its, own) = (status(process), own_status());
     if its.is_empty() {
         return refuse("there is no such process".to_owned());
     }
@@ -137,28 +123,6 @@ fn forbidden_by_yama(is_capable: bool) -> Option<String> {
         "3" => Some(format!("{SETTING} is 3, so that no process can be traced until the machine is started again")),
         _ => None,
     }
-}
-
-/// Whether this process may trace those of other users, and programs that get more rights than it has.
-pub fn may_trace_all() -> bool {
-    may_trace_others(&status(std::process::id() as Tid))
-}
-
-/// Whether this process may raise limits of resources of others.
-pub fn may_raise_limits() -> bool {
-    const CAP_SYS_RESOURCE: u32 = 24;
-    capabilities(&status(std::process::id() as Tid), "CapEff") >> CAP_SYS_RESOURCE & 1 == 1
-}
-
-/// Whether a process with this status may trace those of other users.
-fn may_trace_others(status: &str) -> bool {
-    const CAP_SYS_PTRACE: u32 = 19;
-    capabilities(status, "CapEff") >> CAP_SYS_PTRACE & 1 == 1
-}
-
-/// A set of capabilities in `/proc/PID/status`.
-fn capabilities(status: &str, name: &str) -> u64 {
-    field(status, name).and_then(|set| u64::from_str_radix(&set, 16).ok()).unwrap_or(0)
 }
 
 /// Refuses processes that share their memory with others for long.

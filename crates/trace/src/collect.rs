@@ -10,7 +10,7 @@
 //! | [`Hardware`] | four sites | a stop a hit; code is untouched |
 
 use crate::CollectError;
-use crate::attach::{check_same_file, check_unwritable_in, may_raise_limits};
+use crate::attach::{check_same_file, check_unwritable_in};
 use crate::bpf::KernelProbes;
 use crate::breakpoints::Breakpoints;
 use crate::follow::{FollowEnding, Followed, follow, map_library};
@@ -18,6 +18,7 @@ use crate::hardware::HardwareBreakpoints;
 use crate::images::{self, Library, sites_of};
 use crate::journal::AddressLimit;
 use crate::memory::{MemoryEffect, mappings};
+use crate::process_status::may_raise_limits;
 use crate::ptrace::{self, Registers};
 use crate::repeat::{RepeatDivergence, Repeater, RunLog};
 use crate::rings::{RINGS, STRIDE};
@@ -87,6 +88,7 @@ pub trait Collector: Sync {
     /// # Errors
     /// The program cannot be started or followed.
     fn collect(&self, run: TraceRun, sink: &mut dyn Sink) -> Result<RunOutcome, CollectError> {
+        // Length: a subject is watched, followed and let go in one place, whatever fails.
         let mut run = run;
         let (executable, recipe, stop, limit) = (run.executable, run.recipe, run.stop, run.limit);
         if let Some(core) = recipe.core {

@@ -20,7 +20,7 @@
 //! | `branch_import/` | path profiles of programs of the tier `addresses`, from branches that hardware recorded |
 //! | `hot_paths/` | the same from the paths of a detector of the hardware path profiler |
 //! | `probe_graphs.rs` | graphs of functions for both |
-//! | `system.rs`, `ptrace.rs` | the system calls |
+//! | `system.rs`, `ptrace.rs`, `process_status.rs` | the system calls, and what the kernel says of a process |
 //! | `sources/` | retired branches for the model of the hardware path profiler: programs under QEMU, recordings |
 
 mod attach;
@@ -47,6 +47,7 @@ mod numbers;
 mod partial;
 pub mod perf_script;
 mod probe_graphs;
+mod process_status;
 mod programs;
 mod ptrace;
 mod repeat;

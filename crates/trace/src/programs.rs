@@ -160,7 +160,7 @@ pub(crate) fn start(program: ProgramStart, conditions: StartConditions) -> Resul
 
 /// Refuses a program whose file gives it another user, group or capabilities, where being traced would keep them from it.
 fn check_unprivileged(program: &ProgramStart) -> Result<(), TraceError> {
-    if crate::attach::may_trace_all() {
+    if crate::process_status::may_trace_all() {
         return Ok(());
     }
     let Some((path, what)) = find(program).and_then(|path| privilege(&path).map(|what| (path, what))) else { return Ok(()) };

@@ -311,6 +311,7 @@ impl Session {
     /// Undoes what the journal holds, in the name of `threads`, which are stopped outside system calls; `quiet` is one of them that gets no
     /// signal when it goes on. Threads of `others`, too, lose what every thread has got. Returns what could not be undone.
     pub fn undo(&self, threads: &[Tid], others: &[Tid], quiet: Option<Tid>) -> Vec<String> {
+        // Length: one list of changes, undone in one order.
         let entries = std::mem::take(&mut self.state.borrow_mut().entries);
         let mut left = Vec::new();
         let mut note = |what: &dyn std::fmt::Display, result: Result<(), CollectError>| match result {

@@ -1,6 +1,7 @@
 //! What a collection watches in a subject: breakpoints in slots, hardware breakpoints, every instruction, or nothing.
 //!
 //! The loop that follows a subject asks here what a trap means and how a thread goes on; everything else is the same for all collectors.
+// Length: one match over the kinds of watching for each thing that happens to a subject.
 
 use crate::CollectError;
 use crate::breakpoints::{BreakpointSite, Breakpoints, InSlot};

@@ -1,5 +1,6 @@
 //! Streams: counts made from them against those of a counting run; frames across `longjmp`, exceptions, threads, `fork`;
 //! what is left after a crash, an abort, `kill -9`.
+// Length: one program and its helpers serve all tests of streams.
 
 mod place;
 

@@ -179,7 +179,7 @@ fn code_that_can_be_written_from_the_start_is_only_stepped() {
     assert_eq!(must(output), said);
 }
 
-/// It changes `f`, says so, and computes until it is told to end.
+/// It changes `f`, says so, and computes until it is to end.
 const CHANGED_BEFORE: &str = r#"
 #include <signal.h>
 #include <stdint.h>
@@ -288,7 +288,8 @@ fn a_program_that_reads_its_code_by_itself_sees_its_own_when_it_is_stepped() {
 #[test]
 fn the_protection_of_code_is_the_programs_own_after_stepping() {
     let folder = Folder::new();
-    let text = "#include <unistd.h>\n__attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
+    let text = "#include <unistd.h>\n\
+                __attribute__((noinline)) int work(int n) { int s = 0; for (int i = 0; i < n; i++) s += i ^ n; return s; }\n\
                 int main(void) { int s = 0; for (;;) { s += work(20); usleep(100 + (s & 1)); } }\n";
     folder.compile("cc", "spin.c", text);
     make_code_writable(&folder.path("app"));

@@ -76,7 +76,7 @@ fn is_root() -> bool {
     has_all
 }
 
-const NOBODY: &str = "65534";
+const OTHER_USER: &str = "65534";
 
 /// A folder that every user can write to.
 fn open_folder() -> Folder {
@@ -93,7 +93,7 @@ fn a_limit_that_leaves_no_room_is_a_refusal_before_the_program_starts() {
     let folder = open_folder();
     folder.compile("cc", "limited.c", LIMITED);
     let script = "ulimit -v 2000000; exec \"$0\" trace record --runs 1 --collector trampolines --output one.trace -- ./app";
-    let output = limited(&folder, script, Some(NOBODY));
+    let output = limited(&folder, script, Some(OTHER_USER));
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{}", errors(&output));
     assert!(errors(&output).contains("ulimit -v"), "{}", errors(&output));
 }
@@ -108,12 +108,12 @@ fn programs_that_get_more_rights_are_refused_before_they_start() {
     let program = folder.path("app");
     let refused = |what: &str| {
         for command in ["trace record --runs 1 --output one.trace", "trace record --collector single-step --output one.trace"] {
-            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(NOBODY));
+            let output = limited(&folder, &format!("exec \"$0\" {command} -- ./app"), Some(OTHER_USER));
             assert_eq!((output.status.code(), &output.stdout[..]), (Some(2), &b""[..]), "{what}: {}", errors(&output));
             assert!(errors(&output).contains(what) && errors(&output).contains("as root"), "{what}: {}", errors(&output));
         }
     };
-    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(NOBODY)));
+    must(limited(&folder, "exec \"$0\" trace record --runs 1 --output one.trace -- ./app", Some(OTHER_USER)));
     std::fs::remove_file(folder.path("one.trace")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     refused("setuid");
@@ -134,7 +134,7 @@ fn processes_of_others_are_refused_by_name() {
         return;
     }
     let folder = open_folder();
-    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(NOBODY));
+    let by_pid = |id: u32| limited(&folder, &format!("exec \"$0\" trace record --output p.trace --pid {id}"), Some(OTHER_USER));
     let mut sleeper = Command::new("sleep").arg("100").spawn().unwrap();
     let output = by_pid(sleeper.id());
     sleeper.kill().unwrap();
@@ -146,7 +146,7 @@ fn processes_of_others_are_refused_by_name() {
     std::fs::copy("/usr/bin/sleep", &program).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
     let mut sleeper = Command::new("setpriv");
-    sleeper.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups", "--"]).arg(&program).arg("100");
+    sleeper.args(["--reuid", OTHER_USER, "--regid", OTHER_USER, "--clear-groups", "--"]).arg(&program).arg("100");
     let mut sleeper = sleeper.spawn().unwrap();
     while std::fs::read_link(format!("/proc/{}/exe", sleeper.id())).is_ok_and(|path| !path.ends_with("sleep")) {
         std::thread::yield_now();

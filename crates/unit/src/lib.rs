@@ -34,7 +34,6 @@ pub use edge_profile::{
     CounterPlaceholder, EdgeCounter, EdgeProfile, ForkCall, OwnCounters, PlaceholderPosition, ProfiledFunction, ProfiledValueKind,
     ReturnCounter, ValueCounters,
 };
-pub use event_words::EventWords;
 pub use events::EventSource;
 pub use experiment::{Experiment, PluginRequest, Settings};
 pub use frame::{Frame, FrameError};
@@ -48,7 +47,7 @@ pub use parts::{FunctionPart, FunctionParts};
 pub use properties::UnitProperties;
 pub use segment_words::{CallerPath, SegmentWords, UnplacedCall};
 pub use segments::{SegmentContext, SegmentFunction, SegmentSet, SegmentSetBuilder};
-pub use storage::{CountTable, InterestingWords, LabelWords, Storage, StorageAliases};
+pub use storage::{CountTable, EventWords, InterestingWords, LabelWords, Storage, StorageAliases};
 pub use store::UnitStore;
 pub use transformations::{Transformation, TransformationPlan};
 pub use weights::Weights;

@@ -1,8 +1,8 @@
 //! Where a function's counts are kept while the program runs: storage classes, part of a [`crate::UnitMap`].
 
-use crate::event_words::EventWords;
 use crate::segment_words::SegmentWords;
 use serde::{Deserialize, Serialize};
+use trodden_flow::{DagEdge, Edge, Node};
 
 /// Where a function's counts are kept in the memory of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,5 +119,47 @@ impl CountTable {
     /// The words of its cells, as a range.
     pub fn cells(&self) -> std::ops::Range<u64> {
         self.first_word.saturating_add(1)..self.first_word.saturating_add(self.slots.saturating_mul(2).saturating_add(1))
+    }
+}
+
+/// The words of a function of a stream build: one for each path of the graph of its events. No memory is behind them; their addresses are
+/// what the program writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventWords {
+    /// The unit's word of the first path.
+    pub first_word: u64,
+    /// Number of words.
+    pub words: u64,
+    /// The edges that the graph of the events has besides, by their numbers there, each with the block whose call it stands for; ascending.
+    pub calls: Vec<(Edge, Node)>,
+    /// Blocks with such a call behind which the block's code may not be executed: what is [`up_to_calls`](crate::UnitBlock::up_to_calls) of
+    /// them there.
+    pub up_to_calls: Vec<(Node, u32)>,
+    /// The acyclic graph of the events' paths.
+    pub dag: Vec<DagEdge>,
+    /// For each edge of it its value.
+    pub values: Vec<i64>,
+}
+
+impl EventWords {
+    /// All its words, as a range.
+    pub fn range(&self) -> std::ops::Range<u64> {
+        self.first_word..self.first_word.saturating_add(self.words)
+    }
+
+    /// Whether an edge of the graph of the events is none of the function's.
+    pub fn is_call(&self, edge: Edge) -> bool {
+        self.calls.binary_search_by_key(&edge, |call| call.0).is_ok()
+    }
+
+    /// The function's edge that is this one of the graph of the events; `None` if the function has no such edge.
+    pub fn own_edge(&self, edge: Edge) -> Option<Edge> {
+        let before = self.calls.partition_point(|call| call.0 < edge);
+        (!self.is_call(edge)).then(|| Edge(edge.0 - before as u32))
+    }
+
+    /// The edge of the graph of the events that is this one of the function's.
+    pub fn edge_of_events(&self, own: Edge) -> Edge {
+        self.calls.iter().fold(own, |edge, call| if call.0 <= edge { Edge(edge.0 + 1) } else { edge })
     }
 }

@@ -9,6 +9,8 @@ pub struct FunctionLength {
     pub line: usize,
     /// Its lines, without comments and empty ones.
     pub code: usize,
+    /// Whether a comment in it says why it is long.
+    pub has_reason: bool,
 }
 
 /// The functions of a formatted source, tests and functions inside functions too.
@@ -25,7 +27,9 @@ pub fn lengths(text: &str) -> Vec<FunctionLength> {
         let is_whole = line.ends_with(['}', ';']);
         let length = if is_whole { Some(1) } else { lines[at..].iter().position(is_end).map(|n| n + 1) };
         let Some(length) = length else { continue };
-        found.push(FunctionLength { name: name.to_owned(), line: at + 1, code: lines[at..at + length].iter().filter(is_code).count() });
+        let body = &lines[at..at + length];
+        let has_reason = body.iter().any(|line| line.trim_start().starts_with(super::REASON));
+        found.push(FunctionLength { name: name.to_owned(), line: at + 1, code: body.iter().filter(is_code).count(), has_reason });
     }
     found
 }

@@ -63,7 +63,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Takes out what was written for some code, and puts all threads right: `others`, stopped for these events, and one at its system call.
+    /// Takes out what was written for some code, and puts all threads right: `others`, stopped for these events, and one at its system
+    /// call.
     fn release(&mut self, ranges: &[Range<u64>], others: &[(Tid, PtraceStop)], thread: Tid) -> Result<(), CollectError> {
         for range in ranges {
             self.watch.release(self.subject, range, self.sink).map_err(CollectError::Store)?;
@@ -82,8 +83,8 @@ impl Following<'_, '_> {
         Ok(())
     }
 
-    /// Stops all other threads wherever they are; gives what for. One that was at a breakpoint stands before it, as if it had not been there
-    /// yet.
+    /// Stops all other threads wherever they are; gives what for. One that was at a breakpoint stands before it, as if it had not been
+    /// there yet.
     fn stop_others(&mut self, thread: Tid) -> Result<Vec<(Tid, PtraceStop)>, CollectError> {
         let session = self.subject.session.clone();
         // A parent in `vfork` executes nothing, and cannot be stopped.

@@ -56,7 +56,7 @@ pub fn folder_in(base: &Path, prefix: &str) -> Result<TemporaryFolder> {
     Ok(TemporaryFolder(folder))
 }
 
-/// Creates a folder in another one, for whoever may use that.
+/// Creates a folder in another one, for all users who may use that one.
 ///
 /// # Errors
 /// It cannot be created.

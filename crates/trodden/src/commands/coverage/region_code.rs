@@ -1,4 +1,5 @@
-//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers in LEB128, regions by file and line.
+//! The encoding of a function's regions in LLVM's coverage mapping (`CoverageMappingWriter.cpp`): numbers in LEB128, regions by file
+//! and line.
 
 /// A counter, as it is encoded: two bits of kind, and a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

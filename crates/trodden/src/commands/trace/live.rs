@@ -33,7 +33,7 @@ impl<S: Sink> LiveSink<S> {
     /// Hands over what is left.
     ///
     /// # Errors
-    /// Nobody takes it any more.
+    /// The receiver is gone.
     pub fn finish(mut self) -> io::Result<S> {
         (0..self.pieces.len()).try_for_each(|thread| self.hand_over(thread))?;
         Ok(self.sink)
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_ends_when_nobody_takes_its_hits() {
+    fn a_recording_ends_when_the_receiver_of_its_hits_is_gone() {
         let (mut sink, hits) = live(Nothing);
         drop(hits);
         assert!(sink.record_sites(ThreadNumber(0), &vec![1; PIECE]).is_err());

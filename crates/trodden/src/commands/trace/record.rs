@@ -4,6 +4,7 @@
 //! whose input, answers and output are recorded; place and distribute witnesses, and check the pairwise condition; a
 //! run for each profile, compared with the first one; merge the partial traces. If they contradict what was assumed,
 //! more is assumed possible, and all from placing on is repeated.
+// Length: the order of one recording, from the first run to the file.
 
 use super::code::Code;
 use super::collectors::collector;

@@ -3,6 +3,7 @@
 //!
 //! Invariant: every run of several gets the same arguments, environment, folder and input, and pipes for its output, so that all runs see
 //! the same. A single one has the streams of the command itself.
+// Length: all ways of running one program once.
 
 use super::fresh::FreshFolder;
 use super::live::{LiveHits, live};

@@ -61,8 +61,8 @@ impl LlvmCounters {
         }
     }
 
-    /// Options of clang's front end that insert them. From `-O1` on, clang calls the base class's destructor in place of an empty one, whose
-    /// regions would have no code that counts them.
+    /// Options of clang's front end that insert them. From `-O1` on, clang calls the base class's destructor in place of an empty one,
+    /// whose regions would have no code that counts them.
     fn clang_options(self) -> &'static [&'static str] {
         match self {
             LlvmCounters::Edges => &["-fprofile-instrument=llvm"],

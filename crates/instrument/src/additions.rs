@@ -1,0 +1,47 @@
+//! Additions to words of memory that lose nothing to a signal handler which adds to the same word.
+
+use crate::flags::code_generation_flags;
+use crate::llvm::{Block, Builder, Value, llvm};
+use llvm_sys::core::*;
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
+use std::sync::OnceLock;
+
+/// An addition to a word of memory in one instruction.
+const ADD: &str = "addq $1, $0";
+/// The word, a summand that an instruction can hold or one in a register. Neither the state of the floating-point unit nor the
+/// direction of string instructions changes; to name them would take LLVM most of the time that this code costs it.
+const ADD_OPERANDS: &str = "*m,re,~{memory},~{flags}";
+
+const ADD_WIDE: &str = "addq $2, $0\n\tadcq $3, $1";
+const ADD_WIDE_OPERANDS: &str = "*m,*m,re,re,~{memory},~{flags}";
+
+/// Adds to the word at an address, which other threads add to as well if that is to be `atomic`.
+pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
+    if atomic {
+        let (add, order) = (LLVMAtomicRMWBinOp::LLVMAtomicRMWBinOpAdd, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
+        llvm!(LLVMBuildAtomicRMW(builder.raw(), add, address.0, by.0, order, 0));
+        return;
+    }
+    // It has to be one instruction, so that a signal handler which counts there in between loses nothing.
+    if is_unoptimised(builder) {
+        builder.assembly_on_memory(ADD, ADD_OPERANDS, &[address], &[by]);
+        return;
+    }
+    let old = builder.load(builder.module.i64(), address);
+    let new = builder.add(old, by);
+    builder.store(new, address);
+}
+
+/// Adds to two words at an address, which are one number. A signal handler that adds there in between loses nothing: what the lower word
+/// carries is in the flags, which are restored behind it.
+pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
+    let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
+    builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);
+}
+
+/// Whether code generation leaves load, addition and store the three instructions that they are.
+fn is_unoptimised(builder: &Builder) -> bool {
+    static FLAG: OnceLock<bool> = OnceLock::new();
+    let function = Block(llvm!(LLVMGetInsertBlock(builder.raw()))).function();
+    function.has_attribute("optnone") || *FLAG.get_or_init(|| code_generation_flags().iter().any(|flag| flag == "-O0"))
+}
