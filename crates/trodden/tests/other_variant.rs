@@ -33,15 +33,15 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// A stream has more places at which paths can stop, so its paths have other numbers.
+/// A build that counts more calls has more places at which paths can stop, so its paths have other numbers.
 #[test]
 fn plans_refuse_the_run_of_another_variant() {
     let place = Place::with(&[("prog.c", RETURNS)]);
     place.cc("-O1 prog.c -o prog");
     place.trodden("record --no-store -o own.trodden -- ./prog");
     place.trodden("plan ./prog -k 2 --profile own.trodden");
-    place.trodden("instrument prog --stream -o streaming");
-    place.trodden("record --whole-program --no-store -o other.trodden -- ./streaming");
+    place.trodden("instrument prog --reach all -o more");
+    place.trodden("record --no-store -o other.trodden -- ./more");
     let output = place.command(trodden()).args(["plan", "./prog", "-k", "2", "--profile", "other.trodden"]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(

@@ -275,7 +275,7 @@ fn libraries_take_as_little_thread_local_storage_as_the_guide_says() {
     must(place.command(trodden()).args(["record", "--no-store", "-o", "run.trodden", "--", "./prog"]));
     place.trodden("export known run.trodden -o known");
     let residual = format!("known={}", place.path("known").display());
-    for (tier, expected) in [("", 8), ("when=bursts", 8), (residual.as_str(), 16), ("events=instructions", 40)] {
+    for (tier, expected) in [("", 8), ("when=bursts", 8), (residual.as_str(), 24), ("events=instructions", 40)] {
         let mut compile = place.command(trodden());
         compile.args(["cc", "-O2", "-fPIC", "-shared", "step.c", "-o", "libstep.so"]).env("TRODDEN_INSTRUMENT", tier);
         assert!(compile.status().unwrap().success(), "{tier}");

@@ -218,7 +218,7 @@ fn expressions_find_paths() {
     assert_eq!(found["functions_not_counted_whole"], serde_json::json!(["convert"]));
     let (status, _, said) = find("convert: 6 nonsense", &[]);
     assert!(
-        status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n             ^\n"),
+        status == Some(2) && said.contains("`nonsense` is no place") && said.ends_with("  convert: 6 nonsense\n               ^\n"),
         "{said}"
     );
     assert!(find("nowhere: 6", &[]).2.contains("nowhere"));

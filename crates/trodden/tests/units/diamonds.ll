@@ -282,15 +282,15 @@ end:                                              ; preds = %large, %join
   %23 = getelementptr i64, ptr %18, i64 1
   %24 = load i64, ptr %23, align 8
   %25 = add i64 %24, %22
-  %26 = getelementptr i64, ptr %18, i64 1
-  store i64 %25, ptr %26, align 8
-  %27 = sext i64 %22 to i128
-  %28 = mul i128 %27, %27
-  %29 = getelementptr i64, ptr %18, i64 2
-  %30 = load i128, ptr %29, align 8
-  %31 = add i128 %30, %28
-  %32 = getelementptr i64, ptr %18, i64 2
-  store i128 %31, ptr %32, align 8
+  store i64 %25, ptr %23, align 8
+  %26 = sext i64 %22 to i128
+  %27 = mul i128 %26, %26
+  %28 = lshr i128 %27, 64
+  %29 = trunc i128 %28 to i64
+  %30 = getelementptr i64, ptr %18, i64 2
+  %31 = trunc i128 %27 to i64
+  %32 = getelementptr i64, ptr %30, i64 1
+  call void asm sideeffect "addq $2, $0\0A\09adcq $3, $1", "*m,*m,re,re,~{memory},~{flags}"(ptr elementtype(i64) %30, ptr elementtype(i64) %32, i64 %31, i64 %29)
   %33 = load i64, ptr getelementptr (i8, ptr @__trodden_event_cost, i64 8), align 8
   %34 = add i64 %22, %33
   %35 = load i64, ptr @__trodden_event_own, align 8

@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn what_was_read_is_written_the_same() {
         let bytes = [
-            1, 1, 1, 1, 5, 7, // one file; one expression of the first two counters
-            1, 1, 11, 33, 17, 2, 0, // code
+            1, 1, 1, 1, 5, // one file; one expression of the first two counters
+            1, 1, 11, 33, 17, 2, // one region, of code
         ];
         let regions = FunctionRegions::read(&bytes).unwrap();
         assert_eq!((regions.regions[0].len(), regions.regions[0][0].start, regions.regions[0][0].end), (1, (11, 33), (28, 2)));
