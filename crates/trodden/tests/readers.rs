@@ -84,7 +84,7 @@ fn report(place: &Place, file: &str) -> Value {
 /// A hundred barriers of two threads, at times with fractions of nanoseconds: `slow` is late at each of them by about half a millisecond.
 fn barriers() -> String {
     let (mut events, mut now, mut state) = (Vec::new(), 0.0f64, 1u64);
-    let mut slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
+    let slice = |events: &mut Vec<Value>, process: u32, name: &str, from: f64, until: f64| {
         events.push(serde_json::json!({ "ph": "X", "name": name, "pid": process, "tid": 0, "ts": from, "dur": until - from }));
     };
     for number in 0..100 {

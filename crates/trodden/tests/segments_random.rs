@@ -88,8 +88,11 @@ fn run(place: &Place, program: &str, options: &[&str]) -> Vec<u8> {
     must(place.command(trodden()).arg("record").args(options).arg("--").arg(place.path(program))).stdout
 }
 
+/// By function: its shape, its number of counters, and the count of each path.
+type CountedFunctions = BTreeMap<String, (u64, u64, Vec<(u64, u64)>)>;
+
 /// What was counted of each path of each function: of how many, and of which shape it is.
-fn counted(place: &Place, file: &str) -> BTreeMap<String, (u64, u64, Vec<(u64, u64)>)> {
+fn counted(place: &Place, file: &str) -> CountedFunctions {
     let profile = Profile::read(&place.path(file)).unwrap();
     let counts = profile.functions().map(|(_, unit, f)| (f.name.clone(), (f.shape, f.counters, unit.counts_of(f).collect())));
     counts.collect()
