@@ -23,7 +23,7 @@ impl Mutator {
         (self.state >> 33) as usize % limit.max(1)
     }
 
-    /// One input of the corpus, changed in one to eight places, of at most so many bytes.
+    /// Returns a random corpus input with one to eight mutations, truncated to `most` bytes.
     pub fn mutated(&mut self, corpus: &[Vec<u8>], most: usize) -> Vec<u8> {
         let mut input = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(8) {

@@ -32,8 +32,8 @@ pub fn add_to_word(builder: &Builder, address: Value, by: Value, atomic: bool) {
     builder.store(new, address);
 }
 
-/// Adds to two words at an address, which are one number. A signal handler that adds there in between loses nothing: what the lower word
-/// carries is in the flags, which are restored behind it.
+/// Adds to two words at an address, which are one number. If a signal handler adds to them between the two instructions, nothing is
+/// lost: the carry of the lower word is in the flags, which are restored when the handler returns.
 pub fn add_to_two_words(builder: &Builder, address: Value, [low, high]: [Value; 2]) {
     let upper = builder.offset(builder.module.i64(), address, builder.constant(1));
     builder.assembly_on_memory(ADD_WIDE, ADD_WIDE_OPERANDS, &[address, upper], &[low, high]);

@@ -1,7 +1,7 @@
 //! Events of streams to path numbers.
 //!
-//! A stream has more events than a function has paths: also where control comes to a call that always returns
-//! ([`trodden_unit::EventWords`]). All other events stand for one path each, which has the same edges in both graphs.
+//! A stream records an event at every call of a function of the unit, even of one that always returns, so a function can have more
+//! events than paths ([`trodden_unit::EventWords`]). Every other event denotes one path, with the same edges in both graphs.
 
 use crate::counts::Counts;
 use crate::model::{ImageProfile, UnitProfile};

@@ -5,10 +5,10 @@ use crate::shape::predecessors;
 use llvm_sys::LLVMOpcode;
 use llvm_sys::core::*;
 
-/// Moves blocks that held nothing but counters out from between two blocks of which one goes on to the other, to the
-/// block from which control comes to them. Where cases of a `switch` fall through, such a block stands at the head of
-/// each. LLVM leaves a block that falls through to the next as it is, but duplicates a short one that jumps into all
-/// that go on to it: each case would get a copy of all later cases.
+/// Moves each block that held only counters next to its predecessor, so that it no longer separates a block from the one
+/// that it falls through to. Cases of a `switch` that fall through start with such blocks. LLVM keeps a block that falls
+/// through, but tail-duplicates a short block that ends in a jump into its predecessors: each case would get a copy of
+/// all later cases.
 pub fn restore(function: Value) {
     let blocks: Vec<Block> = function.blocks().collect();
     for (at, block) in blocks.iter().enumerate() {

@@ -20,7 +20,7 @@ use trodden_wire::stream::{
 };
 use trodden_wire::{LostThreads, RawHeader, RawUnit, region_lost_offset, region_stride};
 
-/// So often the chunks of a thread that goes on are read, to find the last one unchanged.
+/// Maximum number of times the chunks of a running thread are read until its last chunk did not change during a reading.
 const READINGS: usize = 16;
 
 /// What is known of a stream's image.

@@ -75,9 +75,6 @@ pub struct Followed {
     /// Code that the program changed, as addresses of the files: from then on it was not watched.
     #[serde(default)]
     pub changed_code: Vec<Range<u64>>,
-    /// Whether it filtered its system calls (seccomp).
-    #[serde(default)]
-    pub is_filtered: bool,
     /// Changes to a process that was let go which could not be undone.
     #[serde(default)]
     pub unrestored: Vec<String>,
@@ -179,7 +176,6 @@ impl<'a, 'w> Following<'a, 'w> {
             handled_faults: 0,
             stack: Vec::new(),
             changed_code: Vec::new(),
-            is_filtered: false,
             unrestored: Vec::new(),
         };
         Following {

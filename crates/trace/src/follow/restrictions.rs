@@ -35,7 +35,6 @@ impl Following<'_, '_> {
                 session.remove(|entry| matches!(entry, JournalEntry::TimeStampCounter));
             }
             session.set_filtered();
-            self.followed.is_filtered = true;
         }
         ptrace::set_registers(thread, &Registers { rax: result as u64, ..ptrace::registers(thread)? })?;
         Ok(result)
