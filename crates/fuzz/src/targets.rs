@@ -97,8 +97,8 @@ fn maps(_: &Path, input: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads the input as a trace file, then as a list of pieces (kind, thread, number of symbols, sizes of index and data, index, data) that is
-/// written as a trace file with valid checksums.
+/// Reads the input as a trace file, then as a list of pieces (kind, thread, number of symbols, sizes of index and data, index, data)
+/// that is written as a trace file with valid checksums.
 fn traces(folder: &Path, input: &[u8]) -> io::Result<()> {
     let file = folder.join("f.trace");
     fs::write(&file, input)?;
