@@ -119,8 +119,13 @@ fn is_of_std(name: &str) -> bool {
     name == "rust_eh_personality" || (name.contains("3std") && !name.contains("subject"))
 }
 
-/// Rust's names end with a hash, of the way they were built, too.
+/// The name without what depends on the build: the hash at the end of Rust's names, and the number that a link of several modules adds to a
+/// local name that occurs in more than one.
 fn without_hash(name: &str) -> &str {
+    let name = match name.rsplit_once('.') {
+        Some((rest, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => rest,
+        _ => name,
+    };
     name.rfind("17h").filter(|at| name.len() - at == 20).map_or(name, |at| &name[..at])
 }
 
