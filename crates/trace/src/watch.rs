@@ -13,6 +13,7 @@ use crate::run::TraceRun;
 use crate::session::Session;
 use crate::single_step::Stepping;
 use crate::sink::{NOWHERE, Sink, SinkFlow, ThreadNumber, Trap};
+use crate::stack::Unwinding;
 use crate::subject::{AREA, TracedProcess};
 use crate::trampolines::Trampolines;
 use crate::uprobes::Uprobes;
@@ -28,6 +29,7 @@ pub struct Watch<'a> {
     images: Images,
     what: Watched,
     session: Rc<Session>,
+    unwinding: Unwinding,
 }
 
 /// Kinds of watching.
@@ -52,12 +54,17 @@ const BY_BREAKPOINT: i32 = 0x80;
 impl<'a> Watch<'a> {
     /// Watches something in a program.
     pub fn new(run: &'a TraceRun<'a>, subject: &TracedProcess, what: Watched) -> Self {
-        Self { run, images: Images::new(subject, run.executable), what, session: subject.session.clone() }
+        Self { run, images: Images::new(subject, run.executable), what, session: subject.session.clone(), unwinding: Unwinding::default() }
     }
 
     /// Whether an address in memory is code that is watched.
     pub fn is_code(&self, address: u64) -> bool {
         self.images.at(address).is_some()
+    }
+
+    /// The address of the file for one in memory.
+    pub fn in_file(&self, address: u64) -> u64 {
+        self.images.in_file(address)
     }
 
     /// A library has been mapped, before anything of it has run, by a thread that is stopped behind its system call. Gives what was mapped
@@ -343,12 +350,12 @@ impl<'a> Watch<'a> {
     }
 
     /// Return addresses on a stopped thread's stack that lead to the image, innermost first; where it stands itself comes first.
-    pub fn stack(&self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
+    pub fn stack(&mut self, subject: &TracedProcess, thread: Tid) -> Vec<u64> {
         let original = |address| match &self.what {
             Watched::Trampolines(trampolines) => trampolines.original(address),
             _ => address,
         };
-        crate::stack::walk(&self.images, subject, thread, original).unwrap_or_default()
+        self.unwinding.walk(&self.images, subject, thread, original).unwrap_or_default()
     }
 }
 

@@ -2,16 +2,16 @@
 
 use super::code::Code;
 use super::model::Model;
-use super::replay::Replay;
+use super::replay::{Replay, ReplayedCode};
 use anyhow::Result;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{Distribution, WitnessSite};
 use trodden_flow::witness::{ExecutionEvent, ReconstructError, Reconstruction, TraceEnding, Witness, WitnessFunctionId, WitnessKind};
 use trodden_trace::container::ContainerError;
-use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, ThreadNumber, TraceEvent, TraceWriter};
+use trodden_trace::{FollowEnding, NOWHERE, PartialTrace, RESUMED, TRANSFER, ThreadNumber, TraceEvent, TraceWriter};
 
 /// Why partial traces could not be merged.
 #[derive(Debug)]
@@ -150,34 +150,49 @@ pub fn place(model: &Model, code: &Code, witness: Witness) -> String {
 /// What a single run saw that watched every block of every thread, or every instruction.
 pub struct Hits<'a> {
     /// The code.
-    pub code: &'a Code,
+    pub code: &'a ReplayedCode<'a>,
     /// Sites of the run.
     pub sites: &'a [u64],
     /// Those that are jumps, ascending; each hit has the target behind it.
     pub jumps: &'a [u64],
     /// Whether instructions were recorded, by their addresses.
     pub steps: bool,
+    /// Where threads stood when they ended, as far as that is known.
+    pub stacks: &'a BTreeMap<u32, Vec<u64>>,
+}
+
+/// What was found out while a trace was written.
+pub struct Replayed {
+    /// Where jumps led.
+    pub targets: BTreeSet<(u64, u64)>,
+    /// How often threads went on with the calls of another stack.
+    pub switches: u64,
 }
 
 impl Hits<'_> {
-    /// Writes the trace; gives where jumps led.
+    /// Writes the trace.
     ///
     /// # Errors
     /// The hits cannot be read, or the trace not be written.
-    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<BTreeSet<(u64, u64)>> {
-        let mut targets = BTreeSet::new();
+    pub fn replay(&self, partial: &PartialTrace, writer: &mut TraceWriter) -> Result<Replayed> {
+        let mut replayed = Replayed { targets: BTreeSet::new(), switches: 0 };
         for thread in 0..partial.threads() {
             let thread = ThreadNumber(thread);
-            let mut replay = Replay::new(self.code);
+            let mut replay = Replay::new(self.code, thread);
             self.each(partial, thread, &mut |at, target| {
-                targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
-                match self.code.block_at(at) {
-                    Some(block) => replay.hit(block, &mut |event| writer.push(thread, event)),
-                    None => Ok(()),
-                }
+                replayed.targets.extend(target.filter(|target| *target != NOWHERE).map(|target| (at, target)));
+                let block = self.code.code.block_at(at);
+                // Nothing else says that a jump led behind a call.
+                let behind = target.and_then(|target| self.code.code.block_at(target)).filter(|to| self.code.unwatched.contains(to));
+                let blocks = block.into_iter().chain(behind);
+                blocks.into_iter().try_for_each(|block| replay.hit(block, &mut |event| writer.push(thread, event)))
             })?;
+            if let Some(stack) = self.stacks.get(&thread.0).filter(|_| !self.steps) {
+                replay.end(stack, &mut |event| writer.push(thread, event))?;
+            }
+            replayed.switches += replay.switches;
         }
-        Ok(targets)
+        Ok(replayed)
     }
 
     /// Calls `see` with each address, and the target if it is a jump.
@@ -185,7 +200,7 @@ impl Hits<'_> {
         let mut stream = partial.stream(thread);
         while let Some(symbol) = stream.next() {
             let symbol = symbol?;
-            let at = if self.steps { symbol } else { self.sites[symbol as usize] };
+            let at = if self.steps { symbol & !(TRANSFER | RESUMED) } else { self.sites[symbol as usize] };
             let is_jump = self.jumps.binary_search(&at).is_ok();
             let target = if is_jump { stream.next().transpose()? } else { None };
             see(at, target)?;
