@@ -28,7 +28,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use trodden_binary::graph::{Doubt, GraphObservation, ProgramGraph};
+use trodden_binary::graph::{BlockEnd, Doubt, GraphObservation, ProgramGraph};
 use trodden_binary::instruction::LONGEST_INSTRUCTION;
 use trodden_binary::linked::in_file;
 use trodden_flow::witness::{DistributionStrategy, ReconstructError, Weights};
@@ -228,7 +228,9 @@ impl Recording<'_> {
         let (mut model, mut code) = self.model(Assumption::Usual, Some(&ObservedCalls::default()))?;
         let jumps = if steps { Vec::new() } else { uncertain_jumps(&self.graphs) };
         let other_stack: HashSet<usize> = switching(&code, &self.files).into_iter().map(|block| code.function_of(block)).collect();
-        let returns = |entry| code.block_at(entry).is_some_and(|block| !other_stack.contains(&code.function_of(block)));
+        // A handler may skip an instruction that traps, and go on in the middle of a block.
+        let traps = |block| code.graph_of(block).0.blocks.iter().any(|b| b.end == BlockEnd::Stop);
+        let returns = |entry| code.block_at(entry).is_some_and(|b| !other_stack.contains(&code.function_of(b)) && !traps(b));
         let unwatched = unwatched(&self.graphs, &self.image, &self.pieces, &returns);
         let mut sites = code.addresses();
         sites.retain(|site| !unwatched.contains(site));
